@@ -18,7 +18,7 @@ DEMO   := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: setup demo test test-slow test-all test-loaded check bench torture docs help
+.PHONY: setup demo test test-slow test-all test-deep test-loaded check bench torture docs brokers brokers-stop lua help
 
 setup: $(STAMP)  ## make .venv with everything; .venv/bin/headway is then the command
 
@@ -56,6 +56,10 @@ test-slow: setup  ## the slow ones: with `make test`, every test
 test-all: setup  ## every test in one run
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
+test-deep: setup  ## eight times as many random histories as in test-slow
+	HEADWAY_TEST_DEPTH=8 $(PYTEST) -n $(WORKERS) --dist worksteal -m slow tests/machine tests/oracle \
+		tests/core $(ARGS)
+
 # Each loop ends with the shell that started it, however that ends.
 test-loaded: setup  ## `make test` beside four busy loops
 	@for loop in 1 2 3 4; do while kill -0 $$$$ 2>/dev/null; do :; done & loops="$$loops $$!"; done; \
@@ -66,6 +70,7 @@ check: setup  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	$(BIN)/basedpyright -p tests
 	$(BIN)/lint-imports
 
 bench: setup  ## what the engine does in a second, beside the limits of this machine
@@ -74,8 +79,17 @@ bench: setup  ## what the engine does in a second, beside the limits of this mac
 torture: setup  ## the long rig of kills and races
 	$(BIN)/python -m tests.torture $(ARGS)
 
+lua: setup  ## write the Lua of the rules anew, from their Python
+	$(BIN)/python -m tools.lua
+
 docs: setup  ## run the code blocks of the docs and follow their links
 	$(PYTEST) tests/docs $(ARGS)
+
+brokers: setup  ## start Apache Kafka and Cassandra for the tests; needs Java 17 and Maven
+	@$(BIN)/python -m tests.servers.brokers start
+
+brokers-stop: setup  ## end what `make brokers` started
+	@$(BIN)/python -m tests.servers.brokers stop
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-13s%s\n", $$1, $$2 }'

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from bench.bench import Bench
 from bench.cases import draining, dueing, enqueueing, holding, idling, latency, over_http, sizing
 from bench.machine import facts
 from bench.places import postgres, redis, sqlite
-from bench.places.place import Ground, NoGround
+from bench.places.place import Ground, NoGround, at_distance
 from bench.scale import DEFAULT, FULL, QUICK, Scale
 from bench.systems import registry
 
@@ -50,6 +50,8 @@ GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
     "redis": redis.opened,
     "redis-everysec": redis.opened_with_log,
 }
+REMOTE = ("postgres", "redis")
+"""Stores that may be measured at a distance."""
 AOF_PEERS = ("huey", "bullmq", "saq", "celery", "dramatiq")
 """Who is measured with a log too: enough of each kind to see what the log costs."""
 
@@ -86,6 +88,12 @@ def _arguments() -> argparse.Namespace:
         metavar="NAMES",
         help=f"only beside these, or `none`: {', '.join(registry.names())}",
     )
+    parser.add_argument(
+        "--rtt",
+        action="append",
+        metavar="MS",
+        help="also with the server so many ms away, as 1,5; PostgreSQL and Redis",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw them, as PNG or SVG")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put them as tables into it")
@@ -96,6 +104,7 @@ def _arguments() -> argparse.Namespace:
     wanted = parser.parse_args()
     wanted.cases = _names(parser, wanted.cases, list(CASES))
     wanted.peers = _names(parser, wanted.peers, registry.names())
+    wanted.rtt = _delays(parser, wanted.rtt or [])
     return wanted
 
 
@@ -109,6 +118,13 @@ def _names(parser: argparse.ArgumentParser, given: list[str] | None, known: list
     return [name for name in known if name in asked]
 
 
+def _delays(parser: argparse.ArgumentParser, given: list[str]) -> list[float]:
+    try:
+        return [float(ms) for one in given for ms in one.split(",")]
+    except ValueError:
+        parser.error(f"--rtt takes milliseconds, such as 1,5; not {','.join(given)}")
+
+
 def _measure(wanted: argparse.Namespace) -> dict[str, Any]:
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="headway-bench-", dir=wanted.dir))
@@ -119,7 +135,9 @@ def _measure(wanted: argparse.Namespace) -> dict[str, Any]:
     begin = time.monotonic()
     try:
         stores = [
-            _measure_on(name, wanted, scale, folder, console) for name in wanted.store or GROUNDS
+            _measure_on(name, rtt_ms, wanted, scale, folder, console)
+            for name in wanted.store or GROUNDS
+            for rtt_ms in (0.0, *(wanted.rtt if name in REMOTE else ()))
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,11 +146,19 @@ def _measure(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measure_on(
-    name: str, wanted: argparse.Namespace, scale: Scale, folder: Path, console: Console
+    name: str,
+    rtt_ms: float,
+    wanted: argparse.Namespace,
+    scale: Scale,
+    folder: Path,
+    console: Console,
 ) -> dict[str, Any]:
     peers = [one for one in wanted.peers if name != "redis-everysec" or one in AOF_PEERS]
     try:
-        with GROUNDS[name]() as ground:
+        with ExitStack() as stack:
+            ground = stack.enter_context(GROUNDS[name]())
+            if rtt_ms:
+                ground = stack.enter_context(at_distance(ground, rtt_ms))
             found, missing = registry.systems(ground, peers)
             with Bench(ground, scale, folder, console, found) as bench:
                 bench.say(f"\n{ground.title}", "bold underline")

@@ -16,6 +16,7 @@ class Scale:
         bulk_peers: jobs that each peer does.
         drain: jobs queued before the drain that is compared with peers.
         drain_slow: jobs queued for slow peers: those that do fewer than 3,000 a second.
+        waiting: repeats with handlers that wait, which take seconds whatever is fast.
         slow_pairs: whether two worker processes of slow peers are measured too.
         deep: jobs queued before deeper drains of this engine alone.
         gated: jobs of the drain with gates on every job, and without.
@@ -38,6 +39,7 @@ class Scale:
     bulk_peers: int = 10_000
     drain: int = 20_000
     drain_slow: int = 4_000
+    waiting: int = 3
     slow_pairs: bool = False
     deep: tuple[int, ...] = (100_000,)
     gated: int = 20_000
@@ -61,6 +63,7 @@ QUICK = Scale(
     bulk_peers=2_000,
     drain=5_000,
     drain_slow=1_000,
+    waiting=1,
     deep=(20_000,),
     gated=5_000,
     latency=50,

@@ -12,6 +12,11 @@ WARM = -1
 Handler = Callable[[int], None]
 
 
+def unseen(number: int) -> None:
+    """Handle a job that is not counted: of an app that only enqueues."""
+    del number
+
+
 class Report(NamedTuple):
     """What one worker saw.
 

@@ -23,7 +23,8 @@ for _name in [name for name in os.environ if name.startswith("HEADWAY_")]:
         del os.environ[_name]
 
 # Each client reads the certificates of all authorities anew: 40 ms, more than most tests take.
-transport.create_ssl_context = cache(httpx.create_ssl_context)  # pyright: ignore[reportPrivateImportUsage]
+httpx.create_ssl_context = cache(httpx.create_ssl_context)
+transport.create_ssl_context = httpx.create_ssl_context  # pyright: ignore[reportPrivateImportUsage]
 
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.stores"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from typing import Any
 
 from bench.bench import Bench
 from bench.cases.raw_limits import raw_rate
@@ -19,8 +21,9 @@ DEEP = "drain by depth"
 GATED = "drain with gates on every job"
 CLAIMS = "raw claims"
 SHARED = "handlers that wait, by several processes"
-HANDLER_S, HANDLERS, ROUNDS = 0.2, 50, 15
-"""Of that case: how long a handler waits, how many a process has, and how many jobs each does."""
+HANDLER_S, HANDLERS, ROUNDS, PROCESSES = 0.2, 50, 15, (1, 2, 4, 8)
+"""Of that case: how long a handler waits, how many a process has, how many jobs each does, and how
+many processes there are."""
 
 
 def against_peers(bench: Bench) -> None:
@@ -77,7 +80,13 @@ def by_depth(bench: Bench) -> None:
 
 def with_gates(bench: Bench) -> None:
     count = bench.scale.gated
-    gated = PythonSystem(with_headway.Headway(bench.ground.store, gated=True))
+    gated = PythonSystem(
+        with_headway.Headway(
+            bench.ground.store,
+            gates=with_headway.wide_gates(),
+            places=with_headway.GATED_PLACES,
+        )
+    )
     gated.name = "headway, Slots, Rate and Pool"
     turns = {
         "headway, without gates": _rate(bench, bench.engine, count),
@@ -93,19 +102,55 @@ def with_gates(bench: Bench) -> None:
 
 def waiting_handlers(bench: Bench) -> None:
     """What part of all handlers' time is used: a process that hoards leaves others idle."""
-    waiting = with_headway.Headway(bench.ground.store, seconds=HANDLER_S, places=HANDLERS)
-    system = PythonSystem(waiting)
+    systems = _waiting(bench)
     turns: dict[str, Callable[[Place], float]] = {}
-    for workers in (1, 2, 4, 8):
+    for workers in PROCESSES:
         count = workers * HANDLERS * ROUNDS
-        turns[f"{workers} processes"] = _rate(bench, system, count, workers)
-    for name, values in bench.in_turns(turns).items():
-        workers = int(name.partition(" ")[0])
+        for setting, system in systems.items():
+            turns[f"{setting}, {workers}"] = _rate(bench, system, count, workers)
+    for name, values in bench.in_turns(turns, repeats=bench.scale.waiting).items():
+        workers = int(name.rpartition(" ")[2])
         # From the end of the first handler to the end of the last, there is one round less.
         ideal = workers * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
-        bench.add(SHARED, name, "/s", values, f"{ideal:,.0f} is ideal")
-        ratio = sorted(values)[len(values) // 2] / ideal
-        bench.goal(f"{name} of {HANDLERS} handlers of 200 ms against ideal", ratio, least=0.95)
+        share = sorted(values)[len(values) // 2] / ideal
+        bench.add(SHARED, name, "/s", values, f"{share:.2f} of ideal")
+    for setting in systems:
+        _goals_of(bench, setting)
+
+
+def _waiting(bench: Bench) -> dict[str, System]:
+    """Who waits in its handlers, by the setting."""
+    gate = with_headway.one_wide_gate()
+    settings: dict[str, dict[str, Any]] = {
+        HEADWAY: {},
+        f"{HEADWAY}, prefetch 0": {"prefetch": 0},
+        f"{HEADWAY}, one Slots": {"gates": gate},
+    }
+    found: dict[str, System] = {}
+    for name, setting in settings.items():
+        peer = with_headway.Headway(
+            bench.ground.store, seconds=HANDLER_S, places=HANDLERS, **setting
+        )
+        found[name] = PythonSystem(peer)
+    for system in bench.peers:
+        if isinstance(system, PythonSystem) and system.peer.waits:
+            peer = copy(system.peer)
+            peer.seconds, peer.places = HANDLER_S, HANDLERS
+            found[system.name] = PythonSystem(peer)
+    return found
+
+
+def _goals_of(bench: Bench, setting: str) -> None:
+    one, most = (bench.notebook.find(SHARED, f"{setting}, {n}") for n in (1, PROCESSES[-1]))
+    if not setting.startswith(HEADWAY) or one is None or most is None:
+        return
+    what = f"{HANDLERS} handlers of 200 ms ({setting}), {PROCESSES[-1]} processes"
+    if setting.endswith("Slots"):
+        bench.goal(f"{what} against one", most.median / one.median, least=5)
+    else:
+        ideal = PROCESSES[-1] * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
+        near = bench.ground.name == bench.ground.store
+        bench.goal(f"{what} against ideal", most.median / ideal, least=0.95 if near else 0.88)
 
 
 def _rate(bench: Bench, system: System, count: int, workers: int = 1) -> Callable[[Place], float]:

@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
@@ -33,17 +35,24 @@ def engine_process(store: str) -> Generator[tuple[int, int]]:
         env={**os.environ, "HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "info"},
         text=True,
     )
+    assert process.stderr is not None
+    # Read to its end: a server whose log fills the pipe stops at its next line.
+    rest = threading.Thread(target=deque, args=(process.stderr, 0), daemon=True)
     try:
-        yield _port(process), process.pid
+        port = _port(process.stderr)
+        rest.start()
+        yield port, process.pid
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
+        if rest.ident:
+            rest.join()
+        process.stderr.close()
 
 
-def _port(process: subprocess.Popen[str]) -> int:
-    assert process.stderr is not None
+def _port(log: Iterable[str]) -> int:
     said: list[str] = []
-    for line in process.stderr:
+    for line in log:
         said.append(line)
         if '"server listens"' in line:
             return int(json.loads(line)["url"].rsplit(":", 1)[1])

@@ -51,6 +51,9 @@ class Peer:
         bursts: whether it takes jobs that are due later.
         slow: whether it gets fewer jobs where time would else be lost.
         least_redis: the first version of Redis that it runs on.
+        waits: whether its handlers can be told to wait.
+        seconds: for which each handler waits.
+        places: handlers at once while they wait.
     """
 
     name = ""
@@ -61,6 +64,9 @@ class Peer:
     bursts = True
     slow = False
     least_redis = (0,)
+    waits = False
+    seconds = 0.0
+    places = 0
 
     async def prepare(self, url: str) -> None:
         """Makes what it needs in an empty store."""

@@ -62,4 +62,4 @@ class DramatiqOnRedis(Peer):
 
 
 def _now_ms() -> int:
-    return dramatiq.common.current_millis()
+    return dramatiq.common.current_millis()  # pyright: ignore[reportAttributeAccessIssue]

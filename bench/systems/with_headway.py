@@ -11,11 +11,12 @@ from multiprocessing.connection import Connection
 
 import headway as hw
 from bench.systems.peer import Ending, Peer, Producer
-from bench.tally import Handler
+from bench.tally import Handler, unseen
 from headway.contract.views import StatsQuery
 from headway.core.gates.spec import GateSpec
 from headway.runtime import event_loop
 from headway.runtime.kind import Kind
+from headway.runtime.worker.worker_options import MOST_AHEAD
 
 CALLERS = 32
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,28 +63,36 @@ class Headway(Peer):
 
     Args:
         store: which.
-        gated: each job passes a Slots, a Rate and a Pool.
-        seconds: for which each handler waits.
+        gates: which each job passes.
         places: handlers at once.
+        seconds: for which each handler waits.
+        prefetch: jobs held ready at most.
     """
 
     name = "headway"
     bulk = True
 
     def __init__(
-        self, store: str, *, gated: bool = False, seconds: float = 0, places: int = PLACES
+        self,
+        store: str,
+        *,
+        gates: Sequence[GateSpec] = (),
+        places: int = PLACES,
+        seconds: float = 0,
+        prefetch: int = MOST_AHEAD,
     ) -> None:
         self.store = store
-        self.gated = gated
+        self.gates = gates
+        self.places = places
         self.seconds = seconds
-        self.places = GATED_PLACES if gated else places
+        self.prefetch = prefetch
 
     def open(self, url: str, handler: Handler) -> tuple[hw.App, Kind]:
-        return open_app(url, handler, wide_gates() if self.gated else (), self.seconds)
+        return open_app(url, handler, self.gates, self.seconds)
 
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
-        app, step = self.open(url, int)
+        app, step = self.open(url, unseen)
         # The first enqueue declares; it is not what is measured.
         async with app:
             yield HeadwayProducer(app, step)
@@ -91,7 +100,7 @@ class Headway(Peer):
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
         async def work() -> None:
             app, _ = self.open(url, handler)
-            worker = app.worker(concurrency=self.places)
+            worker = app.worker(concurrency=self.places, prefetch=self.prefetch)
             ending.calls(worker.stop)
             await worker.run()
             await app.close_async()
@@ -114,10 +123,15 @@ def open_app(
     return app, step
 
 
+def one_wide_gate() -> list[GateSpec]:
+    """A Slots that lets everything through."""
+    return [hw.Slots("seats", 100_000)]
+
+
 def wide_gates() -> list[GateSpec]:
     """A Slots, a Rate and a Pool that let everything through: what is measured is their cost."""
     return [
-        hw.Slots("seats", 100_000),
+        *one_wide_gate(),
         hw.Rate("pace", 10_000_000, per="1s"),
         hw.Pool("lines", {"one": 50_000, "two": 50_000}),
     ]
@@ -125,7 +139,7 @@ def wide_gates() -> list[GateSpec]:
 
 def enqueue_sync(pipe: Connection, url: str, count: int) -> None:
     """Sends by `app.send`, from code that cannot await; tells jobs a second."""
-    app, step = open_app(url, int)
+    app, step = open_app(url, unseen)
     with app:
         begin = time.perf_counter()
         for number in range(count):
@@ -137,7 +151,7 @@ def succeeded(url: str) -> int:
     """How many jobs have succeeded by the store's own record."""
 
     async def look() -> int:
-        app, _ = open_app(url, int)
+        app, _ = open_app(url, unseen)
         async with app:
             stats = await app.store.read(StatsQuery())
         return stats.counts.get("succeeded", 0)
@@ -149,7 +163,7 @@ def fill(url: str, count: int) -> None:
     """Enqueues from this process."""
 
     async def work() -> None:
-        app, step = open_app(url, int)
+        app, step = open_app(url, unseen)
         async with app:
             await app.send_many_async(step.make(number=number) for number in range(count))
 
@@ -160,7 +174,7 @@ def idle(pipe: Connection, url: str, workers: int) -> None:
     """Lets workers wait in one process until it is told to end."""
 
     async def work() -> None:
-        app, _ = open_app(url, int)
+        app, _ = open_app(url, unseen)
         running = [app.worker(concurrency=10) for _ in range(workers)]
         tasks: list[Awaitable[None]] = [asyncio.ensure_future(one.run()) for one in running]
         pipe.send("ready")

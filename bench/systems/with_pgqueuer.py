@@ -4,8 +4,11 @@ Through psycopg each of its queries may wait up to a second for the connection, 
 listens; that would be no fair measure.
 """
 
+# pyright: basic, reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
+
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -47,6 +50,7 @@ class PgQueuerOnPostgres(Peer):
     batch = 1_000
     setting = f"asyncpg, batches of {batch:,}"
     bulk = True
+    waits = True
 
     async def prepare(self, url: str) -> None:
         async with _connected(url) as driver:
@@ -66,9 +70,16 @@ class PgQueuerOnPostgres(Peer):
 
                 @queuer.entrypoint("noop")
                 async def noop(job: Job) -> None:
+                    if self.seconds:
+                        await asyncio.sleep(self.seconds)
                     handler(int(job.payload or b""))
 
-                await queuer.run(batch_size=self.batch)
+                if self.places:
+                    # It wants room for two batches at least.
+                    size, most = self.places // 2, self.places
+                    await queuer.run(batch_size=size, max_concurrent_tasks=most)
+                else:
+                    await queuer.run(batch_size=self.batch)
 
         event_loop.run(work())
 

@@ -1,7 +1,10 @@
 """procrastinate on PostgreSQL. Done jobs are deleted, as LISTEN and NOTIFY wake its worker."""
 
+# pyright: basic, reportArgumentType=false, reportMissingTypeArgument=false
+
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -10,7 +13,7 @@ from procrastinate import App, PsycopgConnector
 from procrastinate.tasks import Task
 
 from bench.systems.peer import Ending, Peer, Producer
-from bench.tally import Handler
+from bench.tally import Handler, unseen
 from headway.runtime import event_loop
 
 
@@ -38,24 +41,27 @@ class ProcrastinateOnPostgres(Peer):
     setting = f"{jobs} jobs at once, done jobs deleted, polls due ones every {poll_s} s"
     bulk = True
     slow = True
+    waits = True
 
     def open(self, url: str, handler: Handler) -> tuple[App, Task]:
         app = App(connector=PsycopgConnector(conninfo=url, min_size=2, max_size=max(4, self.jobs)))
 
         @app.task(name="noop")
         async def noop(number: int) -> None:
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
             handler(number)
 
         return app, noop
 
     async def prepare(self, url: str) -> None:
-        app, _ = self.open(url, int)
+        app, _ = self.open(url, unseen)
         async with app.open_async():
             await app.schema_manager.apply_schema_async()
 
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
-        app, noop = self.open(url, int)
+        app, noop = self.open(url, unseen)
         async with app.open_async():
             yield ProcrastinateProducer(noop)
 
@@ -66,7 +72,7 @@ class ProcrastinateOnPostgres(Peer):
             app, _ = self.open(url, handler)
             async with app.open_async():
                 await app.run_worker_async(
-                    concurrency=self.jobs,
+                    concurrency=self.places or self.jobs,
                     delete_jobs="successful",
                     fetch_job_polling_interval=self.poll_s,
                     install_signal_handlers=False,

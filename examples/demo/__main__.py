@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 if no checker found a violation.
     """
     asked = _arguments(arguments)
-    # With --json nothing but the document is on the standard output.
+    # With --json only the document is on standard output.
     console = Console(highlight=False, stderr=asked.json)
     folder = Path(tempfile.mkdtemp(prefix="headway-demo-"))
     url = asked.store or f"sqlite:///{folder / 'demo.db'}"

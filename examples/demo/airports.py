@@ -14,7 +14,7 @@ from examples.departures.app import declare_departures
 from examples.departures.pace import OPENS, SPEED, START, Pace
 from headway.contract.operate import ActRequest, Verb
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 class Airports:
@@ -23,7 +23,7 @@ class Airports:
     Args:
         store: where its jobs live.
         speed: seconds of the day in one second of the demo.
-        tell: told what happens, as (word, sentence).
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         app: its kinds and gates.
@@ -32,7 +32,7 @@ class Airports:
         left: how many flights have been let go.
     """
 
-    def __init__(self, store: hw.Store, speed: float, tell: Tell) -> None:
+    def __init__(self, store: hw.Store, speed: float, notify: Notify) -> None:
         self.app = hw.App(store=store, name="departures")
         self.pace = Pace(
             speed=speed,
@@ -41,12 +41,12 @@ class Airports:
         )
         self.sent: set[str] = set()
         self.left = 0
-        self._tell = tell
+        self._notify = notify
         declare_departures(self.app, speed)
         self.app.middleware(self._watch)
 
     async def import_day(self) -> None:
-        """Makes a job of each flight of the day; those that were called off are cancelled."""
+        """Makes a job of each flight of the day; cancelled flights are cancelled jobs."""
         # The importer of the example takes its pace from the environment.
         os.environ[SPEED] = str(self.pace.speed)
         os.environ[START] = self.pace.start_at.isoformat()
@@ -64,7 +64,7 @@ class Airports:
         self.sent = {one.id for one in sent}
         await self.app.store.act(
             ActRequest(
-                request="called off",
+                request="cancelled flights",
                 ids=tuple(called_off),
                 verb=Verb.CANCEL,
                 author="demo",
@@ -79,7 +79,7 @@ class Airports:
             plan = json.loads(job.claimed.args)
             late = (datetime.now(UTC) - job.due_at) * self.pace.speed // timedelta(minutes=1)
             said = f"{plan['flight']} {plan['origin']} to {plan['dest']}"
-            self._tell("left", f"{said}, {late} min after its time" if late > 5 else said)
+            self._notify("left", f"{said}, {late} min after its time" if late > 5 else said)
         return answer
 
     def clock(self) -> datetime:

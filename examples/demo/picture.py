@@ -1,4 +1,4 @@
-"""What the demo shows: read from the store a few times a second, drawn or told in lines."""
+"""What the demo shows: read from the store a few times a second, drawn, or printed in lines."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Picture:
     counted: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
 
-    def tell(self, word: str, sentence: str) -> None:
+    def notify(self, word: str, sentence: str) -> None:
         """Something happened."""
         self.events.append((word, sentence))
         self.counted[word] = self.counted.get(word, 0) + 1
@@ -139,21 +139,21 @@ class Picture:
 
     def lines(self, seen: Looked, seconds: float) -> list[str]:
         """A few lines for where there is no terminal."""
-        told = [f"{seconds:5.1f} s  {self._flights(seen)}"]
-        told.append(f"         {self._calls(seen)}")
-        told.append(f"         {self._repairs()}")
+        lines = [f"{seconds:5.1f} s  {self._flights(seen)}"]
+        lines.append(f"         {self._calls(seen)}")
+        lines.append(f"         {self._repairs()}")
         if self.newsroom:
-            told.append(f"         {_issues(self.newsroom)}")
+            lines.append(f"         {_issues(self.newsroom)}")
         if self.gardens:
-            told.append(f"         {self._sessions(seen)}")
+            lines.append(f"         {self._sessions(seen)}")
         bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
-        told.append(f"         {bars}")
+        lines.append(f"         {bars}")
         if self.mail:
             rows = [mail_line(self.mail), *lane_lines(seen.mail)]
-            told += [f"         {row}" for row in rows]
+            lines += [f"         {row}" for row in rows]
         if seen.why:
-            told.append(f"         why: {seen.why}")
-        return told
+            lines.append(f"         why: {seen.why}")
+        return lines
 
     def _flights(self, seen: Looked) -> str:
         counts = seen.lanes.get("departures", {})
@@ -177,8 +177,8 @@ class Picture:
     def _repairs(self) -> str:
         counts = self.repairs.counts if self.repairs else Counter[str]()
         shown = ("dispatching", "assigned", "completed", "pending", "cancelled")
-        told = ", ".join(f"{counts[one]} {one}" for one in shown)
-        return f"repairs: {told}"
+        listed = ", ".join(f"{counts[one]} {one}" for one in shown)
+        return f"repairs: {listed}"
 
     def _sessions(self, seen: Looked) -> str:
         counts = seen.lanes.get("automations", {})
@@ -229,12 +229,12 @@ class Picture:
     def _calls_panel(self, seen: Looked) -> RenderableType:
         pool = seen.gates.get(NUMBERS)
         lines = list(pool.members) if pool else []
-        told = [Text(self._repairs())]
+        rows = [Text(self._repairs())]
         if self.newsroom:
-            told.append(Text(_issues(self.newsroom)))
+            rows.append(Text(_issues(self.newsroom)))
         if self.gardens:
-            told.append(Text(self._sessions(seen)))
-        return Group(Text(self._calls(seen)), _bar_table(lines), *told)
+            rows.append(Text(self._sessions(seen)))
+        return Group(Text(self._calls(seen)), _bar_table(lines), *rows)
 
     def _log(self, lines: int) -> RenderableType:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))

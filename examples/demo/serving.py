@@ -18,9 +18,8 @@ from examples.demo.telephones import LOOPBACK, Telephones
 from headway.cli.systems import Systems
 from headway.runtime.worker.worker import Worker
 from headway.server.build import alive, build
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service
 from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
@@ -59,11 +58,11 @@ async def serving(
         gardens: whose sessions `automations` runs; None to leave that system out.
 
     Yields:
-        The server, on a port that was free. It is open to whoever is on this machine.
+        The server, on a port that was free. It is open to all users of this machine.
     """
     app = hw.App(store=store, name="served")
     declare_kinds(app)
-    told: dict[str, Any] = tomllib.loads(SYSTEMS.read_text("utf-8"))
+    settings: dict[str, Any] = tomllib.loads(SYSTEMS.read_text("utf-8"))
     parts = Parts(
         directory=Directory(f"sqlite:///{folder / 'directory.db'}"),
         exchange=read_exchange(phones.settings),
@@ -71,8 +70,8 @@ async def serving(
     systems = Systems(
         each=(
             lanes.make(tomllib.loads(LANES.read_text("utf-8"))["lanes"]),
-            calls.make(told["calls"], parts),
-            field_service.make(told["field_service"], parts),
+            calls.make(settings["calls"], parts),
+            field_service.make(settings["field_service"], parts),
             notifications.make(newsroom_settings(smtp_port), parts),
             *(() if gardens is None else (automations.make(gardens.settings),)),
         ),
@@ -83,7 +82,7 @@ async def serving(
     service = Service(store, options, app=app)
     server = build(service, systems.each)
     add_dashboard(server, service, systems.each)
-    listener = Listener(server, Address(host=LOOPBACK, port=0), on_stop=service.begin_stop)
+    listener = Listener(server, ListenAddress(host=LOOPBACK, port=0), on_stop=service.begin_stop)
     async with systems.opened(listener.url), alive(service, systems.each):
         phones.carrier.world.inbound_urls[""] = f"{listener.url}/field-service/hooks/twilio/texts"
         running = asyncio.create_task(listener.run())

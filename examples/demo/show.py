@@ -24,7 +24,7 @@ from examples.demo.picture import Picture
 from examples.demo.repairs.desk import Repairs
 from examples.demo.serving import Served, serving
 from examples.demo.telephones import telephones
-from examples.demo.verdict import Told, Verdict, judge
+from examples.demo.verdict import Evidence, Verdict, judge
 from headway.contract.views import LanesQuery, StatsQuery
 from headway.stores.open import open_store
 
@@ -81,7 +81,7 @@ async def run(
             message = f"{url} holds jobs already: name a new file"
             raise Refused(message)
         picture = Picture(store, url)
-        airports = picture.airports = Airports(store, asked.speed, picture.tell)
+        airports = picture.airports = Airports(store, asked.speed, picture.notify)
         await airports.import_day()
         gardens = picture.gardens = await _gardens(folder, picture, console)
         inbox = Postbox(asked.seed, "Issue", BUSY)
@@ -94,13 +94,13 @@ async def run(
             say(console, f"The store is {url}; what is written beside it is in {folder}")
             if gardens is not None:
                 gardens.connect(served.url)
-            calls = CallCentre(served.url, phones, asked.seed, picture.tell)
-            repairs = Repairs(served.url, phones, asked.seed, picture.tell)
-            newsroom = Newsroom(served.url, inbox, asked.seed, picture.tell)
+            calls = CallCentre(served.url, phones, asked.seed, picture.notify)
+            repairs = Repairs(served.url, phones, asked.seed, picture.notify)
+            newsroom = Newsroom(served.url, inbox, asked.seed, picture.notify)
             picture.calls, picture.repairs, picture.newsroom = calls, repairs, newsroom
             async with (
                 _closing(calls, repairs, newsroom, *([gardens] if gardens else [])),
-                mail_room(store, served.url, folder, asked.seed, picture.tell) as mail,
+                mail_room(store, served.url, folder, asked.seed, picture.notify) as mail,
             ):
                 picture.mail = mail
                 say(console, f"The mail room's mail goes to {mail.smtp}")
@@ -109,13 +109,13 @@ async def run(
                 await newsroom.prepare()
                 programs = Programs(airports, calls, repairs, mail, newsroom, gardens)
                 await _work(asked, picture, programs, served, console, over)
-                told = Told(
-                    calls=await calls.told(),
-                    repairs=await repairs.told(),
-                    notifications=await newsroom.told(),
+                evidence = Evidence(
+                    calls=await calls.evidence(),
+                    repairs=await repairs.evidence(),
+                    notifications=await newsroom.evidence(),
                     sessions=None if gardens is None else await gardens.written(),
                 )
-        return await judge(store, url, folder, airports, mail, told), served.url
+        return await judge(store, url, folder, airports, mail, evidence), served.url
     finally:
         await store.close()
 
@@ -146,7 +146,7 @@ async def _gardens(folder: Path, picture: Picture, console: Console) -> Gardens 
     if why := missing():
         say(console, f"No automations: {why}")
         return None
-    gardens = Gardens(folder, picture.tell)
+    gardens = Gardens(folder, picture.notify)
     await asyncio.to_thread(gardens.make)
     return gardens
 

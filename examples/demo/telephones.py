@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from headway.carrier.ledger import Ledger
 from headway.carrier.twilio_server.carrier import Carrier
 from headway.carrier.twilio_server.services import CarrierSettings
-from headway.server.listening.listener import Address, Listener
-from headway.systems.telephony.settings_table import read_table
+from headway.runtime.settings_table import read_table
+from headway.server.listener import ListenAddress, Listener
 
 LOOPBACK = "127.0.0.1"
 WORLD = {
@@ -45,7 +45,7 @@ class Telephones:
 
     @property
     def ledger(self) -> Ledger:
-        """Every call and message, and what became of each webhook."""
+        """Every call and message, and the result of each webhook."""
         return self.carrier.world.ledger
 
     @property
@@ -64,7 +64,7 @@ async def telephones(seed: int) -> AsyncGenerator[Telephones]:
         seed: of all that is random.
     """
     carrier = Carrier(read_table("carrier", CarrierSettings, {**WORLD, "seed": seed}))
-    listener = Listener(carrier.app, Address(host=LOOPBACK, port=0))
+    listener = Listener(carrier.app, ListenAddress(host=LOOPBACK, port=0))
     running = asyncio.create_task(listener.run())
     try:
         await listener.answers()

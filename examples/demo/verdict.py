@@ -1,4 +1,4 @@
-"""Whether all of it was right: told by checkers that share no code with the engine."""
+"""Whether all of it was right: judged by checkers that share no code with the engine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from headway.lab.invariants import check
 
 MADE_BY_OTHERS = frozenset({"land"})
 OURS = frozenset({"departures", "landings"})
-"""Lanes in which only the demo itself makes jobs; anybody may send others over HTTP."""
+"""Lanes in which only the demo itself makes jobs; any client may send others over HTTP."""
 
 SERVED = frozenset(
     {"calls", "calls.after", "offers", "offers.after", "rings", "automations", "notify.email"}
 )
-"""Lanes of the systems, whose jobs are told from outside: by routes, the carrier, and sessions."""
+"""Lanes of the systems, whose jobs are judged from outside: by routes, the carrier, and
+sessions."""
 
 ENDED = frozenset({"succeeded", "cancelled"})
 MOVEMENTS = (
@@ -49,7 +50,7 @@ MOVEMENTS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class Evidence:
     """What the programs of the demo know at the end.
 
     Attributes:
@@ -59,9 +60,9 @@ class Told:
         sessions: what sessions, repositories and server say; None if no session could run.
     """
 
-    calls: calls_rules.Told
-    repairs: repairs_rules.Told
-    notifications: issue_rules.Told
+    calls: calls_rules.Evidence
+    repairs: repairs_rules.Evidence
+    notifications: issue_rules.Evidence
     sessions: session_rules.Written | None
 
 
@@ -106,17 +107,17 @@ async def judge(
     folder: Path,
     airports: Airports,
     mail: MailRoom,
-    told: Told,
+    evidence: Evidence,
 ) -> Verdict:
     """Looks at everything that happened.
 
     Args:
-        store: of the demo; nobody works in it any more.
+        store: of the demo; no worker uses it any more.
         url: of the same store, for the export.
         folder: where the export goes.
         airports: what was sent there, and at which speed.
         mail: likewise, and what its mail server took.
-        told: what is known of the other systems.
+        evidence: what is known of the other systems.
 
     Returns:
         The verdict.
@@ -142,30 +143,34 @@ async def judge(
                 *departures_violations(rows, lines, speed),
             ),
         ),
-        _calls(told.calls, jobs),
-        _repairs(told.repairs),
+        _calls(evidence.calls, jobs),
+        _repairs(evidence.repairs),
         _letters(mail, jobs),
-        _issues(told.notifications),
-        _sessions(told.sessions),
+        _issues(evidence.notifications),
+        _sessions(evidence.sessions),
     )
     return Verdict(systems=systems, jobs=len(jobs))
 
 
-def _calls(told: calls_rules.Told, jobs: Mapping[str, JobView]) -> Judged:
+def _calls(evidence: calls_rules.Evidence, jobs: Mapping[str, JobView]) -> Judged:
     return Judged(
         system="calls",
-        did={"leads": len(told.accepted), "calls dialled": len(told.calls)},
+        did={"leads": len(evidence.accepted), "calls dialled": len(evidence.calls)},
         judge="the carrier's ledger",
-        violations=tuple(f"calls: {line}" for line in calls_rules.call_violations(told, jobs)),
+        violations=tuple(f"calls: {line}" for line in calls_rules.call_violations(evidence, jobs)),
     )
 
 
-def _repairs(told: repairs_rules.Told) -> Judged:
-    taken = sum(one["technician"] is not None for one in told.requests.values())
-    found = repairs_rules.repair_violations(told)
+def _repairs(evidence: repairs_rules.Evidence) -> Judged:
+    taken = sum(one["technician"] is not None for one in evidence.requests.values())
+    found = repairs_rules.repair_violations(evidence)
     return Judged(
         system="field_service",
-        did={"requests": len(told.accepted), "taken": taken, "alerts sent": len(told.alerts)},
+        did={
+            "requests": len(evidence.accepted),
+            "taken": taken,
+            "alerts sent": len(evidence.alerts),
+        },
         judge="the carrier's ledger",
         violations=tuple(f"repairs: {line}" for line in found),
     )
@@ -194,12 +199,12 @@ def _letters(mail: MailRoom, jobs: Mapping[str, JobView]) -> Judged:
     )
 
 
-def _issues(told: issue_rules.Told) -> Judged:
-    states = Counter(one["status"] for one in told.notifications.values())
-    found = issue_rules.issue_violations(told)
+def _issues(evidence: issue_rules.Evidence) -> Judged:
+    states = Counter(one["status"] for one in evidence.notifications.values())
+    found = issue_rules.issue_violations(evidence)
     return Judged(
         system="notifications",
-        did={"arrived": sum(told.taken.values()), "not wanted": states["SKIPPED"]},
+        did={"arrived": sum(evidence.taken.values()), "not wanted": states["SKIPPED"]},
         judge="the inbox of the mail server",
         violations=tuple(f"notifications: {line}" for line in found),
     )
@@ -223,7 +228,7 @@ def _sessions(written: session_rules.Written | None) -> Judged:
 
 
 def _is_a_guests(job: JobView) -> bool:
-    """Whether somebody sent it over HTTP to see what happens."""
+    """Whether a user of the demo sent it over HTTP."""
     return job.lane not in OURS and not (job.key or "").startswith(job_id(0)[:-1])
 
 

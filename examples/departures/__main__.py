@@ -36,7 +36,7 @@ def first_moment(day: Path) -> datetime:
     """The earliest scheduled moment of a file.
 
     Args:
-        day: the file; lines that are no flights are passed over, the import tells of them.
+        day: the file; lines that are no flights are skipped, and the import reports them.
 
     Returns:
         The moment.

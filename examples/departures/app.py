@@ -21,7 +21,7 @@ RUNWAY_EVERY = timedelta(seconds=75)
 AGENTS = ("1", "2", "3", "4")
 SEEING_OFF = timedelta(minutes=5)
 OVERDUE = timedelta(hours=24)
-"""An aircraft of which nothing is heard for so long (by the clock on the wall) is given up."""
+"""An aircraft without a signal for so long (by the wall clock) is given up."""
 
 
 def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> None:

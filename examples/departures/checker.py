@@ -179,7 +179,7 @@ def _check_shape(job: Json) -> None:
     ends = [run[name] for run in job["runs"] for name in ("handed_at", "ended_at")]
     numbers += [at for at in ends if at is not None]
     if not all(type(at) is int for at in numbers):
-        message = "an instant is no whole number"
+        message = "an instant is not a whole number"
         raise TypeError(message)
     if not all(isinstance(run["permits"], dict) for run in job["runs"]):
         message = "the permits of a run are no object"
@@ -209,9 +209,9 @@ def each_row_has_one_job(day: Day) -> Iterator[Violation]:
         if name not in day.rows:
             yield Violation("from nowhere", f"job {jobs[0]['id']} is {name}, which no row names")
     for row, job in day.pairs():
-        told = {**row.plan, **job["args"]}
+        planned = {**row.plan, **job["args"]}
         kind = "depart" if row.plan["aircraft"] is not None else "depart_unassigned"
-        if told != row.plan or job["kind"] != kind:
+        if planned != row.plan or job["kind"] != kind:
             yield Violation("altered", f"{row.name}: job {job['id']} differs from its row")
 
 
@@ -223,7 +223,7 @@ def each_flight_ends_once(day: Day) -> Iterator[Violation]:
             yield Violation("wrong end", f"{row.name} is {job['state']}, not {wanted}")
         yield from _left_as_often_as_it_should(row, job)
         if not row.flies and not any(n["author"] and n["reason"] for n in job["trail"]):
-            yield Violation("no trail", f"{row.name}: nobody is named as cancelling it, or no why")
+            yield Violation("no trail", f"{row.name}: its cancellation has no author, or no reason")
 
 
 def _left_as_often_as_it_should(row: Row, job: Json) -> Iterator[Violation]:
@@ -323,15 +323,15 @@ def no_agent_sees_off_two_at_once(day: Day) -> Iterator[Violation]:
     for row, _, run in day.flown():
         free_at = run["ended_at"] if run["handed_at"] is None else run["handed_at"]
         origin = row.plan["origin"]
-        agent = run["permits"].get(f"agents:{origin}") or "nobody"
+        agent = run["permits"].get(f"agents:{origin}") or "none"
         end = float("inf") if free_at is None else free_at
         busy[origin, agent].append((run["claimed_at"], end, row.name))
-    crews = Counter(origin for origin, agent in busy if agent != "nobody")
+    crews = Counter(origin for origin, agent in busy if agent != "none")
     for origin, crew in crews.items():
         if crew > AGENTS:
             yield Violation("agents", f"{origin} has {crew} agents, not {AGENTS}")
     for (origin, agent), spans in busy.items():
-        if agent == "nobody":
+        if agent == "none":
             yield from (Violation("agents", f"{name}: no agent of {origin}") for *_, name in spans)
             continue
         for (_, end, first), (start, _, second) in pairwise(sorted(spans)):

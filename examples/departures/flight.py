@@ -69,7 +69,7 @@ class Flight:
 
     @property
     def identity(self) -> str:
-        """What tells it from every other flight of any day."""
+        """What distinguishes it from every other flight of any day."""
         return f"{self.flight} {self.origin} {self.due_at}"
 
 

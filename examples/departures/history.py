@@ -1,4 +1,4 @@
-"""What became of each flight, read from the export and told in the time of the day."""
+"""The history of each flight, read from the export, in the time of the day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Departure:
         origin: the airport it leaves.
         due_at: the scheduled moment of the day.
         started_at: the moment of the day at which it was let go; None if it never was.
-        cancelled: whether it was called off.
+        cancelled: whether it was cancelled.
     """
 
     flight: str

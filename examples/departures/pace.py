@@ -1,4 +1,4 @@
-"""How fast the day passes: a moment or a span of the day, told in the time of the run."""
+"""How fast the day passes: instants and spans of the day, converted to the time of the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pace:
 
 
 def check_speed(text: str | float) -> float:
-    """Lets a usable speed pass.
+    """Accept a usable speed.
 
     Args:
         text: a number above 0, at most 10,000.
@@ -50,7 +50,7 @@ def check_speed(text: str | float) -> float:
     Raises:
         ValueError: it is none.
     """
-    message = f"the speed {text!r} is no number above 0 and up to {MAX_SPEED}"
+    message = f"the speed {text!r} is not a number above 0 and up to {MAX_SPEED}"
     try:
         speed = float(text)
     except ValueError:

@@ -49,7 +49,7 @@ class Run:
         self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
     def import_rows(self, opens_at: datetime) -> Pace:
-        """Makes a job of each row; malformed ones are told and passed over.
+        """Makes a job of each row; malformed ones are reported and skipped.
 
         Args:
             opens_at: the moment of the day with which the run begins.

@@ -33,7 +33,7 @@ class AirportDay:
     Attributes:
         airport: its code.
         flights: asked for, the cancelled ones included.
-        cancelled: called off.
+        cancelled: before it left.
         left: let go.
         mean_late: of those let go.
         max_late: of those let go.
@@ -82,7 +82,7 @@ def summary_table(departures: Sequence[Departure], speed: float) -> Table:
         A table to print.
     """
     table = Table(
-        title=f"The day, told in its own time (it was run {speed:g} times as fast)",
+        title=f"The day, in its own time (it was run {speed:g} times as fast)",
         caption=f"late in minutes; a runway can do {HOUR // RUNWAY} starts an hour",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

@@ -30,7 +30,7 @@ def fill(world: World) -> None:
         db.executemany(
             "INSERT INTO card (board, author, text, at) VALUES (1, ?, ?, ?)",
             [
-                ("Ada", "Tea keeps well, and everybody likes tea.", old),
+                ("Ada", "Tea keeps well, and many people like tea.", old),
                 ("Bob", "Coffee wakes people up in the morning.", old),
                 ("Ada", "Perhaps both: tea for most people, coffee in the morning.", old),
             ],

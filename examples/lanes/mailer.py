@@ -82,7 +82,7 @@ class Mailer:
         return reference
 
     async def greet(self) -> None:
-        """Lets a server pass that answers."""
+        """Accept a server that answers."""
         async with aiosmtplib.SMTP(
             hostname=self.host,
             port=self.port,
@@ -119,7 +119,7 @@ class Mailer:
 
 
 def _said(error: Exception) -> tuple[int, str]:
-    """The server's code, 0 where it has not answered, and a sentence for people."""
+    """The server's code, 0 where it has not answered, and a sentence."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
         error = error.recipients[0]
     if isinstance(error, aiosmtplib.SMTPResponseException):

@@ -12,7 +12,7 @@ import headway as hw
 
 
 class Gateway(Protocol):
-    """Whoever brings a notice to a device."""
+    """A gateway that brings a notice to a device."""
 
     async def push(self, job: hw.Job, device: str, title: str, text: str) -> str:
         """Brings a notice to a device; the same job never brings two."""
@@ -23,7 +23,7 @@ class Gateway(Protocol):
 class HttpGateway:
     """A gateway behind a URL.
 
-    It is given the job's id as `Idempotency-Key`, by which it tells a repeat from a new notice.
+    It is given the job's id as `Idempotency-Key`, by which it recognises a repeat.
 
     Attributes:
         url: where notices are posted to; empty for none.

@@ -29,7 +29,7 @@ class Writer(Protocol):
 
 
 class PlainWriter:
-    """Takes the sentences whose words are the commonest of the material; asks nobody."""
+    """Picks the sentences with the most frequent words of the material; calls no service."""
 
     async def write(self, task: str, material: str, *, sentences: int) -> str:
         """Writes a text of the material's own sentences, in their order."""

@@ -83,7 +83,7 @@ function run(array $job): array
             $mine = [['job' => $job['id'], 'run' => $job['run']]];
             $reply = call('leases', ['worker' => $worker, 'running' => $mine, 'lease' => "{$lease}s"], 10);
             if ($reply && ($reply['lost'] || $reply['cancel'])) {
-                proc_terminate($process);   // somebody cancelled it, or it is this worker's no more
+                proc_terminate($process);   // it was cancelled, or is no longer this worker's
             }
         }
     }

@@ -22,7 +22,7 @@ handle_greet() { jq -c '{said: ("Hello, " + .name)}'; }
 
 # call PATH SECONDS <BODY: the answer is in $answer, its status in $status; 000 is no answer.
 call() {
-    # The token goes by a file descriptor: arguments of a program are for everybody to see.
+    # The token goes by a file descriptor: all users of the machine can see a program's arguments.
     curl --silent --max-time "$2" --data-binary @- --output "$work/answer" --write-out '%{http_code}' \
         --header 'Content-Type: application/json' \
         --config <(printf 'header = "Authorization: Bearer %s"\n' "${HEADWAY_TOKEN:-}") \
@@ -30,7 +30,7 @@ call() {
     local curl=$!
     while ! wait "$curl"; do
         kill -0 "$curl" 2>/dev/null || break
-        # Told to stop: a claim that waits is given up, and whatever it gets is handed back.
+        # On a stop signal a waiting claim is given up, and whatever it gets is handed back.
         [ "$1" = claims ] && kill "$curl"
     done
     status=$(cat "$work/status")
@@ -51,7 +51,7 @@ settle() {
     done
 }
 
-# beat JOB RUN: false if the job is this worker's no more, or somebody cancelled it.
+# beat JOB RUN: false if the job is no longer this worker's, or was cancelled.
 beat() {
     call leases 10 < <(jq -n --arg worker "$worker" --arg lease "${lease}s" --arg job "$1" \
         --argjson run "$2" '{worker: $worker, lease: $lease, running: [{job: $job, run: $run}]}')
@@ -77,7 +77,7 @@ run() {
         if [ ! -e "$work/ended" ] && ! beat "$job" "$run"; then
             kill "$handler"
             echo 143 >"$work/ended"
-            echo 'told to stop' >"$work/error"
+            echo 'asked to stop' >"$work/error"
         fi
     done
     if [ "$(cat "$work/ended")" = 0 ]; then

@@ -1,4 +1,4 @@
-"""Headway dispatches work when it is due, to whoever is free, within the limits of the real world.
+"""Headway dispatches work when it is due, to free workers, within the limits of the real world.
 
 This is all that a program needs to declare work, to send it, and to run it.
 """
@@ -64,12 +64,10 @@ if TYPE_CHECKING:
     from headway.core.timetable.schedule import At, Cron, Every
     from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unfit, Unknown
     from headway.runtime.awaited import Awaited
-    from headway.runtime.importing import CalledOff
+    from headway.runtime.inserting import CalledOff, Sent
     from headway.runtime.job import Job
     from headway.runtime.kind import Kind
-    from headway.runtime.sent import Sent
-    from headway.runtime.sources.source import Source
-    from headway.runtime.sources.under_way import in_flight
+    from headway.runtime.sources import Source, in_flight
     from headway.runtime.timing import Timing
     from headway.runtime.worker.reports import Failure
     from headway.runtime.worker.worker import Worker
@@ -173,12 +171,10 @@ _HOMES = {
         "Unknown",
     ),
     "headway.runtime.awaited": ("Awaited",),
-    "headway.runtime.importing": ("CalledOff",),
+    "headway.runtime.inserting": ("CalledOff", "Sent"),
     "headway.runtime.job": ("Job",),
     "headway.runtime.kind": ("Kind",),
-    "headway.runtime.sent": ("Sent",),
-    "headway.runtime.sources.source": ("Source",),
-    "headway.runtime.sources.under_way": ("in_flight",),
+    "headway.runtime.sources": ("Source", "in_flight"),
     "headway.runtime.timing": ("Timing",),
     "headway.runtime.worker.reports": ("Failure",),
     "headway.runtime.worker.worker": ("Worker",),

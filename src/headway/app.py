@@ -29,7 +29,7 @@ class App(_App):
         name: str = "app",
         timing: Timing | None = None,
     ) -> None:
-        """Makes an app; the store is opened when it is first needed.
+        """Make an app; the store is opened when it is first needed.
 
         Args:
             url: such as "sqlite:///headway.db" or "memory://", or of a server, as
@@ -37,7 +37,6 @@ class App(_App):
                 "sqlite:///headway.db".
             store: an open one instead; the app does not close it.
             name: stands on the trail as the author of what the app declares.
-            timing: the simulator's.
         """
         super().__init__(
             url or os.environ.get("HEADWAY_STORE") or DEFAULT_STORE,
@@ -48,7 +47,7 @@ class App(_App):
         )
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
-        """Makes a worker for this app's kinds.
+        """Make a worker for this app's kinds.
 
         Args:
             options: see `WorkerOptions`; it serves all lanes of the app if none are given. On a

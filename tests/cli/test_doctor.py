@@ -218,7 +218,7 @@ def test_a_folder_as_store_is_refused_as_no_file(headway: Headway, folder: Path)
     folder.joinpath("shelf").mkdir()
     ran = headway("--store", "sqlite:///shelf", "send", "noop")
     assert ran.code == 4
-    assert "shelf is no regular file" in ran.err
+    assert "shelf is not a regular file" in ran.err
 
 
 def test_a_clock_that_is_not_that_of_the_machine_with_the_file_is_a_problem(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headway.cli.draining import Drain, count_left, wait_until_drained
+from headway.cli.serving import Drain, count_left, wait_until_drained
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest, Succeeded
 from headway.stores.memory import MemoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.catalogue import COMMANDS
-from headway.cli.exits import exit_code
+from headway.cli.failures import exit_code
 from headway.cli.main import call
 from headway.core import errors
 from tests.cli.conftest import Headway

@@ -10,7 +10,7 @@ from tests.cli.conftest import Headway
 APP = """
 from __future__ import annotations
 import headway as hw
-from headway.runtime.importing import CalledOff
+from headway.runtime.inserting import CalledOff
 
 app = hw.App()
 

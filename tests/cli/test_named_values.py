@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.cli.named_values import read_object, read_pairs, read_values
+from headway.cli.sending import read_object, read_pairs, read_values
 from headway.core.errors import InvalidValue
 
 
@@ -23,7 +23,7 @@ def test_values_that_are_json_count_as_json_and_others_are_text():
 
 @pytest.mark.parametrize("pair", ["phone", "=3", ""])
 def test_an_argument_without_a_name_or_a_value_is_refused(pair: str):
-    with pytest.raises(InvalidValue, match="no name=value"):
+    with pytest.raises(InvalidValue, match="is not a name=value"):
         read_pairs([pair])
 
 

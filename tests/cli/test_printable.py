@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.cli.printable import printable, printable_json
+from headway.cli.text import printable, printable_json
 
 
 @pytest.mark.parametrize(

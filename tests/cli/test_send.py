@@ -56,7 +56,7 @@ def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
         (["call", "fone=x", "phone=y"], "there is no argument 'fone' (did you mean phone?)"),
         (["call", "phone=x", "lane=y"], "give it as --lane"),
         (["cal", "phone=x"], "no kind 'cal' (did you mean call?)"),
-        (["call", "phone"], "no name=value"),
+        (["call", "phone"], "is not a name=value"),
         (["call", "phone=x", "--due", "2026-12-01T10:00"], "--due"),
         (["call", "phone=x", "--expires", "never"], "never"),
         (["call", "phone=x", "--priority", "-1"], "--priority"),

@@ -43,7 +43,7 @@ def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatc
         ('stor = "x"', r"headway\.toml: there is no setting 'stor' \(did you mean store\?\)"),
         ("store = 3", r"headway\.toml: store: input should be a valid string"),
         ('log_level = "loud"', r"headway\.toml: log_level: input should be 'debug'"),
-        ('public_url = "calls.example.org"', r"public_url: is no URL that begins with https://"),
+        ('public_url = "calls.example.org"', r"public_url: is not a URL that begins with https://"),
         ("store = ", r"headway\.toml is no TOML"),
         ("[store]\nurl = 1", r"headway\.toml: store: input should be a valid string"),
     ],

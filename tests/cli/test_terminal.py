@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headway.cli.progress import progress
-from headway.cli.status_line import status_text
+from headway.cli.progress import progress, status_text
 from headway.cli.terminal import Terminal
 from headway.contract.views import StatsView
 from tests.cli.conftest import Headway
@@ -62,7 +61,7 @@ def test_on_a_terminal_somebody_is_asked_before_many_jobs_are_cancelled(headway:
     enqueue(new_job(), new_job())
     drawn = on_a_terminal("cancel", "--lane", "main", answer="n\n")
     assert "cancel 2 jobs?" in drawn
-    assert "somebody has to agree" in drawn
+    assert "needs a confirmation" in drawn
     drawn = on_a_terminal("cancel", "--lane", "main", answer="y\n")
     assert "2 done" in drawn
 

@@ -11,7 +11,7 @@ from headway.contract.definitions import DefineRequest, NoteUse
 from headway.contract.store import Store
 from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery, TokensQuery, TokenView, TrailQuery, TrailView
-from headway.runtime.token_text import digest, matches, new_token, parse
+from headway.runtime.tokens import digest, matches, new_token, parse
 from tests.cli.conftest import Headway
 from tests.cli.seeding import enqueue, new_job, with_store
 

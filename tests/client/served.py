@@ -10,13 +10,12 @@ from typing import Any, Self, TypeVar
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.server.build import build
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service
 
 Result = TypeVar("Result")
 
-LIMIT_S = 30.0
+LIMIT_S = 240.0
 
 
 class Served:
@@ -69,7 +68,7 @@ class Served:
 
     async def _start(self) -> None:
         self._app = build(self._service_of(self._store))
-        self._listener = Listener(self._app, Address(port=0), on_stop=self._send_home)
+        self._listener = Listener(self._app, ListenAddress(port=0), on_stop=self._send_home)
         self.url = self._listener.url
         self._running = asyncio.create_task(self._listener.run())
         await self._listener.answers()

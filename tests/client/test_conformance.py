@@ -57,6 +57,9 @@ NOT_OVER_HTTP = {
     "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
         "0 asks without a number"
     ),
+    "test_listing_by_worker_shows_what_it_holds_in_order_of_start": (
+        "the dashboard asks for it, beside the store"
+    ),
 }
 """What the suite asks of a store, and HTTP does not give; and why."""
 

@@ -93,7 +93,7 @@ async def test_job_that_a_lost_poll_had_claimed_comes_back_with_its_attempt() ->
             async with at_work(proxy.url, app, lease="1500ms"):
 
                 async def waits() -> bool:
-                    return len(rig.service.lobby) == 1
+                    return len(rig.service.long_polls) == 1
 
                 await until(waits)
                 proxy.cut_after(1)

@@ -10,7 +10,7 @@ import pytest
 
 import headway as hw
 from headway.client.address import read_address
-from headway.client.problems import error_of
+from headway.client.calls import error_of
 
 
 def errors(of: type[hw.HeadwayError]) -> list[type[hw.HeadwayError]]:
@@ -30,9 +30,9 @@ def read(status: int, body: bytes = b"", *, writes: bool = True) -> hw.HeadwayEr
 def test_each_code_of_the_tree_is_raised_as_the_error_that_has_it(
     kind: type[hw.HeadwayError],
 ) -> None:
-    error = read(422, problem(code=kind.code, detail="what is wrong", hint="how to mend it"))
+    error = read(422, problem(code=kind.code, detail="what is wrong", hint="how to fix it"))
     assert type(error) is kind
-    assert (error.message, error.hint) == ("what is wrong", "how to mend it")
+    assert (error.message, error.hint) == ("what is wrong", "how to fix it")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ async def test_retry_at_another_stage_fails_the_run_and_says_why() -> None:
         assert await final(rig, sent.id) is State.DEAD
         view = await client.job_async(sent.id)
         assert view is not None
-        assert "a server is not told at which stage" in view.error
+        assert "does not set the stage of the next attempt" in view.error
 
 
 async def test_what_only_a_store_is_told_is_refused_before_anything_is_sent() -> None:
@@ -59,9 +59,9 @@ async def test_what_only_a_store_is_told_is_refused_before_anything_is_sent() ->
         again = Signal(key="sid", event="e", decided=Decided.RETRY, stage="check")
         edits = Edit(stage="check"), Edit(gates=()), Edit(candidates=("ada",))
         try:
-            with pytest.raises(hw.InvalidValue, match="not told at which stage"):
+            with pytest.raises(hw.InvalidValue, match="does not set the stage of the next attempt"):
                 await store.settle(SettleRequest(worker="w", outcomes=(failed,)))
-            with pytest.raises(hw.InvalidValue, match="not told at which stage"):
+            with pytest.raises(hw.InvalidValue, match="does not set the stage of the next attempt"):
                 await store.signal(again)
             for edit in edits:
                 move = ActRequest(request="r", ids=("a",), verb=Verb.EDIT, edit=edit, author="ann")

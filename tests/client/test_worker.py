@@ -49,7 +49,7 @@ async def test_job_that_comes_while_the_worker_waits_is_run_at_once() -> None:
 
 async def until_polling(rig: Rig) -> None:
     async def waits() -> bool:
-        return len(rig.service.lobby) == 1
+        return len(rig.service.long_polls) == 1
 
     await until(waits)
 
@@ -173,7 +173,7 @@ async def test_worker_that_stops_hands_back_what_it_waits_for_and_leaves() -> No
     async with serving(tokens=False) as rig:
         async with at_work(rig.url, app):
             await until_polling(rig)
-        assert len(rig.service.lobby) == 0
+        assert len(rig.service.long_polls) == 0
         workers = await rig.store.read(WorkersQuery())
         now = (await rig.store.read(StatsQuery())).now
         assert [one.lease_until <= now for one in workers] == [True]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.client.address import Address
+from headway.client.address import ServerAddress
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
@@ -57,7 +57,7 @@ class ThroughStore:
     """
 
     def __init__(self, served: Served, store: Store) -> None:
-        self._remote = RemoteStore(Address(url=served.url))
+        self._remote = RemoteStore(ServerAddress(url=served.url))
         self._served = served
         self.store = store
 

@@ -13,7 +13,7 @@ from headway.core.state import FINAL, State
 from headway.runtime.timing import REAL
 from tests.server.rig import Rig
 
-LIMIT_S = 30.0
+LIMIT_S = 240.0
 
 
 class Ended:

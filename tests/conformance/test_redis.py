@@ -14,5 +14,5 @@ class TestRedisStore(StoreConformance):
     @pytest.fixture
     def make_store(self, redis_server: RedisServer | GivenRedis) -> MakeStore:
         return lambda clock: open_store(
-            f"{redis_server.url}?namespace=suite-{uuid4().hex}", clock=clock
+            f"{redis_server.url}?namespace=suite-{uuid4().hex}&timeout_ms=120000", clock=clock
         )

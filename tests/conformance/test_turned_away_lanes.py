@@ -8,8 +8,8 @@ from headway.contract.moving import Movable
 from headway.contract.outcomes import Succeeded
 from headway.core.gates.slots import Slots
 from headway.stores import open_store
+from headway.stores.ledger.chunks import decode
 from headway.stores.ledger.gaterows import ANY_LANE, MOST_LANES
-from headway.stores.ledger.parcels import decode
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.rig import Rig
 from headway.testing.jobs import use_of
@@ -23,12 +23,12 @@ async def remembered(rig: Rig) -> tuple[str, ...]:
     assert isinstance(rig.store, Movable)
     cursor = None
     while True:
-        parcel = await rig.store.take_out(cursor)
-        if parcel.part == "gates":
-            for one in decode("gates", parcel.rows):
+        chunk = await rig.store.export_chunk(cursor)
+        if chunk.part == "gates":
+            for one in decode("gates", chunk.rows):
                 if one.row.name == LINE.name:
                     return tuple(one.row.lanes)
-        cursor = parcel.cursor
+        cursor = chunk.cursor
         if cursor is None:
             return ()
 

@@ -15,6 +15,7 @@ from headway.core.timetable.schedule import At, Cron
 from headway.core.zone import MAX_AT
 from tests.core.cron_oracle import CronOracle
 from tests.core.minute_walk import MINUTE_MS, clock_changes, days_round, walk
+from tests.depth import DEPTH
 
 CHANGES = [
     ("America/New_York", 2026),
@@ -101,10 +102,10 @@ def test_cron_fires_as_walked_through_whole_years(zone, year):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_cron_fires_as_walked_at_every_change_of_a_third_of_all_zones_from_2000_to_2037():
+@pytest.mark.timeout(1800 * DEPTH)
+def test_cron_fires_as_walked_at_every_change_of_some_zones_from_2000_to_2037():
     walked: set[tuple[object, ...]] = set()
-    for zone in sorted(available_timezones())[::3]:
+    for zone in sorted(available_timezones())[:: max(1, 12 // DEPTH)]:
         info = ZoneInfo(zone)
         changes = clock_changes(zone, 2000, 2037)
         shifts = [each.astimezone(info).utcoffset() for each in changes]

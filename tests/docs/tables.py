@@ -15,10 +15,15 @@ from enum import StrEnum
 from types import FunctionType
 
 import headway as hw
-from headway.cli.exits import exit_code
+from headway.bridges.cassandra.monitoring import FAMILIES as OF_CALENDAR
+from headway.bridges.cassandra.settings import CassandraSettings
+from headway.bridges.kafka.metrics import BRIDGE_FAMILIES
+from headway.bridges.kafka.settings import InSettings, KafkaSettings, OutSettings
+from headway.bridges.kafka.watching import WATCH_FAMILIES
+from headway.cli.failures import exit_code
 from headway.cli.settings import PREFIX, Settings
-from headway.client.by_hand import ClaimAsked
-from headway.client.looking import JobsAsked
+from headway.client.client import JobsAsked
+from headway.client.work_requests import ClaimAsked
 from headway.contract.operate import Acted, Verb
 from headway.contract.tokens import Role
 from headway.core.duration import format_duration
@@ -31,15 +36,15 @@ from headway.runtime.job import SyncJob
 from headway.runtime.kind_options import JobOptions, read_options
 from headway.runtime.lanes import LaneOptions
 from headway.runtime.signals import SignalOptions
-from headway.runtime.sources.source import SourceOptions
+from headway.runtime.sources import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES, Family
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
 from headway.systems.automations.system import FAMILIES as OF_AUTOMATIONS
 from headway.systems.calls.intake import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus, Outcome
-from headway.systems.calls.seen.metrics import FAMILIES as OF_CALLS
-from headway.systems.field_service.seen.metrics import FAMILIES as OF_FIELD_SERVICE
+from headway.systems.calls.observability.metrics import FAMILIES as OF_CALLS
+from headway.systems.field_service.observability.metrics import FAMILIES as OF_FIELD_SERVICE
 from headway.systems.notifications.intake import NotificationBody
 from headway.systems.notifications.metrics import FAMILIES as OF_NOTIFICATIONS
 from headway.systems.notifications.notification import Notification
@@ -214,6 +219,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "calls_lead_told": lambda: options(Lead),
     "calls_attempt_told": lambda: options(Attempt),
     "notifications_metrics": lambda: metrics(OF_NOTIFICATIONS),
+    "cassandra_metrics": lambda: metrics(OF_CALENDAR),
+    "cassandra_settings": lambda: table(
+        calls_tables.HEAD, calls_tables.of_settings(CassandraSettings)
+    ),
     "notifications_routes": lambda: table(
         ("method", "path", "permission", "does"), http_tables.routes(NOTIFICATION_ROUTES)
     ),
@@ -223,6 +232,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "notifications_channels": lambda: table(
         calls_tables.HEAD, calls_tables.of_settings(ChannelSettings)
     ),
+    "kafka_settings": lambda: table(
+        calls_tables.HEAD, list(calls_tables.of_body(KafkaSettings))[:3]
+    ),
+    "kafka_in_settings": lambda: table(calls_tables.HEAD, calls_tables.of_body(InSettings)),
+    "kafka_out_settings": lambda: table(calls_tables.HEAD, calls_tables.of_body(OutSettings)),
+    "kafka_metrics": lambda: metrics(BRIDGE_FAMILIES),
+    "kafka_watch": lambda: metrics(WATCH_FAMILIES),
     "notifications_body": lambda: table(calls_tables.HEAD, calls_tables.of_body(NotificationBody)),
     "notifications_recipient": lambda: table(
         calls_tables.HEAD, calls_tables.of_body(RecipientBody)
@@ -270,7 +286,7 @@ TABLES: dict[str, Callable[[], str]] = {
             "handing_over",
             "settled_by",
             "follow",
-            "told_to_stop",
+            "request_stop",
         ),
     ),
     "SyncJob": lambda: members(SyncJob),

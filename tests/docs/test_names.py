@@ -111,7 +111,7 @@ def _wrong(text: str) -> str:
 @cache
 def _children(path: tuple[str, ...]) -> tuple[str, ...]:
     found = _find(path)
-    return tuple(found.list_commands(None)) if hasattr(found, "list_commands") else ()
+    return tuple(found.list_commands(None)) if hasattr(found, "list_commands") else ()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @cache
@@ -122,7 +122,7 @@ def _options(path: tuple[str, ...]) -> frozenset[str]:
 def _find(path: tuple[str, ...]):
     found = get_command(root)
     for name in path:
-        found = found.get_command(None, name)
+        found = found.get_command(None, name)  # pyright: ignore[reportAttributeAccessIssue]
     return found
 
 

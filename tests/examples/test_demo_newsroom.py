@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.newsroom.rules import Issue, Told, issue_violations
+from examples.demo.newsroom.rules import Evidence, Issue, issue_violations
 
 
 def issue(number: int, reader: str, category: str = "news", *, unwanted: bool = False) -> Issue:
@@ -19,7 +19,7 @@ def known(status: str = "SENT", reason: str = "") -> dict[str, Any]:
     return {"status": status, "reason": reason}
 
 
-RIGHT = Told(
+RIGHT = Evidence(
     asked=5,
     issues={
         1: issue(1, "a"),
@@ -39,8 +39,8 @@ RIGHT = Told(
 )
 
 
-def faults(told: Told) -> set[str]:
-    return {line.partition(":")[0] for line in issue_violations(told)}
+def faults(evidence: Evidence) -> set[str]:
+    return {line.partition(":")[0] for line in issue_violations(evidence)}
 
 
 def test_notifications_as_they_should_be_are_not_complained_of() -> None:

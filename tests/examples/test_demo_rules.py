@@ -10,8 +10,8 @@ import pytest
 
 from examples.demo.call_centre.rules import RULES as CALL_RULES
 from examples.demo.call_centre.rules import STARTS, Pause, Started
-from examples.demo.call_centre.rules import Told as CallsTold
-from examples.demo.repairs.rules import Told as RepairsTold
+from examples.demo.call_centre.rules import Evidence as CallEvidence
+from examples.demo.repairs.rules import Evidence as RepairEvidence
 from examples.demo.repairs.rules import repair_violations
 from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
 from headway.carrier.script import Fate
@@ -41,7 +41,7 @@ def lead(**changes: Any) -> dict[str, Any]:
     }
 
 
-CALLS = CallsTold(
+CALLS = CallEvidence(
     accepted={"a": PHONE},
     leads={"a": lead()},
     calls={"CA1": call()},
@@ -51,8 +51,8 @@ CALLS = CallsTold(
 )
 
 
-def call_faults(told: CallsTold) -> set[str]:
-    return {line.partition(":")[0] for rule in CALL_RULES for line in rule(told)}
+def call_faults(evidence: CallEvidence) -> set[str]:
+    return {line.partition(":")[0] for rule in CALL_RULES for line in rule(evidence)}
 
 
 def test_calls_as_they_should_be_are_not_complained_of() -> None:
@@ -95,8 +95,8 @@ def started(**changes: Any) -> Started:
 )
 def test_calls_that_must_not_start_are_found(fault: str, calls: list[Started]) -> None:
     pause = Pause(reseller="cedar", from_at=NOON, to_at=NOON + 10)
-    told = replace(CALLS, pauses=[pause])
-    found = {line.partition(":")[0] for rule in STARTS for line in rule(told, calls)}
+    evidence = replace(CALLS, pauses=[pause])
+    found = {line.partition(":")[0] for rule in STARTS for line in rule(evidence, calls)}
     assert found == ({fault} if fault else set())
 
 
@@ -118,13 +118,15 @@ def request(name: str, *turns: dict[str, Any], **changes: Any) -> dict[str, Any]
 
 
 def alert(name: str) -> Text:
-    plan = TextPlan(ref="", to="+12125550199", from_=NUMBER, text=f"nobody takes it: {name}")
+    plan = TextPlan(
+        ref="", to="+12125550199", from_=NUMBER, text=f"no technician accepts it: {name}"
+    )
     return Text(sid="SM1", plan=plan, fate=None, nth=0, sent_at=0)
 
 
 TAKEN = request("r", asked("ada", "declined", 1, 2), asked("bob", "accepted", 2, 3))
 PENDING = request("p", asked("ada", "timeout", 3, 4), status="pending", technician=None)
-REPAIRS = RepairsTold(
+REPAIRS = RepairEvidence(
     accepted=["r", "p"],
     requests={"r": TAKEN, "p": PENDING},
     skills={"ada": frozenset({"gas"}), "bob": frozenset({"gas", "lock"})},
@@ -134,8 +136,8 @@ REPAIRS = RepairsTold(
 
 
 def repair_faults(**changes: Any) -> set[str]:
-    told = replace(REPAIRS, **changes)
-    return {line.partition(":")[0] for line in repair_violations(told)}
+    evidence = replace(REPAIRS, **changes)
+    return {line.partition(":")[0] for line in repair_violations(evidence)}
 
 
 def test_repairs_as_they_should_be_are_not_complained_of() -> None:

@@ -20,7 +20,7 @@ def line(word: str, automation: str, job: int, garden: str, after_s: int) -> Lin
     return Line.read(f"{word} {session(automation, job)} {garden} {AT + after_s}")
 
 
-def told(
+def job_row(
     due_s: int, *, state: str = "succeeded", reason: str = "", took_s: int = 1
 ) -> dict[str, Any]:
     due_at = (AT + due_s) * 1000
@@ -44,11 +44,11 @@ LINES = (
     line("ended", "water", 5, "beans", 6),
 )
 JOBS = {
-    session("water", 1): told(0),
-    session("prune", 2): told(0, state="dead", reason="timeout"),
-    session("water", 3): told(2, took_s=3),
-    session("water", 4): told(4, state="cancelled", reason="folded", took_s=0),
-    session("water", 5): told(6),
+    session("water", 1): job_row(0),
+    session("prune", 2): job_row(0, state="dead", reason="timeout"),
+    session("water", 3): job_row(2, took_s=3),
+    session("water", 4): job_row(4, state="cancelled", reason="folded", took_s=0),
+    session("water", 5): job_row(6),
 }
 RIGHT = Written(
     limit=2,
@@ -82,20 +82,20 @@ def without(job: int) -> dict[str, Any]:
         ("unknown", {"sessions": without(5)}),
         ("twice", {"lines": (LINES[0], *LINES)}),
         ("not done", {"lines": LINES[:-1]}),
-        ("not done", {"sessions": JOBS | {session("water", 5): told(6, state="dead")}}),
-        ("not killed", {"sessions": JOBS | {session("prune", 2): told(0)}}),
+        ("not done", {"sessions": JOBS | {session("water", 5): job_row(6, state="dead")}}),
+        ("not killed", {"sessions": JOBS | {session("prune", 2): job_row(0)}}),
         ("not killed", {"lines": (*LINES, line("ended", "prune", 2, "roses", 9))}),
         ("lost", {"by_hand": (session("water", 9),)}),
         ("two", {"lines": (*LINES, line("alive", "water", 1, "beans", 9))}),
         ("limit", {"limit": 1}),
         ("commits", {"commits": {**RIGHT.commits, "roses": []}}),
         ("commits", {"commits": {**RIGHT.commits, "beans": RIGHT.commits["beans"][1:]}}),
-        ("early", {"sessions": JOBS | {session("water", 5): told(8)}}),
-        ("schedule", {"sessions": JOBS | {session("water", 5): told(5)}}),
+        ("early", {"sessions": JOBS | {session("water", 5): job_row(8)}}),
+        ("schedule", {"sessions": JOBS | {session("water", 5): job_row(5)}}),
         ("schedule", {"sessions": without(4)}),
         (
             "folded",
-            {"sessions": JOBS | {session("water", 3): told(2), session("water", 1): told(0)}},
+            {"sessions": JOBS | {session("water", 3): job_row(2), session("water", 1): job_row(0)}},
         ),
     ],
 )

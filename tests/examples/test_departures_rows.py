@@ -162,7 +162,7 @@ def test_an_import_without_settings_opens_the_day_with_its_first_row() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "fast", "", "10001"])
 def test_a_speed_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no number above 0"):
+    with pytest.raises(ValueError, match="not a number above 0"):
         pace.speed_from({"DEPARTURES_SPEED": text})
 
 

@@ -22,7 +22,7 @@ from tests.server.rig import Rig, serving
 from tests.servers.fixtures import missing
 
 WORKERS = Path(__file__).parents[2] / "examples" / "workers"
-LIMIT_S = 50.0
+LIMIT_S = 240.0
 
 HANDLERS = {
     "worker.sh": (
@@ -194,7 +194,7 @@ async def test_worker_whose_token_is_refused_ends_with_the_reason(
 
 async def until_polling(rig: Rig) -> None:
     async def waits() -> bool:
-        return len(rig.service.lobby) == 1
+        return len(rig.service.long_polls) == 1
 
     await until(waits)
 

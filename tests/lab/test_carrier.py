@@ -40,7 +40,7 @@ def test_a_call_rings_is_talked_and_its_end_is_told_once() -> None:
     carrier, told, _ = carry([("a:1", "x", TALKED, 0)], {"x": 1})
     assert told == [("CA00000001.ended", False, 65_000)]
     assert carrier.calls["a:1"].ended == 65.0
-    assert carrier.heard == {"talked": 1, "webhook late": 0}
+    assert carrier.counts == {"talked": 1, "webhook late": 0}
     assert carrier.violations == []
 
 

@@ -1,4 +1,4 @@
-"""What simulated days brought to light in the engine; each mended mistake leaves a test."""
+"""What simulated days brought to light in the engine; each fixed mistake leaves a test."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path
     assert calls.jobs == calls.succeeded > 100
     assert calls.runs == calls.outcomes["ok"] + calls.outcomes["busy"]
     assert calls.outcomes["busy"] > 10
-    assert calls.outcomes["signal lost"] == calls.outcomes["told when asked"] > 0
+    assert calls.outcomes["signal lost"] == calls.outcomes["ended when asked"] > 0
     assert calls.outcomes["signal twice"] > 0
     numbers = next(gate for gate in report.gates if gate.gate == "numbers")
     assert numbers.capacity == numbers.peak == 5

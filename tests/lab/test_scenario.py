@@ -90,7 +90,7 @@ def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
         ('then = "retry"', 'then = "snooze"', "outcomes.busy.then: a signal cannot snooze"),
         ("numbered = 50", "numbered = 0", r"arrivals\[0\].args.phone: no value"),
         ('do = "pause"', 'do = "stop"', r"moves\[0\]: input tag 'stop'"),
-        ('at = "12:00"', 'at = "25:00"', r"moves\[0\].at: '25:00' is no time of day"),
+        ('at = "12:00"', 'at = "25:00"', r"moves\[0\].at: '25:00' is not a time of day"),
         ("[[workers]]", "[workers]", "workers: input should be a valid list"),
         ('duration = "4h"', "", r"arrivals\[0\].rate: arrivals at a rate never end"),
         ('tz = "America/New_York"', 'tz = "America/New_Yrk"', "tz: there is no time zone"),
@@ -126,8 +126,8 @@ set.moves.lunch.at = "13:00"
     )
     base, varied = read_scenario(write(tmp_path, text)).scenarios
     assert varied.name == "more lines"
-    assert varied.gates["numbers"].members == {"+15550001": 12, "+15550002": 8}
-    assert base.gates["numbers"].members == {"+15550001": 4, "+15550002": 8}
+    assert varied.gates["numbers"].members == {"+15550001": 12, "+15550002": 8}  # pyright: ignore[reportAttributeAccessIssue]
+    assert base.gates["numbers"].members == {"+15550001": 4, "+15550002": 8}  # pyright: ignore[reportAttributeAccessIssue]
     assert varied.kinds["call"].hand_over is not None
     assert varied.kinds["call"].hand_over.length.shape == "constant"
     assert varied.kinds["call"].hand_over.lost == 0.01

@@ -97,7 +97,7 @@ def plain(reply: object) -> object:
         return tuple(_unnumbered(row) for row in reply.rows), reply.cursor is None
     if isinstance(reply, StatsView):
         return replace(reply, identity="")
-    return reply
+    return _unnumbered(reply)
 
 
 def _unnumbered(record: Any) -> Any:

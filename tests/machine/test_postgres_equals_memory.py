@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import cast
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from headway.contract.clock import Clock
+from headway.contract.definitions import DefineRequest, OpenGate, ResetGate, ResetLane
 from headway.contract.store import Store
+from headway.core.job import NewJob
 from headway.stores import open_store
+from tests.conformance.plain_first import Counted, PlainFirstStore
+from tests.depth import DEPTH
+from tests.machine.drawing import IMPLICIT, LANES
 from tests.machine.machine import LONG, StoresMachine
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
@@ -31,6 +39,40 @@ class PostgresMachine(StoresMachine):
             connection.execute(f"DROP SCHEMA {self.namespace} CASCADE".encode())
 
 
+PLAIN_CLAIMS, PLAIN_STARTS = 200, 20
+"""Plain claims in all histories of plain lanes, and jobs that they start, at least."""
+
+
+class PlainPostgresMachine(PostgresMachine):
+    """Memory and a namespace whose lanes are mostly plain."""
+
+    counted = Counted()
+
+    def open(self, clock: Clock) -> Store:
+        return cast("Store", PlainFirstStore(super().open(clock), self.counted, greets=False))
+
+    def new_jobs(self, dice: Random, most: int) -> list[NewJob]:
+        made = super().new_jobs(dice, most)
+        return [job if dice.random() < 0.02 else _ungated(job) for job in made]
+
+    def define(self, dice: Random) -> None:
+        if dice.random() < 0.1:
+            super().define(dice)
+            return
+        # Whatever was closed or capped is soon open again.
+        items = (
+            *(OpenGate(name=gate) for gate in IMPLICIT),
+            *(ResetGate(name=gate) for gate in IMPLICIT),
+            *(ResetLane(name=lane) for lane in LANES),
+        )
+        self.pair.ask(lambda store: store.define(DefineRequest(items=items, author="ann")))
+        self.checked()
+
+
+def _ungated(job: NewJob) -> NewJob:
+    return replace(job, gates=(), candidates=(), policy=replace(job.policy, cascade=False))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def serve(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[None]:
     with fresh_database(fast_postgres_server.url) as url:
@@ -39,6 +81,19 @@ def serve(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(3600 * DEPTH)
 class TestPostgresEqualsMemoryInLongHistories(PostgresMachine.TestCase):
     settings = LONG
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 * DEPTH)
+class TestPlainPostgresEqualsMemoryInLongHistories(PlainPostgresMachine.TestCase):
+    settings = LONG
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        super().tearDownClass()
+        counted = PlainPostgresMachine.counted
+        assert counted.claims >= PLAIN_CLAIMS
+        assert counted.started >= PLAIN_STARTS

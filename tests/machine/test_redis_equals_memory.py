@@ -9,6 +9,7 @@ import pytest
 from headway.contract.clock import Clock
 from headway.contract.store import Store
 from headway.stores import open_store
+from tests.depth import DEPTH
 from tests.machine.machine import LONG, StoresMachine
 from tests.servers.redis import GivenRedis, RedisServer
 
@@ -24,7 +25,7 @@ class RedisMachine(StoresMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(3600 * DEPTH)
 class TestRedisEqualsMemoryInLongHistories(RedisMachine.TestCase):
     settings = LONG
 

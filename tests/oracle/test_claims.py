@@ -9,10 +9,11 @@ import pytest
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.rig import Rig
+from tests.depth import DEPTH
 from tests.oracle.history import History
 from tests.oracle.weighted import WeightedHistory
 
-LIMIT_S = 10
+LIMIT_S = 240
 
 
 async def run(history_of: type[History], seed: int, moves: int) -> History:
@@ -62,8 +63,9 @@ def test_weighted_keyed_gates_keep_their_order_and_leave_no_work_undone(block: i
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1200 * DEPTH)
 @pytest.mark.parametrize("history_of", [History, WeightedHistory])
 @pytest.mark.parametrize("block", range(4))
 def test_long_histories_agree_with_the_oracle(history_of: type[History], block: int) -> None:
-    run_seeds(history_of, range(10_000 + block * 50, 10_050 + block * 50), 300)
+    size = 25 * DEPTH
+    run_seeds(history_of, range(10_000 + block * size, 10_000 + (block + 1) * size), 300)

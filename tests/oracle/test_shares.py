@@ -122,6 +122,7 @@ class Shares:
         worker = next(one for one in self.workers if one.id == job.worker)
         if self.random.random() < 0.9:
             await worker.say(Succeeded(job.id, job.run))
+            self.world.finish(job)
             del self.world.jobs[job.id]
         else:
             await worker.say(Released(job.id, job.run))

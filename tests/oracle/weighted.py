@@ -69,7 +69,7 @@ class WeightedHistory(History):
                     assert free >= kept.amount, f"{started} took {name} from {kept.job}"
 
     def waits_there(self, job: Job, gate: str) -> bool:
-        """Whether it is held at this gate by what others took, and not for ever."""
+        """Whether it is held at this gate by what others took, and not forever."""
         uses = [use for use in job.uses if use.name == gate]
         return bool(uses) and self.world.most(uses[0]) >= uses[0].amount
 

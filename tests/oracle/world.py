@@ -78,6 +78,8 @@ class World:
     def __init__(self, now: int) -> None:
         self.now = now
         self.jobs: dict[str, Job] = {}
+        self.live: dict[str, Job] = {}
+        """Those that run or await: they alone hold permits."""
         self.starts: dict[str, list[tuple[int, int]]] = {}
         self.closed: dict[str, int] = {}
         self.caps: dict[str, int] = {}
@@ -92,7 +94,7 @@ class World:
     def out(self, gate: str, member: str = "") -> int:
         return sum(
             permit.amount
-            for job in self.jobs.values()
+            for job in self.live.values()
             for permit in job.permits
             if (permit.gate, permit.member) == (gate, member)
         )
@@ -162,7 +164,7 @@ class World:
             if cap is None:
                 continue
             states = {"running"} if name.startswith("lane:") else {"running", "awaiting"}
-            used = sum(matches(one) and one.state in states for one in self.jobs.values())
+            used = sum(matches(one) and one.state in states for one in self.live.values())
             if used >= cap:
                 return False
         return True
@@ -261,6 +263,7 @@ class World:
             job.permits.append(Permit(use.name, member, use.amount, use.hold))
         self.unreserve(job)
         job.state = "running"
+        self.live[job.id] = job
         job.run += 1
         return members
 
@@ -309,7 +312,9 @@ class World:
     def requeue(self, job: Job, due: int) -> None:
         self.give_back(job)
         job.state, job.due = "queued", due
+        del self.live[job.id]
 
     def finish(self, job: Job) -> None:
         self.give_back(job)
         job.state = "final"
+        self.live.pop(job.id, None)

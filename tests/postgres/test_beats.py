@@ -8,24 +8,24 @@ from typing import Any
 import psycopg
 import pytest
 
-from headway.contract.claims import BeatReply, BeatRequest
+from headway.contract.claims import BeatReply, BeatRequest, ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest, Succeeded
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.timing import pause
 from headway.stores.ledger.packing import encode
+from headway.stores.postgres.calls import TOGETHER
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.session import lock_key
-from headway.stores.postgres.signalling import TOGETHER
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, jobs
+from tests.plain import LANE, assert_clean, claim, count, job, jobs
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import Held
 
 LEASE_MS = 30_000
-LIMIT = 60
+LIMIT = 240
 """Seconds for what must come."""
 
 
@@ -77,7 +77,7 @@ async def test_beat_is_answered_before_thousands_of_signals_that_wait(
     progress = ((held[0].id, held[0].run, b"7"),)
     late = asyncio.ensure_future(beat(store, *held, progress=progress))
     async with asyncio.timeout(LIMIT):
-        while store._turn_desk._calls[0].signal is not None:
+        while store._turn_queue._calls[0].together is not None:
             await pause(0)
     slow.through.set()
     await asyncio.wait_for(late, LIMIT)
@@ -195,7 +195,10 @@ async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
     first = (await claim(store, n=1)).jobs
     await beat(store, *first)
     slow = Held(store._turns)
-    late = asyncio.ensure_future(claim(store, request=2, n=1))
+    # From two lanes, so that it takes the turn and is not done in one trip.
+    lanes = ((LANE, 1), ("other", 1))
+    turn = ClaimRequest(worker="w", request=2, lanes=lanes, n=1, free=1)
+    late = asyncio.ensure_future(store.claim(turn))
     await slow.until_it_came()
     clock.advance(20_000)
     for _ in range(beats):
@@ -306,10 +309,10 @@ async def test_signals_in_one_group_take_one_turn(
     slow = Held(store._turns)
     first = asyncio.ensure_future(store.lead("chores", "here", 1_000))
     await slow.until_it_came()
-    before = store._turns.session._turns
+    before = store._shared.unfolded
     replies = [asyncio.ensure_future(store.signal(news(n))) for n in range(together)]
     await pause(0)
     slow.through.set()
     await asyncio.gather(first, *replies)
     # That which was held, and one for all of them.
-    assert store._turns.session._turns == before + 2
+    assert store._shared.unfolded == before + 2

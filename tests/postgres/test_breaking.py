@@ -53,8 +53,14 @@ def job(number: int) -> NewJob:
     return NewJob(id=derived_id("breaking", number), kind="noop", args=b'{"mark":"m%d"}' % number)
 
 
-async def claim(store: PostgresStore, request: int, n: int = 100) -> ClaimReply:
-    lanes = ((LANE, 1),)
+PLAIN = ((LANE, 1),)
+BOTH = ((LANE, 1), ("other", 1))
+"""A claim of several lanes takes the turn."""
+
+
+async def claim(
+    store: PostgresStore, request: int, n: int = 100, lanes: tuple[tuple[str, int], ...] = BOTH
+) -> ClaimReply:
     return await store.claim(ClaimRequest(worker="w", request=request, lanes=lanes, n=n, free=n))
 
 
@@ -118,6 +124,20 @@ async def test_claim_of_which_any_reply_is_lost_is_given_again(store: PostgresSt
     assert OutcomeUnknown in raised
     assert [one.id for one in (await claim(store, 2)).jobs] == [job(1).id]
     assert await counts(store) == {"running": 1, "succeeded": 1}
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def test_plain_claim_of_which_any_reply_is_lost_is_found_by_the_claim_itself(
+    store: PostgresStore, proxy: Proxy
+) -> None:
+    await succeed(store, await claim(store, 2, lanes=PLAIN))
+    for request, numbers in ((3, (50, 51)), (4, (52, 53))):
+        await store.enqueue([job(number) for number in numbers])
+        raised = await losing_each_reply(proxy, lambda: claim(store, request, lanes=PLAIN))  # noqa: B023  (of this round)
+        assert type(None) in raised
+        again = await claim(store, request, lanes=PLAIN)
+        assert [one.id for one in again.jobs] == [job(number).id for number in numbers]
+    assert (await counts(store))["running"] == 4
     assert (await store.read(AuditQuery())).differences == ()
 
 

@@ -1,4 +1,4 @@
-"""What breaks under the store on PostgreSQL, at work: told exactly, and mended by a repeat."""
+"""What breaks under the store on PostgreSQL, at work: told exactly, and fixed by a repeat."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
     options = f"namespace={other_place.namespace}&listen=off&pooled=on"
     disturbed = PostgresStore(parse_url(f"{way.url}?{options}"), clocks[1])
     undisturbed = place.open(clocks[0], listen="off")
-    found, raised = await differences(name, undisturbed, disturbed, clocks, way, first=b"COMMIT")
+    # The statement as a whole: each BEGIN says READ COMMITTED.
+    commit = b"COMMIT\0"
+    found, raised = await differences(name, undisturbed, disturbed, clocks, way, first=commit)
     await disturbed.close()
     assert found == []
     assert raised[0] is OutcomeUnknown

@@ -48,9 +48,9 @@ async def test_schema_without_tokens_has_none_and_can_be_copied(old_url: str) ->
     parts: dict[str, int] = {}
     cursor: str | None = None
     while True:
-        parcel = await store.take_out(cursor)
-        parts[parcel.part] = parcel.size
-        cursor = parcel.cursor
+        chunk = await store.export_chunk(cursor)
+        parts[chunk.part] = chunk.size
+        cursor = chunk.cursor
         if cursor is None:
             break
     assert parts["tokens"] == 0

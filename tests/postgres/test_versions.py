@@ -39,7 +39,7 @@ BEGIN
 END $$;
 CREATE TABLE later (n bigint PRIMARY KEY);
 """
-LIMIT = 40.0
+LIMIT = 240.0
 EACH = 100
 
 

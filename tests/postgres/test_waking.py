@@ -68,7 +68,7 @@ async def asleep(wakes: Wakes, lane: str = LANE, until_at: int | None = None) ->
     """
 
     def sleeps() -> bool:
-        here = [one for one in wakes._sleepers if lane in one.lanes]
+        here = [one for one in wakes._waiters if lane in one.lanes]
         # In this order: whoever is woken by the beginning is woken before it is attended.
         return wakes._listening.attending and bool(here) and not any(one.awake for one in here)
 
@@ -122,7 +122,7 @@ async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(opti
 async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(options, make, clock):
     here, there = make(options), make(options)
     task = await asleep(here)
-    (sleeper,) = here._sleepers
+    (sleeper,) = here._waiters
     there.announce([(LANE, clock() + 3_600_000)])
     await until(lambda: sleeper.until_at == clock() + 3_600_000)
     there.announce([(LANE, clock() + 10)])
@@ -275,7 +275,7 @@ async def test_looks_find_nothing_while_nobody_writes(options, make, monkeypatch
     task.cancel()
 
 
-async def test_missed_notification_is_made_up_for_by_the_backstop(options, make, monkeypatch):
+async def test_missed_notification_is_found_by_the_slow_poll(options, make, monkeypatch):
     monkeypatch.setattr(listening, "LOOK_EVERY", 0.05)
     here = make(options)
     task = await asleep(here)
@@ -352,5 +352,5 @@ def test_closing_without_ever_waiting_opens_nothing(options):
 
 
 def _url(options: PostgresOptions) -> str:
-    given = psycopg.conninfo.conninfo_to_dict(options.conninfo)
+    given = psycopg.conninfo.conninfo_to_dict(options.conninfo)  # pyright: ignore[reportAttributeAccessIssue]
     return f"postgresql://{given['user']}@{given['host']}:{given['port']}/{given['dbname']}"

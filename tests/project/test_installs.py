@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
 EXTRAS = ("plot", "fast", "postgres", "redis", "server", "client", "alerts", "mail", "systems")
-EXTRAS += ("otel", "top", "all")
+EXTRAS += ("otel", "top", "kafka", "cassandra", "all")
 BRINGS = {
     "systems": {"systems", "alerts", "client", "server"},
     "all": set(EXTRAS),
@@ -107,6 +107,8 @@ CALLS = [
     Call("jobs --store redis://127.0.0.1:1", needs="redis", code=4),
     Call("doctor --store redis://127.0.0.1:1", needs="redis", code=1),
     Call("send hello --app app.py --store http://127.0.0.1:1", needs="client", code=4),
+    Call("bridge kafka-in", needs="kafka", code=2),
+    Call("bridge kafka-out --servers 127.0.0.1:1", needs="kafka", until="worker starts"),
     Call("serve --help", needs="server", text="Usage: "),
     Call("dispenserd --help", needs="server", text="Usage: "),
     Call("carrier --help", needs="systems", text="Usage: "),

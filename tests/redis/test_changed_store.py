@@ -174,8 +174,8 @@ async def test_link_to_a_server_that_was_replaced_proves_nothing(
         for key in other.scan_iter(f"{{headway:{options.namespace}}}:*"):
             other.copy(key, key, destination_db=1)
     await store.lead("chores", "me", 1_000)
-    before = store._sight.packed
-    while store._sight.packed == before:
+    before = store._last_seen.packed
+    while store._last_seen.packed == before:
         await store.lead("chores", "me", 1_000)
     link = store._calls.pool.connect()
     link.close()

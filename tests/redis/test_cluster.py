@@ -21,7 +21,7 @@ from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer
 
 NODES, SLOTS = 3, 16_384
-LIMIT = 40.0
+LIMIT = 240.0
 EACH = 150
 
 Cluster = list[RedisServer]
@@ -76,7 +76,9 @@ def cluster() -> Iterator[Cluster]:
 def new_url(cluster: Cluster) -> str:
     """A store that nobody has used; each is in a slot of its own."""
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster)
-    return f"redis+cluster://{hosts}?namespace=suite-{uuid4().hex}&patience_ms=20000"
+    return (
+        f"redis+cluster://{hosts}?namespace=suite-{uuid4().hex}&patience_ms=20000&timeout_ms=120000"
+    )
 
 
 @pytest.mark.slow

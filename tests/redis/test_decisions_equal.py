@@ -28,12 +28,12 @@ from tests.redis.worlds import DECIDE, World, decided, world
 from tests.servers.redis import GivenRedis, RedisServer
 
 ENGINE = (
-    "engine.claiming",
-    "engine.fairness",
+    "rules.claiming",
+    "rules.fairness",
     "engine.lane_share",
-    "engine.cascade",
-    "engine.pool",
-    "engine.hours",
+    "rules.cascade",
+    "rules.pool",
+    "rules.hours",
     "engine.gate_names",
     "engine.follow_ups",
     "engine.ids",
@@ -172,10 +172,10 @@ def test_a_gate_is_named_alike_in_a_candidates_turn(
 def test_a_cascade_moves_on_alike(lua: Snippets, left: list[str], turn: str) -> None:
     text = """
     local cascade = { left = request[1], turn = request[2], asked = {} }
-    local over = Cascade.finish(cascade, 'declined', 7, 'busy')
+    local over = Cascade.end_(cascade, 'declined', 7, 'busy')
     local begun = Cascade.begin(over, 'd')
     return { Cascade.order(cascade), over.left, over.turn, over.asked[1].candidate,
-      Cascade.is_exhausted(over), begun.turn, #begun.asked, #cascade.asked }
+      Cascade.exhausted(over), begun.turn, #begun.asked, #cascade.asked }
     """
     cascade = Cascade(left=tuple(left), turn=turn)
     over = cascade.end(Answer.DECLINED, 7, "busy")

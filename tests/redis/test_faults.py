@@ -1,4 +1,4 @@
-"""What breaks under the store on Redis, at work: told exactly, and mended by a repeat."""
+"""What breaks under the store on Redis, at work: told exactly, and fixed by a repeat."""
 
 from __future__ import annotations
 

@@ -191,6 +191,9 @@ def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
     for flow in flows:
         heads = memory.heads(flow, limit)
         assert lua.call("Jobs.heads", flow + 1, limit) == _heads(pair, heads)
+        assert lua.call("Jobs.waiting_ids", flow + 1, limit) == [head.id for head in heads]
+        counted = lua.call("Jobs.waiting_count", flow + 1, limit)
+        assert counted == memory.waiting_counts(lane, [flow], limit)[flow]
         for head in heads[:2]:
             place = lua.call("Jobs.place", flow + 1, head.order, 1000)
             assert place == memory.place(flow, head.order, 1000)
@@ -208,6 +211,8 @@ def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
     for flow in flows:
         heads = _heads(pair, memory.parked_heads(gate, flow, limit))
         assert lua.call("Jobs.parked_heads", gate, flow + 1, limit) == heads
+        ids = lua.call("Jobs.parked_ids", gate, flow + 1, limit)
+        assert ids == memory.parked_ids(gate, [flow], limit)[flow]
         order = told(memory.parked_order(gate, flow))
         assert lua.call("Jobs.parked_order", gate, flow + 1) == order
     for flow in pair.flows:

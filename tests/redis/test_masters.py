@@ -18,7 +18,7 @@ from tests.redis.sentinels import SERVICE, Sentinel
 from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer
 
-LIMIT = 40.0
+LIMIT = 240.0
 
 
 async def until(happens: Any) -> None:

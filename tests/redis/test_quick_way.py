@@ -254,14 +254,14 @@ def _compared(
 
 
 @pytest.mark.parametrize(("before", "step"), ANSWERS.values(), ids=ANSWERS)
-def test_quick_way_answers_and_leaves_what_the_verb_does(
+def test_fast_path_answers_and_leaves_what_the_verb_does(
     before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
 ) -> None:
     assert _compared(redis_server, before, step) == (1, True, True)
 
 
 @pytest.mark.parametrize(("before", "step"), LEAVES.values(), ids=LEAVES)
-def test_quick_way_leaves_to_the_verb_what_it_cannot_do(
+def test_fast_path_leaves_to_the_verb_what_it_cannot_do(
     before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
 ) -> None:
     assert _compared(redis_server, before, step) == (0, True, True)

@@ -14,6 +14,7 @@ from headway.contract.definitions import DeclareEntry, DeclareGate, DefineReques
 from headway.contract.store import Store
 from headway.contract.views import (
     AuditQuery,
+    FlowsQuery,
     GatesQuery,
     JobQuery,
     JobsQuery,
@@ -54,7 +55,10 @@ QUERIES: list[Query[Any]] = [
     JobsQuery(key="k", tenant="acme"),
     JobsQuery(subject="her", tenant="acme"),
     WhyQuery(id=JOB),
+    FlowsQuery(lane="main"),
+    FlowsQuery(gate="lock:x{y}"),
     GatesQuery(),
+    GatesQuery(parked=True),
     GatesQuery(names=("all", "numbers", "numbers/b/c", "lock:x{y}", "no such gate")),
     SpecsQuery(),
     LanesQuery(),
@@ -110,9 +114,9 @@ def asker(client: redis.Redis, namespace: str, now: int) -> Callable[[Query[Any]
         run = script(asked.script)
         keys = [f"{{headway:{namespace}}}:{suffix}" for suffix in run.keys]
         arguments = [encode(asked.request), str(now), b"", b"origin", b""]
-        told = replies.told_of(client.eval(run.text, len(keys), *keys, *arguments))  # type: ignore[arg-type]
-        assert told.status == replies.DONE
-        return views.answer(query, replies.untyped(told.value))
+        reply = replies.decode_reply(client.eval(run.text, len(keys), *keys, *arguments))  # type: ignore[arg-type]
+        assert reply.status == replies.DONE
+        return views.answer(query, replies.untyped(reply.value))
 
     return ask
 

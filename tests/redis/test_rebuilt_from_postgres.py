@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import headway as hw
-from headway.contract.mending import Mendable
+from headway.contract.repair import Repairable
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import StoreChanged
 from tests.servers.fixtures import made
@@ -115,7 +115,7 @@ def declare(app: hw.App, world: World) -> None:
 
 
 async def changed(app: hw.App) -> bool:
-    assert isinstance(app.store, Mendable)
+    assert isinstance(app.store, Repairable)
     return await app.store.suspicion() is not None
 
 

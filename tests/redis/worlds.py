@@ -205,10 +205,8 @@ local answers = {}
 for place, given in ipairs(request) do
   local views, ahead = {}, {}
   for name, gate in pairs(given.gates) do
-    views[name] = GateView.new(name, gate.kind)
-    for field, value in pairs(gate) do
-      views[name][field] = value
-    end
+    gate.shut, gate.template, gate.counted = false, '', 0
+    views[name] = gate
   end
   local function order_of(order)
     return { priority = order[1], due_at = order[2], seq = order[3] }
@@ -218,7 +216,7 @@ for place, given in ipairs(request) do
   end
   for _, flow in ipairs(given.flows) do
     for at, one in ipairs(flow.shared) do
-      flow.shared[at] = { view = views[one[1]], amount = one[2] }
+      flow.shared[at] = { views[one[1]], one[2] }
     end
     for _, head in ipairs(flow.heads) do
       head.order = order_of(head.order)
@@ -230,7 +228,8 @@ for place, given in ipairs(request) do
   local fairness
   if given.fairness then
     local told = given.fairness
-    fairness = Fairness.new(told.level, told.starts, told.weights)
+    fairness = { level = told.level, starts = told.starts, weights = told.weights }
+    fairness.ready, fairness.held, fairness.changed, fairness.step = {}, {}, {}, 0
     for _, flow in ipairs(given.flows) do
       fairness.ready[flow.flow] = flow.tenant
     end
@@ -250,7 +249,7 @@ for place, given in ipairs(request) do
   table.sort(answer.closed, function(a, b)
     return a[1] < b[1]
   end)
-  for _, view in ipairs(decision.reserved) do
+  for _, view in pairs(decision.reserved) do
     local kept = view.reserved
     answer.reserved[view.name] = kept and { kept.job, kept.amount } or {}
   end

@@ -132,7 +132,7 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
             ({}, "says nothing"),
             ({"final": "succeeded", "note": "x"}, "says final and note"),
             ({"final": "exploded"}, "a signal's final is 'exploded'"),
-            ({"final": "dead", "body": object()}, "the body is no value for JSON"),
+            ({"final": "dead", "body": object()}, "the body is not JSON-serialisable"),
             ({"progress": True, "extend": "soon"}, "the duration 'soon' is not understood"),
             ({"end": 1}, "a signal has no option 'end'"),
         ]:

@@ -156,7 +156,7 @@ def test_annotations_that_json_cannot_carry_are_refused(app: hw.App) -> None:
     with pytest.raises(hw.InvalidValue, match="'thing' of 'work' has a type that JSON cannot"):
         app.job()(work)
 
-    async def unknown(job: hw.Job, thing: Nowhere) -> None: ...  # noqa: F821  (what it is about)
+    async def unknown(job: hw.Job, thing: Nowhere) -> None: ...  # pyright: ignore[reportUndefinedVariable]  # noqa: F821  (what it is about)
 
     with pytest.raises(hw.InvalidValue, match="annotations of 'unknown' cannot be read"):
         app.job()(unknown)
@@ -175,7 +175,7 @@ def test_mutable_defaults_are_not_shared(app: hw.App) -> None:
         ...
 
     values = work._arguments.values(b"{}")
-    values["tags"].append("x")
+    values["tags"].append("x")  # pyright: ignore[reportAttributeAccessIssue]
     assert work._arguments.values(b"{}") == {"tags": []}
 
 

@@ -15,8 +15,7 @@ from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.job import NewJob
-from headway.runtime.chores.sweep import LONGEST, Sweep
-from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.chores import LONGEST, Sweep, TimetableChore
 from headway.runtime.timing import Timing
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
@@ -210,7 +209,7 @@ async def test_sweep_logs_the_jobs_that_it_makes_dead(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("headway.runtime.chores.sweep.DEAD_LOGGED", 2)
+    monkeypatch.setattr("headway.runtime.chores.DEAD_LOGGED", 2)
     make = JobFactory(clock)
     jobs = make.many(3, kind="greet", expires_at=clock() + 1_000)
     await still.enqueue(jobs)

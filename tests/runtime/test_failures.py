@@ -75,6 +75,22 @@ async def test_last_attempt_is_an_error_with_its_traceback(
     assert "and more" in caplog.text
 
 
+async def test_job_that_its_handler_gives_up_is_an_error_without_a_traceback(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job()
+    async def work() -> None:
+        message = "the card was refused"
+        raise hw.Dead(message)
+
+    sent = await app.send_async(work)
+    async with working(app):
+        await store.ends(sent.id)
+    line = f"job dead kind=work id={sent.id} attempt=1 error='the card was refused'"
+    assert lines(caplog) == [("ERROR", line)]
+    assert caplog.records[0].exc_info is None
+
+
 async def test_jobs_that_a_claim_finds_expired_are_logged(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,8 +202,8 @@ async def test_error_of_a_run_that_was_lost_is_logged(
     async with working(app) as worker:
         await soon(started)
         await store.move("kill", sent.id)
-        shift: Any = worker._shift
-        shift._obey(frozenset({(sent.id, 1)}), frozenset())
+        current: Any = worker._current
+        current._apply_reply(frozenset({(sent.id, 1)}), frozenset())
         await soon(failed)
     assert [(one.becomes, one.text) for one in failures] == [
         ("lost", "ValueError: while it stopped")

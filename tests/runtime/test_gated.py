@@ -17,8 +17,8 @@ async def test_gated_jobs_are_never_held_ready(app: hw.App, store: WatchedStore)
 
     @app.job(gates=[line])
     async def gated(job: hw.Job) -> None:
-        shift: Any = worker._shift
-        most.append(shift.floor.busy + len(shift.floor.gated))
+        current: Any = worker._current
+        most.append(current.queue.busy + len(current.queue.gated))
         await pause(0)
 
     @app.job()

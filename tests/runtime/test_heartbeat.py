@@ -12,15 +12,16 @@ import headway as hw
 from headway.core.errors import StoreCorrupt
 from headway.runtime.timing import Timing
 from headway.runtime.worker.heartbeat import Heartbeat
-from headway.runtime.worker.held import Held
-from headway.runtime.worker.lease import Lease
+from headway.runtime.worker.lease import Held, Lease
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
 
 
-async def test_handler_that_blocks_the_loop_does_not_starve_the_heart(store: WatchedStore) -> None:
+async def test_handler_that_blocks_the_loop_does_not_starve_the_heartbeat(
+    store: WatchedStore,
+) -> None:
     class Counting(WatchedStore):
         def _note(self, name: str, args: Any, reply: Any) -> None:
             super()._note(name, args, reply)
@@ -36,13 +37,13 @@ async def test_handler_that_blocks_the_loop_does_not_starve_the_heart(store: Wat
             await job.progress(n)
             while beats.acquire(blocking=False):
                 pass
-            # Nothing else runs in this loop until the heart has beaten once more.
+            # Nothing else runs in this loop until the heart has beaten again.
             assert beats.acquire(timeout=LIMIT)
         return job.run
 
     sent = await app.send_async(block)
     async with working(app):
-        view = await app.store.ends(sent.id)
+        view = await app.store.ends(sent.id)  # pyright: ignore[reportAttributeAccessIssue]
     assert (view.state, view.result) == ("succeeded", b"1")
     assert view.progress is not None
 
@@ -154,7 +155,7 @@ async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves
         async def wait(self, event: asyncio.Event, seconds: float) -> bool:
             beats.append(self.seconds)
             self.seconds += 2
-            # It was set back at the start; it goes on after the fourth beat and stops once more.
+            # It was set back at the start; it goes on after the fourth beat and stops again.
             if len(beats) == 4:
                 clock.advance(1)
             if len(beats) == 6:

@@ -46,7 +46,7 @@ async def test_middleware_sees_failures_and_may_answer_for_a_handler(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.middleware
-    async def mend(job: hw.Job, call_next: Any) -> Any:
+    async def fix(job: hw.Job, call_next: Any) -> Any:
         try:
             return await call_next()
         except ValueError as error:

@@ -26,7 +26,7 @@ def plain(job: hw.Job) -> None:
 
 @pytest.mark.parametrize("kind", [None, 3, plain])
 def test_what_is_no_kind_is_refused_as_unknown(app: hw.App, kind: Any) -> None:
-    with pytest.raises(UnknownKind, match="no kind"):
+    with pytest.raises(UnknownKind, match="is not a kind"):
         app.send(kind)
 
 
@@ -39,7 +39,7 @@ def test_a_uuid_is_taken_as_a_job_id_and_a_number_is_refused(app: hw.App) -> Non
 
 @pytest.mark.parametrize("fn", [partial(plain), 3, object()])
 def test_what_is_no_function_cannot_be_a_handler(app: hw.App, fn: Any) -> None:
-    with pytest.raises(InvalidValue, match="no function"):
+    with pytest.raises(InvalidValue, match="is not a function"):
         app.job()(fn)
 
 

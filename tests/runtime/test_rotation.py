@@ -7,9 +7,7 @@ import pytest
 from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.contract.views import TokenView
 from headway.core.errors import InvalidState
-from headway.runtime.rotation import rotate
-from headway.runtime.shown_token import shown_token
-from headway.runtime.token_text import parse
+from headway.runtime.tokens import parse, rotate, shown_token
 
 NOW = 1_790_000_000_000
 SPEC = TokenSpec(

@@ -16,7 +16,7 @@ import pytest
 import headway as hw
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import InvalidValue
-from headway.runtime.sources.sourcing import Sourcing
+from headway.runtime.sources import Sourcing
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
 
@@ -209,7 +209,7 @@ async def test_older_state_of_a_store_is_rebuilt_and_what_is_in_flight_not_dispa
     for end in ("-wal", "-shm"):
         (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
     os.replace(tmp_path / "backup.db", path)
-    store.inner._writer.look_at_file()
+    store.inner._writer.check_file()
     store.inner._wakes.wake_all()
 
     async def rebuilt() -> bool:

@@ -1,4 +1,4 @@
-"""A worker that is told to stop drains or hands back, and takes leave."""
+"""A worker that is asked to stop drains or hands back, and takes leave."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
     first = await app.send_async(work, n=1)
     await soon(begun)
     ready = await app.send_async(work, n=2)
-    shift: Any = worker._shift
-    shift._claimer._prefetch.target = 5
-    shift.floor.asked.set()
+    current: Any = worker._current
+    current._claimer._prefetch.target = 5
+    current.queue.asked.set()
     await store.becomes(ready.id, "running")
     worker.stop()
     back = await store.becomes(ready.id, "waiting")
@@ -136,10 +136,10 @@ async def test_stop_waits_for_a_thread_that_nothing_can_stop(
     task = asyncio.create_task(worker.run())
     await soon(begun)
     worker.stop()
-    shift: Any = worker._shift
+    current: Any = worker._current
 
     async def told() -> bool:
-        return any(slot.job is not None and slot.job.cancelled for slot in shift._slots)
+        return any(slot.job is not None and slot.job.cancelled for slot in current._slots)
 
     async with asyncio.timeout(LIMIT):
         while not await told():

@@ -1,4 +1,4 @@
-"""A handler is told to stop: by a cancel, a timeout, or a lease that is lost."""
+"""A handler is asked to stop: by a cancel, a timeout, or a lease that is lost."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     await app.send_async(first, priority=1)
     async with working(app, concurrency=1) as worker:
         await soon(begun)
-        shift: Any = worker._shift
+        current: Any = worker._current
         # Held ready, as it is when handlers are quick.
-        shift._claimer._prefetch.target = 5
+        current._claimer._prefetch.target = 5
         sent = await app.send_async(second)
-        shift.floor.asked.set()
+        current.queue.asked.set()
         await store.becomes(sent.id, "running")
         assert await store.move(Verb.CANCEL, sent.id) == ["asked"]
         beat_soon(worker)
@@ -217,7 +217,7 @@ async def test_sync_handler_is_told_its_timeout_and_its_answer_still_counts(
         while not job.cancelled:
             flag.wait(0.002)
         if gives_up:
-            raise hw.HandlerCancelled("told to stop")
+            raise hw.HandlerCancelled("asked to stop")
         return "late, but done"
 
     done = await app.send_async(slow, gives_up=False)

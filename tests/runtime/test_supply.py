@@ -14,12 +14,10 @@ from headway.core.job import DEFAULT_POLICY
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
 from headway.lab.virtual_timing import VirtualTiming
 from headway.runtime.timing import Timing, pause
-from headway.runtime.worker.floor import Floor
-from headway.runtime.worker.held import Held
-from headway.runtime.worker.lease import Lease
+from headway.runtime.worker.lease import Held, Lease, StoreTime
 from headway.runtime.worker.prefetch import LOOKS_HELD, Prefetch, Surplus
+from headway.runtime.worker.ready_queue import ReadyQueue
 from headway.runtime.worker.settler import Settler
-from headway.runtime.worker.store_time import StoreTime
 from headway.stores import open_store
 
 
@@ -47,45 +45,45 @@ class NoStore:
     """Nothing here may reach a store."""
 
 
-async def floor_of(size: int, jobs: Sequence[Claimed]) -> Floor:
+async def queue_of(size: int, jobs: Sequence[Claimed]) -> ReadyQueue:
     timing, held = Timing(), Held()
-    floor = Floor(size, Settler(NoStore(), "w", held, timing), held, timing)
-    floor.take(jobs, timing.monotonic())
-    return floor
+    queue = ReadyQueue(size, Settler(NoStore(), "w", held, timing), held, timing)
+    queue.take(jobs, timing.monotonic())
+    return queue
 
 
 async def test_reserved_handlers_take_no_job_without_gates() -> None:
-    floor = await floor_of(4, [claimed(1), claimed(2)])
-    floor.busy, floor.reserved = 2, 2
-    assert floor.next() is None
-    floor.reserved = 1
-    assert floor.next() == claimed(1)
+    queue = await queue_of(4, [claimed(1), claimed(2)])
+    queue.busy, queue.reserved = 2, 2
+    assert queue.next() is None
+    queue.reserved = 1
+    assert queue.next() == claimed(1)
 
 
 async def test_jobs_with_gates_go_first_and_count_against_the_free_handlers() -> None:
-    floor = await floor_of(4, [claimed(1), claimed(2, gated=True)])
-    floor.busy = 1
-    assert floor.free == 2
-    assert floor.next() == claimed(2, gated=True)
-    assert floor.next() == claimed(1)
-    assert floor.next() is None
+    queue = await queue_of(4, [claimed(1), claimed(2, gated=True)])
+    queue.busy = 1
+    assert queue.free == 2
+    assert queue.next() == claimed(2, gated=True)
+    assert queue.next() == claimed(1)
+    assert queue.next() is None
 
 
 async def test_withdrawn_jobs_are_not_started() -> None:
-    floor = await floor_of(4, [claimed(1), claimed(2, gated=True), claimed(3)])
-    gone = floor.withdraw(frozenset({("job 1", 1), ("job 2", 2), ("job 9", 9)}))
+    queue = await queue_of(4, [claimed(1), claimed(2, gated=True), claimed(3)])
+    gone = queue.withdraw(frozenset({("job 1", 1), ("job 2", 2), ("job 9", 9)}))
     assert [one.id for one in gone] == ["job 2", "job 1"]
-    assert floor.next() == claimed(3)
-    assert floor.next() is None
+    assert queue.next() == claimed(3)
+    assert queue.next() is None
 
 
 async def test_low_mark_asks_for_more() -> None:
-    floor = await floor_of(4, [claimed(n) for n in range(4)])
-    floor.low_mark = 2
-    floor.next()
-    assert not floor.asked.is_set()
-    floor.next()
-    assert floor.asked.is_set()
+    queue = await queue_of(4, [claimed(n) for n in range(4)])
+    queue.low_mark = 2
+    queue.next()
+    assert not queue.asked.is_set()
+    queue.next()
+    assert queue.asked.is_set()
 
 
 def test_prefetch_follows_the_speed_of_the_handlers() -> None:
@@ -178,26 +176,26 @@ def test_quick_handlers_keep_all_that_they_start_soon() -> None:
 
 
 async def test_floor_hands_back_what_would_start_last() -> None:
-    floor = await floor_of(1, [claimed(n) for n in range(5)])
-    assert floor.filled.is_set()
-    floor.next()
-    assert floor.started == 1
-    floor.keep_ready(2, "not started in time")
-    assert [one.id for one in floor.plain] == ["job 1", "job 2"]
-    assert floor.settler.pending == 2
-    assert floor.started == 1
-    floor.withdraw(frozenset({("job 2", 2)}))
-    assert floor.started == 1
-    floor.next()
-    assert floor.started == 2
+    queue = await queue_of(1, [claimed(n) for n in range(5)])
+    assert queue.filled.is_set()
+    queue.next()
+    assert queue.started == 1
+    queue.keep_ready(2, "not started in time")
+    assert [one.id for one in queue.plain] == ["job 1", "job 2"]
+    assert queue.settler.pending == 2
+    assert queue.started == 1
+    queue.withdraw(frozenset({("job 2", 2)}))
+    assert queue.started == 1
+    queue.next()
+    assert queue.started == 2
 
 
 def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
     lease = Lease(30_000)
     assert not lease.lapsing(1e9)
-    lease.kept(100.0, 30_000)
+    lease.extend(100.0, 30_000)
     assert (lease.ends, lease.stop_by, lease.interval) == (130.0, 125.0, 10.0)
-    lease.kept(105.0, 1_000)
+    lease.extend(105.0, 1_000)
     assert lease.ends == 130.0
     assert [lease.lapsing(124.9), lease.lapsing(125.0)] == [False, True]
 
@@ -205,10 +203,10 @@ def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
 @pytest.mark.parametrize(("sent", "bound"), [(99.0, 99.0), (99.9, 99.9)])
 def test_tightest_exchange_bounds_when_a_claim_was(sent: float, bound: float) -> None:
     time = StoreTime()
-    time.heard(sent, 1_000_000)
+    time.observe(sent, 1_000_000)
     assert time.earliest(1_000_000, 100.0) == pytest.approx(bound)
     # A slow exchange says less than a quick one, and does not make a claim look older.
-    time.heard(sent, 1_000_500)
+    time.observe(sent, 1_000_500)
     assert time.earliest(1_000_500, 101.0) == pytest.approx(bound + 0.5)
     assert time.earliest(1_009_000, 101.0) == 101.0
 

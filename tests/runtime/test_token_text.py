@@ -9,7 +9,7 @@ import pytest
 
 from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.core.errors import Unauthenticated
-from headway.runtime.token_text import digest, matches, new_token, parse
+from headway.runtime.tokens import digest, matches, new_token, parse
 
 NOW = 1_790_000_000_000
 

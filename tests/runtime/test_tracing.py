@@ -28,8 +28,8 @@ from psycopg import AsyncConnection
 import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.inserting import InsertsWithin
-from headway.contract.mending import Mendable
 from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.repair import Repairable
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store
@@ -329,9 +329,9 @@ async def test_a_traced_store_can_do_all_that_the_store_can(
         store = open_store(new_url(kind))
         app = hw.App(store=store)
         trace(app, spans.provider)
-        for door in (InsertsWithin, Mendable):
+        for door in (InsertsWithin, Repairable):
             assert isinstance(app.store, door) is isinstance(store, door), (kind, door)
-        if isinstance(app.store, Mendable):
+        if isinstance(app.store, Repairable):
             assert await app.store.suspicion() is None
         await store.close()
 

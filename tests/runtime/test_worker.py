@@ -395,15 +395,15 @@ async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
     first = await app.send_async(work, n=0)
     async with working(app, concurrency=1, name="busy", chores=False) as busy:
         await soon(begun)
-        shift: Any = busy._shift
+        current: Any = busy._current
         # As if its handlers had been quick so far, and there had been a backlog.
-        shift._claimer._prefetch.target = 20
-        shift._claimer._dry = False
+        current._claimer._prefetch.target = 20
+        current._claimer._dry = False
         held = [await app.send_async(work, n=n) for n in range(1, 9)]
-        shift.floor.asked.set()
+        current.queue.asked.set()
 
         async def all_held() -> bool:
-            return len(shift.floor.plain) == len(held)
+            return len(current.queue.plain) == len(held)
 
         await store.until(all_held)
         async with working(app, concurrency=2, name="idle", chores=False) as idle:
@@ -429,12 +429,12 @@ async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
     await app.send_async(work)
     async with working(app, concurrency=1, chores=False, grace="0s") as busy:
         await soon(begun)
-        shift: Any = busy._shift
-        shift._claimer._prefetch.target = 20
-        shift._claimer._dry = True
+        current: Any = busy._current
+        current._claimer._prefetch.target = 20
+        current._claimer._dry = True
         claims = len(store.asked("claim"))
         sent = await app.send_async(work)
-        shift.floor.asked.set()
+        current.queue.asked.set()
         beats = len(store.asked("beat"))
         beat_soon(busy)
 

@@ -125,8 +125,8 @@ async def working(app: hw.App, **options: Any) -> AsyncIterator[hw.Worker]:
 
 def beat_soon(worker: hw.Worker) -> None:
     """Lets the heart beat now, as progress does, and not with the next third of the lease."""
-    shift: Any = worker._shift
-    shift._desk.on_progress()
+    current: Any = worker._current
+    current._context.on_progress()
 
 
 async def soon(event: asyncio.Event) -> None:

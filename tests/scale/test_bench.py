@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from bench.board import Board
 from bench.child import Child, ChildFailed, child
 from bench.goals import AIMS
+from bench.http.serving import engine_process
 from bench.notebook import Notebook
 from bench.report import BEGIN, END, put_into
 from bench.systems import registry
@@ -73,6 +75,15 @@ def _fails(pipe: Child) -> None:
 
 def _says_nothing(pipe: Child) -> None:
     del pipe
+
+
+def test_a_server_that_logs_more_than_a_pipe_holds_goes_on_answering(tmp_path: Path) -> None:
+    with engine_process(f"sqlite:///{tmp_path / 'bench.db'}") as (port, _):
+        link = HTTPConnection("127.0.0.1", port, timeout=30)
+        for _ in range(600):  # each is logged with about 150 bytes; a pipe holds 65,536
+            link.request("GET", "/nowhere")
+            assert link.getresponse().read()
+        link.close()
 
 
 def test_each_goal_compares_with_peers_that_are_measured_on_its_store() -> None:

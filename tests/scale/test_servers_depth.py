@@ -12,6 +12,7 @@ import pytest
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.store import Store
+from headway.contract.views import FlowsQuery
 from headway.core.job import NewJob, derived_id
 from headway.stores import open_store
 from tests.redis.admin import admin, new_url
@@ -59,13 +60,23 @@ async def work(store: Store) -> None:
     await store.settle(SettleRequest(worker="w", outcomes=outcomes))
 
 
-async def cost(store: Store, told: Callable[[], Awaitable[dict[str, int]]]) -> dict[str, int]:
-    """What ten claims and settlements add to the server's counts."""
+async def look(store: Store) -> None:
+    """What waits in the lane."""
+    (flow,) = (await store.read(FlowsQuery(lane=LANE, first=AT_ONCE))).rows
+    assert len(flow.first) == AT_ONCE
+
+
+async def cost(
+    store: Store,
+    told: Callable[[], Awaitable[dict[str, int]]],
+    once: Callable[[Store], Awaitable[None]] = work,
+) -> dict[str, int]:
+    """What ten claims and settlements, or ten looks, add to the server's counts."""
     for _ in range(10):
-        await work(store)  # what is known once is not asked for again
+        await once(store)  # what is known once is not asked for again
     before = await told()
     for _ in range(10):
-        await work(store)
+        await once(store)
     after = await told()
     return {name: after[name] - before.get(name, 0) for name in after}
 
@@ -106,16 +117,18 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
         store = open_store(url)
         now: Any = Reopened()
         await add(now, FEW)
-        few = await cost(now, told)
+        few, few_looks = await cost(now, told), await cost(now, told, look)
         await add(now, many)
         await add(now, many, due_at=2**41)
-        beside = await cost(now, told)
+        beside, looks = await cost(now, told), await cost(now, told, look)
         await store.close()
     assert beside["scanned"] == 0
     assert few["fetched"] > 0
     # Ten or a hundred times the jobs; a step may ask once more for what it knew, and one that met
     # another is made again.
     assert beside["fetched"] <= 2.5 * few["fetched"]
+    assert looks["scanned"] == 0
+    assert looks["fetched"] <= 2.5 * few_looks["fetched"]
 
 
 @pytest.mark.parametrize("many", MANY)
@@ -134,12 +147,13 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
             }
 
         await add(store, FEW)
-        few = await cost(store, told)
+        few, few_looks = await cost(store, told), await cost(store, told, look)
         await add(store, many)
         await add(store, many, due_at=2**41)
-        beside = await cost(store, told)
+        beside, looks = await cost(store, told), await cost(store, told, look)
     await store.close()
     assert few["cmdstat_evalsha"] == 20
     assert beside["cmdstat_evalsha"] == 20
     # Counts are gathered and folded now and then, and jobs lie in buckets that fill.
     assert sum(beside.values()) <= 1.1 * sum(few.values()) + 20
+    assert sum(looks.values()) <= 1.1 * sum(few_looks.values()) + 20

@@ -14,12 +14,10 @@ from headway.contract.definitions import DefineRequest, SetToken
 from headway.contract.store import Store
 from headway.contract.tokens import Role, TokenSpec
 from headway.runtime.app import App
-from headway.runtime.token_text import new_token
+from headway.runtime.tokens import new_token
 from headway.server.build import alive, build
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
-from headway.server.system import System
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service, System
 from headway.stores import open_store
 
 LIMIT_S = 120
@@ -124,7 +122,7 @@ async def serving(
             store = app.store
         chosen = ServerOptions(**{"open_here": True, "chores": False, **options})
         service = Service(store, chosen, app=app)
-        address = Address(port=port)
+        address = ListenAddress(port=port)
         listener = Listener(build(service, systems), address, on_stop=service.begin_stop)
         await stack.enter_async_context(alive(service, systems))
         running = asyncio.create_task(listener.run())

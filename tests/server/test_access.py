@@ -17,15 +17,13 @@ from pydantic import BaseModel
 from headway.contract.definitions import DefineRequest, RevokeToken
 from headway.contract.tokens import Role
 from headway.core.errors import Forbidden, InvariantBroken
-from headway.runtime.token_text import new_token
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import ROLES, Permission
+from headway.runtime.tokens import new_token
+from headway.server.access.caller import ROLES, Caller, Permission
 from headway.server.access.policy import policy_of
 from headway.server.bodies.signal import SignalBody
 from headway.server.build import build
-from headway.server.options import ServerOptions
 from headway.server.routes.catalogue import ROUTERS
-from headway.server.service import Service
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.systems.lanes.routes import dead, enqueue, pull, settle
 from headway.systems.lanes.system import LanesSystem
@@ -308,7 +306,7 @@ OWN = {
     "SucceededBody": f"{_RUN} result",
     "FailedBody": f"{_RUN} error after until",
     "DeadBody": f"{_RUN} reason error",
-    "SnoozedBody": f"{_RUN} after until",
+    "SnoozedBody": f"{_RUN} after until reason",
     "NextStageBody": f"{_RUN} stage gates",
     "ReleasedBody": f"{_RUN} reason",
     "HandedOverBody": f"{_RUN} key timeout",

@@ -15,26 +15,20 @@ import pytest
 import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
-from headway.contract.mending import Suspicion
 from headway.contract.outcomes import Died, SettleRequest
+from headway.contract.repair import Suspicion
 from headway.runtime.timing import Timing
-from headway.server.alerting import engine_book, start_alerts
 from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
-from headway.server.alerts.alerts import Alerts, check_names
-from headway.server.alerts.apprise_address import AppriseAddress, is_known
-from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseSink
-from headway.server.alerts.catalogue import rules
-from headway.server.alerts.facts import Facts
+from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
+from headway.server.alerts.engine_rules import Horizon, NoWorker, rules
 from headway.server.alerts.rule import Finding, Rule
-from headway.server.alerts.rule_book import Book, RuleBook
-from headway.server.alerts.rules.horizon import Horizon
-from headway.server.alerts.rules.no_worker import NoWorker
+from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
 from headway.server.alerts.settings import AlertSettings, read_alert_settings
-from headway.server.alerts.throttle import CALM_MS, Throttle
-from headway.server.alerts.watch import Watch
-from headway.server.options import ServerOptions
-from headway.server.overview import look_over
-from headway.server.service import Service
+from headway.server.alerts.standing import CALM_MS, AlertThrottle
+from headway.server.alerts.watch import AlertWatcher
+from headway.server.build import engine_book, start_alerts
+from headway.server.overview import read_overview
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
@@ -63,7 +57,7 @@ class Told:
     def __init__(self) -> None:
         self.alerts: list[Alert] = []
 
-    def tell(self, alert: Alert) -> None:
+    def send(self, alert: Alert) -> None:
         self.alerts.append(alert)
 
     def close(self) -> None: ...
@@ -86,10 +80,10 @@ class World:
         self.told = Told()
         self.watch = self.another(self.told)
 
-    def another(self, told: Told) -> Watch:
+    def another(self, told: Told) -> AlertWatcher:
         alerts = Alerts()
         alerts.off = self.settings.off
-        return Watch(
+        return AlertWatcher(
             self.store,
             self.timing,
             books=[engine_book(self.settings), *self.books],
@@ -172,7 +166,7 @@ async def test_a_lane_that_misses_its_target_alerts_with_what_it_lacks(world: Wo
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject) == ("lane_latency", "calls")
     assert "target of 5s" in alert.text
-    assert "nothing but a free handler" in alert.text
+    assert "only a free handler" in alert.text
 
 
 async def test_a_store_that_is_away_alerts_though_nothing_can_be_read(world: World):
@@ -197,7 +191,7 @@ async def test_hours_that_nobody_extends_alert(world: World):
     async def work(job: hw.Job) -> None: ...
 
     await world.app.send_async(work)
-    overview = await look_over(world.store)
+    overview = await read_overview(world.store)
     (gate,) = [one for one in overview.gates if one.name == "office"]
     assert gate.horizon_at is not None
     rule, facts = Horizon(3 * 86_400_000), Facts(at=0, overview=overview)
@@ -407,33 +401,33 @@ def finding(subject: str = "a") -> Finding:
 def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severity, minutes: int):
     rule = NoWorker(0)
     rule.severity = severity
-    throttle = Throttle("page")
+    throttle = AlertThrottle("page")
     again = minutes * MINUTE
     assert AGAIN_MS[severity] == again
-    assert len(throttle.tell(rule, [finding()], 0)) == 1
-    assert throttle.tell(rule, [finding()], again - 1) == []
-    assert len(throttle.tell(rule, [finding(), finding("b")], again - 1)) == 1
-    (told,) = throttle.tell(rule, [finding(), finding("b")], again)
+    assert len(throttle.update(rule, [finding()], 0)) == 1
+    assert throttle.update(rule, [finding()], again - 1) == []
+    assert len(throttle.update(rule, [finding(), finding("b")], again - 1)) == 1
+    (told,) = throttle.update(rule, [finding(), finding("b")], again)
     assert told.subject == "a"
 
 
 def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
-    rule, throttle = NoWorker(0), Throttle("page")
-    throttle.tell(rule, [finding()], 0)
-    assert throttle.tell(rule, [], 1_000) == []
-    assert throttle.tell(rule, [finding()], 2_000) == []
-    assert throttle.tell(rule, [], 3_000) == []
-    assert throttle.tell(rule, [], 3_000 + CALM_MS - 1) == []
-    (healed,) = throttle.tell(rule, [], 3_000 + CALM_MS)
+    rule, throttle = NoWorker(0), AlertThrottle("page")
+    throttle.update(rule, [finding()], 0)
+    assert throttle.update(rule, [], 1_000) == []
+    assert throttle.update(rule, [finding()], 2_000) == []
+    assert throttle.update(rule, [], 3_000) == []
+    assert throttle.update(rule, [], 3_000 + CALM_MS - 1) == []
+    (healed,) = throttle.update(rule, [], 3_000 + CALM_MS)
     assert (healed.healed, healed.text) == (True, "over: a is wrong")
-    (told,) = throttle.tell(rule, [finding()], 4_000 + CALM_MS)
+    (told,) = throttle.update(rule, [finding()], 4_000 + CALM_MS)
     assert not told.healed
 
 
 def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
-    throttle = Throttle("page")
+    throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]
-    assert len(throttle.tell(NoWorker(0), findings, 0)) == 50
+    assert len(throttle.update(NoWorker(0), findings, 0)) == 50
 
 
 # ------------------------------------------------------------------------------------- sinks
@@ -501,7 +495,7 @@ def alert(subject: str = "calls") -> Alert:
 
 def test_an_alert_is_sent_through_apprise(receiver: Receiver):
     sink = AppriseSink(receiver.url, "alerts.urls: address 1")
-    sink.tell(alert())
+    sink.send(alert())
     (got,) = receiver.wait(bool)
     sink.close()
     assert got["title"] == "[P1] no_worker: calls"
@@ -514,10 +508,10 @@ def test_a_service_that_hangs_holds_up_nobody_and_too_many_alerts_are_given_up(
 ):
     receiver.may_answer.clear()
     sink = AppriseSink(receiver.url, "alerts.urls: address 1")
-    sink.tell(alert())
+    sink.send(alert())
     receiver.wait(bool)
     for number in range(MOST_WAITING + 5):
-        sink.tell(alert(str(number)))
+        sink.send(alert(str(number)))
     assert caplog.text.count("is too slow") == 5
     sink.close()
     receiver.may_answer.set()
@@ -533,7 +527,7 @@ def test_a_service_that_refuses_is_logged_without_its_address(
         caplog.set_level(logging.DEBUG, name)
     receiver.status = 500
     sink = AppriseSink(receiver.url, "alerts.urls: address 1")
-    sink.tell(alert())
+    sink.send(alert())
     receiver.wait(bool)
     sink._waiting.put(None)
     sink._thread.join(LIMIT_S)
@@ -556,11 +550,11 @@ async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
     ("given", "message"),
     [
         ({"url": ["json://x"]}, "no setting 'url'"),
-        ({"urls": "json://secret"}, "alerts.urls is no list"),
+        ({"urls": "json://secret"}, "alerts.urls is not a list"),
         ({"each": "1ms"}, "alerts.each is 1 ms"),
         ({"no_worker_for": "soon"}, "alerts.no_worker_for"),
         ({"dead_jobs_more_than": -1}, "alerts.dead_jobs_more_than is -1"),
-        ({"runbooks": 5}, "alerts.runbooks is no text"),
+        ({"runbooks": 5}, "alerts.runbooks is not a text"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_their_key(given: Any, message: str):

@@ -13,12 +13,12 @@ import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
-from headway.server.alerting import engine_book
 from headway.server.alerts.alert import AGAIN_MS, Severity
-from headway.server.alerts.alerts import Alerts
+from headway.server.alerts.rule_book import Alerts
 from headway.server.alerts.settings import AlertSettings
-from headway.server.alerts.throttle import CALM_MS
-from headway.server.alerts.watch import Watch
+from headway.server.alerts.standing import CALM_MS
+from headway.server.alerts.watch import AlertWatcher
+from headway.server.build import engine_book
 from headway.stores import open_store
 from headway.systems.directory.alerts.place import SCHEMA, AlertPlace
 from headway.systems.directory.database import Directory
@@ -55,7 +55,7 @@ class Server:
         alerts.off, alerts.place = read.off, world.place
         self.told = Told()
         self.world = world
-        self.watch = Watch(
+        self.watch = AlertWatcher(
             world.store,
             Clocks(world, begins_s),
             books=[engine_book(read)],
@@ -274,7 +274,7 @@ async def test_alerts_are_told_though_what_is_kept_cannot_be_reached(
         restarted = world.server()
         assert await restarted.look(TERM) == []
         assert await restarted.look(MINUTE) == [NO_WORKER]
-    assert "what was told before is not known" in caplog.text
+    assert "stored alerts cannot be read" in caplog.text
     await directory.open()
     # What it told itself stands; what is kept is its own from now on.
     assert await restarted.look() == []
@@ -293,7 +293,7 @@ async def test_what_is_kept_and_not_understood_is_left_alone(
         server = world.server()
         assert await server.look() == []
         assert await server.look(MINUTE) == [NO_WORKER]
-    assert "not understood" in caplog.text
+    assert "cannot be decoded" in caplog.text
     assert await world.server().look(TERM) == []
 
 

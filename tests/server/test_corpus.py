@@ -72,7 +72,7 @@ Transcript = list[tuple[str, str, int, str]]
 
 
 def in_path(name: str) -> str:
-    """A name as a path carries it; every byte is escaped, or clients would mend what they see."""
+    """A name as a path carries it; every byte is escaped, or clients would fix what they see."""
     return "".join(f"%{byte:02X}" for byte in name[:600].encode())
 
 

@@ -12,11 +12,10 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from headway.contract.tokens import Role
-from headway.server.api_page import api_page
+from headway.server.api_docs import api_page
 from headway.server.build import build
-from headway.server.options import ServerOptions
 from headway.server.routes.catalogue import ROUTERS
-from headway.server.service import Service
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from tests.server.rig import serving
 from tests.servers.browser import browsing

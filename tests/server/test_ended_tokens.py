@@ -11,7 +11,7 @@ import pytest
 from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
 from headway.contract.tokens import Role
 from headway.contract.views import TokensQuery
-from headway.server.access import token_book
+from headway.server.access import authenticator as token_book
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -54,12 +54,12 @@ async def test_a_poll_whose_token_ended_meanwhile_is_handed_nothing(
         text = await rig.token(Role.WORKER)
         body = {"worker": "w", "lanes": ["main"], "wait": "15s"}
         poll = asyncio.create_task(rig.call(text, "POST", "/v1/claims", body))
-        while not len(rig.service.lobby):
+        while not len(rig.service.long_polls):
             await asyncio.wait((poll,), timeout=0.01)
         await end(rig, text)
         job = await rig.send()
         problem(await poll, status, code)
-        await rig.service.lobby.finish()
+        await rig.service.long_polls.finish()
         assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"] == "waiting"
 
 

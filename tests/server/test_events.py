@@ -13,8 +13,7 @@ import pytest
 import headway as hw
 from headway.contract.tokens import Role
 from headway.core.errors import StoreUnavailable
-from headway.server.events.feed import Feed
-from headway.server.events.subscriber import MOST_WAITING, Message, Subscriber
+from headway.server.event_feed import MOST_WAITING, EventFeed, Message, Subscriber
 from headway.stores import open_store
 from tests.server.rig import Rig, serving
 
@@ -144,7 +143,7 @@ async def test_a_store_that_is_away_at_the_start_is_a_problem_and_not_a_stream(r
         async def read(self, query: Any) -> Any:
             raise StoreUnavailable("away")
 
-    rig.service.feed._store = Away()
+    rig.service.feed._store = Away()  # pyright: ignore[reportAttributeAccessIssue]
     reply = await rig.call(Role.VIEWER, "GET", "/events")
     assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")
 
@@ -162,7 +161,7 @@ async def test_a_store_that_goes_away_is_told_once_and_then_the_whole_again(rig:
                 raise StoreUnavailable("away")
             return await self.store.read(query)
 
-    store = rig.service.feed._store = Blinking(rig.store)
+    store = rig.service.feed._store = Blinking(rig.store)  # pyright: ignore[reportAttributeAccessIssue]
     async with watching(rig) as stream:
         await stream.next()
         store.is_away = True
@@ -200,7 +199,9 @@ async def test_one_subscriber_too_many_is_refused():
     store = open_store("memory://")
     loop = asyncio.get_running_loop()
     timing = hw.App("memory://")._timing
-    feed = Feed(store, timing, each_s=1, spawn=lambda work, name: loop.create_task(work, name=name))
+    feed = EventFeed(
+        store, timing, each_s=1, spawn=lambda work, name: loop.create_task(work, name=name)
+    )
     joined = [await feed.join() for _ in range(500)]
     with pytest.raises(hw.TooManyRequests):
         await feed.join()

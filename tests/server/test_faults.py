@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from headway import systems
 from headway.contract.tokens import Role
-from headway.server.bodies.job import OneOrMany
+from headway.server.bodies.jobs import OneOrMany
 from headway.server.bodies.signal import SignalBody
 from headway.server.replies.faults import Fault, faults
 from headway.server.routes.catalogue import ROUTERS

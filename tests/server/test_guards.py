@@ -14,15 +14,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from headway.runtime.timing import Timing
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
 from headway.server.build import alive, build
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
+from headway.server.listener import ListenAddress, Listener
 from headway.server.routes.router import router
-from headway.server.service import Service
-from headway.server.system import System
+from headway.server.service import ServerOptions, Service, System
 from headway.stores import open_store
 
 LIMIT_S = 120
@@ -57,7 +54,7 @@ async def serving(**options: object) -> AsyncIterator[str]:
     system: System = Echoes()
     chosen = ServerOptions(**{"open_here": True, "chores": False, **options})
     service = Service(store, chosen, timing=Timing())
-    listener = Listener(build(service, [system]), Address(port=0), on_stop=service.begin_stop)
+    listener = Listener(build(service, [system]), ListenAddress(port=0), on_stop=service.begin_stop)
     async with alive(service, [system]):
         running = asyncio.create_task(listener.run())
         await listener.answers()

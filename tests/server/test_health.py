@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headway.contract.mending import Suspicion
+from headway.contract.repair import Suspicion
 from headway.core.errors import SchemaMismatch, StoreUnavailable
-from headway.server.readiness import Readiness
+from headway.server.service import Readiness
 from tests.server.rig import Rig, serving
 
 
@@ -46,7 +46,7 @@ async def test_anybody_may_ask_whether_the_server_lives_and_is_ready():
 async def test_a_server_lives_though_its_store_is_away_and_is_not_ready():
     async with serving() as rig:
         away = Failing(StoreUnavailable("no route to db.internal"))
-        rig.service.store = away
+        rig.service.store = away  # pyright: ignore[reportAttributeAccessIssue]
         assert (await rig.http.get("/healthz")).status_code == 200
         assert away.asked == 0
         reply = await ready(rig, away)
@@ -75,7 +75,7 @@ async def test_a_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: py
         async def read(self, query: Any) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("headway.server.readiness.PATIENCE_S", 0.01)
+    monkeypatch.setattr("headway.server.service.PATIENCE_S", 0.01)
     async with serving() as rig:
         reply = await ready(rig, Mute())
         assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 
 
 async def test_small_packets_of_a_reply_do_not_wait_for_one_another() -> None:
@@ -11,7 +11,7 @@ async def test_small_packets_of_a_reply_do_not_wait_for_one_another() -> None:
     # reply that is written in two parts 40 ms late.
     async def answers(*_: object) -> None: ...
 
-    listener = Listener(answers, Address(port=0))
+    listener = Listener(answers, ListenAddress(port=0))
     listening: socket.socket = listener._socket
     set_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 

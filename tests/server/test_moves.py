@@ -181,7 +181,7 @@ async def test_a_move_by_filter_that_was_cut_off_goes_on_when_it_is_repeated(rig
             raise StoreUnavailable("it is away")
         return await real(request)
 
-    rig.store.act = act
+    rig.store.act = act  # pyright: ignore[reportAttributeAccessIssue]
     cut = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
     assert problem(cut, 503, "store_unavailable")["detail"] == "it is away"
     assert cut.headers["retry-after"].isdigit()

@@ -27,8 +27,7 @@ from schemathesis.core.parameters import ParameterLocation
 
 from headway.contract.tokens import Role
 from headway.server.build import build
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from tests.server.rig import serving
 

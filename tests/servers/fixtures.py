@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import NoReturn, TypeVar
 
 import pytest
 
 from tests.servers import postgres, redis
+from tests.servers.brokers import cassandra, kafka
+from tests.servers.brokers.cassandra import GivenCassandra
+from tests.servers.brokers.java import JavaMissing
+from tests.servers.brokers.kafka import GivenKafka
+from tests.servers.brokers.sharing import shared
 from tests.servers.postgres import GivenPostgres, PostgresServer
 from tests.servers.process import ServerProcess, ServiceMissing
 from tests.servers.redis import GivenRedis, RedisServer
@@ -17,7 +23,9 @@ Server = TypeVar("Server", bound=ServerProcess)
 
 
 def missing(reason: object) -> NoReturn:
-    """Skips the test, unless services must be there."""
+    """Skips the test, unless services must be there; Java need not."""
+    if isinstance(reason, JavaMissing):
+        pytest.skip(str(reason))
     if os.environ.get("HEADWAY_REQUIRE_SERVICES") == "1":
         pytest.fail(f"{reason}; HEADWAY_REQUIRE_SERVICES is 1")
     pytest.skip(str(reason))
@@ -59,3 +67,34 @@ def redis_server() -> Iterator[RedisServer | GivenRedis]:
         return
     with made(RedisServer) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_server() -> Iterator[GivenKafka]:
+    """A Kafka that is not stopped while the tests run; its topics are named by the tests."""
+    if kafka.GIVEN_ADDRESS:
+        yield GivenKafka(kafka.GIVEN_ADDRESS)
+        return
+    with broker("kafka") as address:
+        yield GivenKafka(address)
+
+
+@pytest.fixture(scope="session")
+def cassandra_server() -> Iterator[GivenCassandra]:
+    """A Cassandra that is not stopped while the tests run; its keyspaces are named by the tests."""
+    if cassandra.GIVEN_ADDRESS:
+        yield GivenCassandra(cassandra.GIVEN_ADDRESS)
+        return
+    with broker("cassandra") as address:
+        yield GivenCassandra(address)
+
+
+@contextmanager
+def broker(name: str) -> Iterator[str]:
+    """The address of a broker that all test processes share; skips if there can be none."""
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(shared(name))
+        except ServiceMissing as reason:
+            missing(reason)
+        yield address

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-LIMIT = 60.0
+LIMIT = 240.0
 """Seconds that a server may take to start or to stop."""
 
 _TRIES = 5
@@ -46,14 +46,18 @@ class ServerProcess(ABC):
         name: of its folder and thread.
         ready: stands in the line that it prints once it can be talked to.
         last_signal: ends it at once, with all its children.
+        limit: seconds that it may take to start or to stop.
 
     Attributes:
         folder: holds all that is its own; gone when it is closed.
         port: at 127.0.0.1; the same after a restart.
     """
 
-    def __init__(self, name: str, *, ready: str, last_signal: signal.Signals) -> None:
+    def __init__(
+        self, name: str, *, ready: str, last_signal: signal.Signals, limit: float = LIMIT
+    ) -> None:
         self.name = name
+        self._limit = limit
         self.port = 0
         self.folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-"))
         self._ready = re.compile(ready.encode())
@@ -114,7 +118,7 @@ class ServerProcess(ABC):
             target=self._read, args=(process, up), name=f"headway-{self.name}-log", daemon=True
         )
         self._reader.start()
-        up.wait(LIMIT)
+        up.wait(self._limit)
         if process.poll() is None and any(map(self._ready.search, [*self._printed])):
             return True
         self.kill()
@@ -154,12 +158,12 @@ class ServerProcess(ABC):
         if self._process is None:
             return
         try:
-            self._process.wait(LIMIT)
+            self._process.wait(self._limit)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(LIMIT)
+            self._process.wait(self._limit)
         if self._reader is not None:
-            self._reader.join(LIMIT)
+            self._reader.join(self._limit)
         self._process = None
         self._tell_guard(0)
 
@@ -173,7 +177,7 @@ class ServerProcess(ABC):
         self.stop(self._last_signal)
         assert self._guard.stdin is not None
         self._guard.stdin.close()
-        self._guard.wait(LIMIT)
+        self._guard.wait(self._limit)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _tell_guard(self, pid: int) -> None:

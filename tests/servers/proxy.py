@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 Result = TypeVar("Result")
 
 _CHUNK = 65_536
-_LIMIT = 30.0
+_LIMIT = 240.0
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -35,14 +36,17 @@ class Proxy:
 
     Args:
         url: of the server behind it, with host and port.
+        delay_s: seconds by which each request is late at the server: the round trip of a network
+            that is otherwise as fast as this machine.
 
     Attributes:
         url: of the proxy: the same but for host and port.
         cut: set when a reply was lost or cut off as asked.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, delay_s: float = 0.0) -> None:
         parts = urlsplit(url)
+        self._delay_s = delay_s
         self._target = (parts.hostname or "127.0.0.1", parts.port or 0)
         self._parts = parts
         self._links: set[_Link] = set()
@@ -189,7 +193,11 @@ class Proxy:
         link = _Link(client, server)
         self._links.add(link)
         link.tasks = [
-            asyncio.ensure_future(self._carry(link, reader, server, self._request)),
+            asyncio.ensure_future(
+                self._carry_late(link, reader, server)
+                if self._delay_s
+                else self._carry(link, reader, server, self._request)
+            ),
             asyncio.ensure_future(self._carry(link, replies, client, self._reply)),
         ]
         await asyncio.gather(*link.tasks, return_exceptions=True)
@@ -210,6 +218,36 @@ class Proxy:
                 await writer.drain()
             # Only this direction has ended: the other may still have something to say.
             writer.write_eof()
+        except (OSError, RuntimeError):
+            link.reset()
+
+    async def _carry_late(
+        self, link: _Link, reader: asyncio.StreamReader, server: asyncio.StreamWriter
+    ) -> None:
+        """Pass requests on after the delay, in their order.
+
+        All of the round trip is here: half of a millisecond is more than a timer can hold exactly.
+        """
+        late: deque[bytes] = deque()
+
+        def pass_one() -> None:
+            # Timers of one moment run in any order, so what each passes on is the oldest.
+            data = late.popleft()
+            if server.transport.is_closing():
+                return
+            if data:
+                server.write(self._request(link, data))
+            else:
+                server.write_eof()
+
+        try:
+            while True:
+                data = await reader.read(_CHUNK)
+                await self._flowing.wait()
+                late.append(data)
+                self._loop.call_later(self._delay_s, pass_one)
+                if not data:
+                    return
         except (OSError, RuntimeError):
             link.reset()
 

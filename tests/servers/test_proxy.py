@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -84,3 +85,17 @@ def test_stalled_bytes_arrive_when_resumed(proxy: Proxy, url: str) -> None:
         proxy.resume()
         asked.result(LIMIT)
     assert _told(url) == [2]
+
+
+def test_a_server_at_a_distance_answers_each_request_a_round_trip_later(url: str) -> None:
+    with Proxy(url, delay_s=0.05) as far, psycopg.connect(far.url, autocommit=True) as db:
+        begin = time.monotonic()
+        for n in range(4):
+            assert db.execute("SELECT %s::int", (n,)).fetchone() == (n,)
+        assert time.monotonic() - begin >= 4 * 0.05
+        rows = db.execute("SELECT repeat('x', 1000) FROM generate_series(1, 2000)").fetchall()
+        assert len(rows) == 2_000
+        # What is sent in many parts arrives in their order.
+        text = "".join(map(str, range(100_000)))
+        assert db.execute("SELECT md5(%s) = md5(%s)", (text, text)).fetchone() == (True,)
+        assert db.execute("SELECT %s", (text,)).fetchone() == (text,)

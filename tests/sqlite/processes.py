@@ -21,10 +21,10 @@ from headway.core.job import NewJob, derived_id
 from headway.stores.sqlite import SqliteOptions, SqliteStore
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.turnstile import Turnstile
+from headway.stores.sqlite.write_lock import WriteLock
 
 SPAWN = multiprocessing.get_context("spawn")
-LIMIT = 50.0
+LIMIT = 240.0
 
 
 @contextmanager
@@ -88,9 +88,9 @@ def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> 
 
 
 def stop_inside(path: str, inside: Event) -> None:
-    """Goes through the turnstile, says so, and is never seen again."""
-    turnstile = Turnstile(Path(path))
-    turnstile.enter()
+    """Takes the write lock, says so, and is never seen again."""
+    write_lock = WriteLock(Path(path))
+    write_lock.acquire()
     inside.set()
     signal.pause()
 

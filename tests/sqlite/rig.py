@@ -12,7 +12,7 @@ from typing import TypeVar
 import apsw
 
 from headway.stores.sqlite import SqliteOptions
-from headway.stores.sqlite.turnstile import Turnstile
+from headway.stores.sqlite.write_lock import WriteLock
 
 Answer = TypeVar("Answer")
 
@@ -34,14 +34,14 @@ def number(path: Path, key: int) -> int:
 
 @contextmanager
 def door_shut(path: Path) -> Iterator[None]:
-    """Holds the turnstile as another process would, so that calls gather behind it."""
-    turnstile = Turnstile(path)
-    turnstile.enter()
+    """Holds the write lock as another process would, so that calls gather behind it."""
+    write_lock = WriteLock(path)
+    write_lock.acquire()
     try:
         yield
     finally:
-        turnstile.leave()
-        turnstile.close()
+        write_lock.release()
+        write_lock.close()
 
 
 class _Turn:

@@ -104,10 +104,10 @@ async def test_reserve_refuses_new_jobs_while_those_under_way_can_still_be_settl
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", nearly_full)
-        store._writer._room._looked_at = float("-inf")
+        store._writer._disk_space._looked_at = float("-inf")
         with pytest.raises(StoreFull, match="reserve"):
             await store.enqueue([job(2)])
         assert await succeed(store, [(run.id, run.run)]) == [Verdict.DONE]
-    store._writer._room._looked_at = float("-inf")
+    store._writer._disk_space._looked_at = float("-inf")
     assert (await store.enqueue([job(2)]))[0].created
     await store.close()

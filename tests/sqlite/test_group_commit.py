@@ -204,7 +204,7 @@ async def test_beat_that_comes_while_a_group_is_committed_waits_for_that_group_a
 
     def plain(ledger: SqliteLedger) -> None:
         if not order:
-            store._writer.desk.submit(Call(lambda _: order.append("beat"), urgent=True))
+            store._writer.queue.submit(Call(lambda _: order.append("beat"), urgent=True))
         order.append("signal")
 
     await gathered(store, path, *(store._write(Call(plain)) for _ in range(4 * GROUP_CALLS)))
@@ -229,7 +229,7 @@ async def test_call_that_comes_while_bulk_is_stored_waits_for_one_group_of_it(
 
     def bulk(_: SqliteLedger) -> None:
         if not order:
-            store._writer.desk.submit(Call(lambda _: order.append("claim")))
+            store._writer.queue.submit(Call(lambda _: order.append("claim")))
         order.append("bulk")
 
     calls = (store._write(bulk_call(bulk, first=n * 1_000)) for n in range(4))
@@ -244,7 +244,7 @@ async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, p
     def plain(_: SqliteLedger) -> None:
         order.append("claim")
         if order.count("bulk") < 3:
-            store._writer.desk.submit(Call(plain))
+            store._writer.queue.submit(Call(plain))
 
     calls = (
         store._write(bulk_call(lambda _: order.append("bulk"), first=n * 1_000)) for n in range(3)

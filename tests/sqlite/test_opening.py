@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 import pytest
@@ -30,6 +31,9 @@ from headway.stores.sqlite.connection import migrate
 from headway.testing.conformance.granting import SENDER
 from tests.plain import assert_clean, count, job, jobs
 from tests.sqlite.rig import drive, options
+
+NOBODY = 65_534
+"""A user who may write no file of another one, as root may."""
 
 
 def content_of(path: Path) -> bytes:
@@ -140,7 +144,7 @@ def test_file_whose_creator_was_killed_in_its_commit_is_created_anew(path: Path)
 
 
 async def test_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="cannot be made") as error:
+    with pytest.raises(StoreUnavailable, match="cannot be created") as error:
         SqliteStore(options(tmp_path / "nowhere" / "headway.db"))
     assert "folder" in error.value.hint
 
@@ -150,12 +154,29 @@ async def test_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> Non
         SqliteStore(options(tmp_path))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-async def test_file_that_may_not_be_written_is_refused(path: Path) -> None:
-    await SqliteStore(options(path)).close()
-    os.chmod(path, 0o400)
-    with pytest.raises(StoreUnavailable, match="read-only"):
-        SqliteStore(options(path))
+def test_file_that_may_not_be_written_is_refused() -> None:
+    # Not in tmp_path: where root runs this, the child below is another user, who may not go there.
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "headway.db"
+        open_and_close(options(path))
+        os.chmod(path, 0o400)
+        if os.geteuid() == 0:
+            for one in (folder, *path.parent.iterdir()):
+                os.chown(one, NOBODY, NOBODY)
+        pid = os.fork()
+        if pid == 0:
+            said = 1
+            try:
+                if os.geteuid() == 0:
+                    os.setgroups([])
+                    os.setgid(NOBODY)
+                    os.setuid(NOBODY)
+                SqliteStore(options(path))
+            except StoreUnavailable as error:
+                said = 0 if "read-only" in str(error) else 2
+            finally:
+                os._exit(said)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ async def test_file_that_was_removed_is_said_to_be_gone(path: Path, clock: FakeC
     store = SqliteStore(options(path), clock)
     await store.enqueue([job(1)])
     os.unlink(path)
-    store._writer.look_at_file()
+    store._writer.check_file()
     with pytest.raises(StoreError):
         await store.enqueue([job(2)])
     await store.close()

@@ -10,7 +10,7 @@ import pytest
 
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.bells import Bells, folder_of
+from headway.stores.sqlite.notifier import Notifier, folder_of
 from headway.testing.clock import FakeClock
 from tests.plain import LANE, claim, job
 from tests.sqlite.rig import one_turn, options
@@ -21,26 +21,26 @@ LIMIT = 120
 async def asleep(store: SqliteStore, seen: int, lane: str = LANE) -> asyncio.Task[None]:
     """Somebody who is seen to sleep."""
     task = asyncio.ensure_future(store.wait([lane], None, seen))
-    while not store._wakes._sleepers:
+    while not store._wakes._waiters:
         await one_turn()
         assert not task.done()
     return task
 
 
-async def with_bell(store: SqliteStore) -> int:
-    """The first wait hangs up the bell and returns, so that its caller claims once more."""
+async def with_listener(store: SqliteStore) -> int:
+    """The first wait binds the socket and returns, so that its caller claims once more."""
     await asyncio.wait_for(store.wait([LANE], None, 0), LIMIT)
     return (await claim(store)).seen
 
 
 async def test_waiter_is_woken_by_an_enqueue_of_its_own_process(store: SqliteStore) -> None:
-    task = await asleep(store, await with_bell(store))
+    task = await asleep(store, await with_listener(store))
     await store.enqueue([job(1)])
     await asyncio.wait_for(task, LIMIT)
 
 
 async def test_waiter_is_woken_by_another_store_of_the_file(store: SqliteStore, path: Path) -> None:
-    seen = await with_bell(store)
+    seen = await with_listener(store)
     other = SqliteStore(options(path))
     task = await asleep(store, seen)
     await other.enqueue([job(1)])
@@ -49,13 +49,13 @@ async def test_waiter_is_woken_by_another_store_of_the_file(store: SqliteStore, 
 
 
 async def test_what_was_committed_after_the_claim_is_not_slept_through(store: SqliteStore) -> None:
-    seen = await with_bell(store)
+    seen = await with_listener(store)
     await store.enqueue([job(1)])
     await asyncio.wait_for(store.wait([LANE], None, seen), LIMIT)
 
 
 async def test_waiter_of_another_lane_sleeps_on(store: SqliteStore) -> None:
-    task = await asleep(store, await with_bell(store), lane="other")
+    task = await asleep(store, await with_listener(store), lane="other")
     await store.enqueue([job(1)])
     await store.enqueue([job(2, lane="other")])
     await asyncio.wait_for(task, LIMIT)
@@ -65,10 +65,10 @@ async def test_job_for_later_shortens_the_sleep_to_its_moment(path: Path) -> Non
     clock = FakeClock()
     wakes = Wakes(clock)
     task = asyncio.ensure_future(wakes.wait([LANE], None, wakes.count))
-    while not wakes._sleepers:
+    while not wakes._waiters:
         await one_turn()
     wakes.wake([(LANE, clock() + 3_600_000)])
-    (sleeper,) = wakes._sleepers
+    (sleeper,) = wakes._waiters
     assert sleeper.until_at == clock() + 3_600_000
     wakes.wake([(LANE, clock() + 7_200_000), (LANE, clock() + 20)])
     assert sleeper.until_at == clock() + 20
@@ -85,38 +85,40 @@ async def test_wake_for_later_that_came_before_the_sleep_still_shortens_it() -> 
 
 
 async def test_moment_that_has_come_does_not_sleep(store: SqliteStore, clock: FakeClock) -> None:
-    seen = await with_bell(store)
+    seen = await with_listener(store)
     await asyncio.wait_for(store.wait([LANE], clock(), seen), LIMIT)
 
 
-async def test_missed_bell_is_made_up_for_by_the_backstop(
+async def test_missed_notification_is_found_by_the_slow_poll(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = await with_bell(store)
+    seen = await with_listener(store)
     other = SqliteStore(options(path))
-    monkeypatch.setattr(other._bells, "ring", lambda number, lanes: None)
+    monkeypatch.setattr(other._notifier, "notify", lambda number, lanes: None)
     task = await asleep(store, seen)
     await other.enqueue([job(1)])
     assert not task.done()
-    store._look()
+    store._check()
     await asyncio.wait_for(task, LIMIT)
     await other.close()
 
 
-async def test_gap_in_the_numbers_of_bells_wakes_everybody(store: SqliteStore, path: Path) -> None:
-    seen = await with_bell(store)
+async def test_gap_in_the_numbers_of_notifications_wakes_all(
+    store: SqliteStore, path: Path
+) -> None:
+    seen = await with_listener(store)
     task = await asleep(store, seen, lane="quiet")
-    store._hear((store._last_wake + 2, [("loud", None)]))
+    store._on_notification((store._last_wake + 2, [("loud", None)]))
     await asyncio.wait_for(task, LIMIT)
 
 
-def test_bell_is_heard_by_another_and_not_by_itself(path: Path) -> None:
-    one, two = Bells(path), Bells(path)
-    one.hang_up()
-    two.hang_up()
-    one.ring(7, [("a", None), (None, 5)])
+def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
+    one, two = Notifier(path), Notifier(path)
+    one.start()
+    two.start()
+    one.notify(7, [("a", None), (None, 5)])
     assert two.listen(LIMIT) == (7, [("a", None), (None, 5)])
-    two.ring(8, [("b", None)])
+    two.notify(8, [("b", None)])
     assert one.listen(LIMIT) == (8, [("b", None)])
     one.close()
     two.close()
@@ -124,41 +126,41 @@ def test_bell_is_heard_by_another_and_not_by_itself(path: Path) -> None:
 
 
 def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
-    dead, alive = Bells(path), Bells(path)
-    dead.hang_up()
-    assert dead._ear is not None
-    dead._ear.close()
-    alive.ring(1, [(None, None)])
+    dead, alive = Notifier(path), Notifier(path)
+    dead.start()
+    assert dead._receiver is not None
+    dead._receiver.close()
+    alive.notify(1, [(None, None)])
     assert list(folder_of(path).iterdir()) == []
     alive.close()
 
 
 def test_message_that_is_too_long_says_any_lane(path: Path) -> None:
-    one, two = Bells(path), Bells(path)
-    two.hang_up()
-    one.ring(3, [(f"{n}" * 100, None) for n in range(5_000)])
+    one, two = Notifier(path), Notifier(path)
+    two.start()
+    one.notify(3, [(f"{n}" * 100, None) for n in range(5_000)])
     assert two.listen(LIMIT) == (3, [(None, None)])
     one.close()
     two.close()
 
 
-def test_bell_that_nobody_hears_never_blocks_the_one_who_rings(path: Path) -> None:
-    one, two = Bells(path), Bells(path)
-    two.hang_up()
+def test_notification_that_no_process_reads_never_blocks_its_sender(path: Path) -> None:
+    one, two = Notifier(path), Notifier(path)
+    two.start()
     rung = threading.Event()
 
-    def ring() -> None:
+    def notify() -> None:
         for number in range(5_000):
-            one.ring(number, [("lane", None)])
+            one.notify(number, [("lane", None)])
         rung.set()
 
-    threading.Thread(target=ring, daemon=True).start()
+    threading.Thread(target=notify, daemon=True).start()
     assert rung.wait(LIMIT)
     one.close()
     two.close()
 
 
-async def test_path_too_long_for_a_socket_has_its_bells_elsewhere(
+async def test_path_too_long_for_a_socket_has_its_sockets_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = tmp_path / "run"
@@ -172,10 +174,10 @@ async def test_path_too_long_for_a_socket_has_its_bells_elsewhere(
     assert len(folder_of(path).name) < 60
 
 
-async def test_store_without_a_bell_still_wakes_its_own_and_is_polled(
+async def test_store_without_a_socket_still_wakes_its_own_and_is_polled(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Bells, "hang_up", lambda self: None)
+    monkeypatch.setattr(Notifier, "start", lambda self: None)
     store = SqliteStore(options(path))
     await asyncio.wait_for(store.wait([LANE], None, 0), LIMIT)
     await store.close()

@@ -53,7 +53,7 @@ def test_threads_that_ask_at_once_share_commits(path: Path) -> None:
     with door_shut(path):
         for one in threads:
             one.start()
-        while len(store._writer.desk._calls) < 24:
+        while len(store._writer.queue._calls) < 24:
             threading.Event().wait(0.001)
     for one in threads:
         one.join(LIMIT)
@@ -82,7 +82,7 @@ def test_interrupted_caller_leaves_the_store_usable(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(store._writer._open().session), "tell_time", interrupted)
+        patch.setattr(type(store._writer._open().session), "fix_time", interrupted)
         with pytest.raises(KeyboardInterrupt):
             drive(store.enqueue([job(1)]))
     assert drive(store.enqueue([job(1)]))[0].created

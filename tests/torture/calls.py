@@ -22,7 +22,7 @@ from headway.contract.store import Store
 from headway.contract.views import AuditQuery, GatesQuery, JobsQuery
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.calls.book import DEFAULT_POOL
+from headway.systems.calls.catalogue import DEFAULT_POOL
 from tests.torture.calls_judge import Story, judge, told_in
 from tests.torture.calls_points import POINTS, RINGS
 from tests.torture.calls_site import CHANNELS, NUMBERS, CallsSite, ended, kill

@@ -19,7 +19,7 @@ from headway.cli.commands import serve, worker
 from headway.core.errors import ProviderUnsure
 from headway.runtime.app import App
 from headway.runtime.job import Job
-from headway.systems.calls import hearing, kinds, lead_routes, stages
+from headway.systems.calls import call_events, kinds, lead_routes, stages
 from headway.systems.telephony.twilio.account import Account
 from headway.systems.telephony.voice import CallEvent
 from headway.systems.telephony.wire import Wire
@@ -84,7 +84,7 @@ class _Watched:
         for owner, name, wrap in (
             (Wire, "_exchange", self._exchange),
             (Account, "look_up", self._look_up),
-            (hearing, "hear", self._hear),
+            (call_events, "apply_event", self._apply_event),
             (App, "worker", _short_lease),
         ):
             setattr(owner, name, wrap(getattr(owner, name)))
@@ -141,17 +141,17 @@ class _Watched:
 
         return look_up
 
-    def _hear(self, inner: Function) -> Function:
-        async def hear(desk: Any, event: Any) -> Any:
+    def _apply_event(self, inner: Function) -> Function:
+        async def apply_event(context: Any, event: Any) -> Any:
             facts = {"ref": event.ref, "sid": event.call_id, "status": event.status}
             self._witness.note("hearing", **facts)
             self.meet("webhook comes")
-            answer = await inner(desk, event)
+            answer = await inner(context, event)
             self._witness.note("heard", **facts, answer=answer)
             self.meet("webhook told, not answered")
             return answer
 
-        return hear
+        return apply_event
 
 
 def _short_lease(inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -173,7 +174,9 @@ class Crew:
         meanwhile()
         time.sleep(seconds)
         self.rig.witness.note("stopped", of=pid, since=since)
-        os.kill(pid, signal.SIGCONT)
+        # It may have killed itself just before it was stopped.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
     def dismiss(self) -> None:
         """Kills all of them."""

@@ -267,7 +267,7 @@ async def _drained(
                 say(f"{len(providers.arrivals)} arrived")
             count, quiet = len(providers.arrivals), time.monotonic()
         elif time.monotonic() - quiet > 20 * QUIET_S:
-            say("some are queued for ever")
+            say("some are queued forever")
             return
 
 

@@ -174,18 +174,39 @@ def _rates(case: Case) -> Iterator[Violation]:
 
 
 def _lateness(case: Case) -> Iterator[str]:
+    spans = [*case.shaken, *_catching_up(case)]
     late: dict[str, list[int]] = {"all was well": [], "a channel was closed": []}
-    late |= {name: [] for name, _, _ in case.shaken}
+    late |= {name: [] for name, _, _ in spans}
+    for planned, at in _steady(case):
+        late[_meanwhile(case, spans, planned)].append(at - planned.due_at)
+    for name, found in late.items():
+        yield f"steady, while {name}: {len(found)}, due to arrival {_percentiles(found)}"
+    whole = [one for found in late.values() for one in found]
+    yield f"steady, in all: {len(whole)}, due to arrival {_percentiles(whole)}"
+
+
+def _steady(case: Case) -> Iterator[tuple[Planned, int]]:
     for one in case.arrivals:
         planned = case.planned[one.number]
         if planned.part == "steady":
-            late[_meanwhile(case, planned)].append(one.at - planned.due_at)
-    for name, found in late.items():
-        yield f"steady, while {name}: {len(found)}, due to arrival {_percentiles(found)}"
+            yield planned, one.at
 
 
-def _meanwhile(case: Case, planned: Planned) -> str:
+def _catching_up(case: Case) -> Iterator[Span]:
+    """The time after each span in which an engine was away, until its backlog had been sent.
+
+    It ends when 99 of 100 of those that came due in the span have arrived, however late those are
+    that come due after it: these say how late, but not for how long.
+    """
     for name, begin, end in case.shaken:
+        arrived = sorted(at for one, at in _steady(case) if begin <= one.due_at <= end)
+        until = arrived[int(len(arrived) * 0.99)] if arrived else end
+        if until > end:
+            yield f"catching up for {(until - end) / 1000:.1f} s after {name}", end, until
+
+
+def _meanwhile(case: Case, spans: Sequence[Span], planned: Planned) -> str:
+    for name, begin, end in spans:
         if begin <= planned.due_at <= end:
             return name
     closed = any(

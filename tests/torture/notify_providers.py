@@ -124,7 +124,7 @@ class Providers:
         assert isinstance(server, _Mail)
         if self.take("email", envelope.content, server.begun):
             assert server.transport is not None
-            server.transport.abort()
+            server.transport.abort()  # pyright: ignore[reportAttributeAccessIssue]
         return "250 2.0.0 OK"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -112,3 +112,24 @@ def test_lateness_is_told_apart_from_that_while_an_engine_was_away():
     )
     assert any("while all was well: 1, due to arrival p50 20 ms" in one for one in lines)
     assert any("while it was away: 1, due to arrival p50 4999 ms" in one for one in lines)
+
+
+def test_what_an_engine_left_behind_is_told_apart_until_its_backlog_was_sent():
+    due = {1: 0, 2: 1_500, 3: 6_500, 4: 7_500}
+    lines, _ = judge(
+        replace(
+            FINE,
+            planned={number: planned(number, due_at=DUE + at) for number, at in due.items()},
+            arrivals=[came(1, 7_000), came(2, 7_100), came(3, 7_300), came(4, 7_530)],
+            told=dict.fromkeys(due, SENT),
+            shaken=[("it was away", DUE - 1_000, DUE + 1_000)],
+        )
+    )
+    told = [one for one in lines if one.startswith("steady")]
+    assert [one.rpartition(", p90")[0] for one in told] == [
+        "steady, while all was well: 1, due to arrival p50 30 ms",
+        "steady, while a channel was closed: 0, due to arrival p50 0 ms",
+        "steady, while it was away: 1, due to arrival p50 7000 ms",
+        "steady, while catching up for 6.0 s after it was away: 2, due to arrival p50 5600 ms",
+        "steady, in all: 4, due to arrival p50 5600 ms",
+    ]

@@ -13,8 +13,7 @@ from fastapi import FastAPI
 
 from headway.contract.tokens import Role
 from headway.server.build import build
-from headway.server.service import Service
-from headway.server.system import System
+from headway.server.service import Service, System
 from headway.web.dashboard import add_dashboard
 from headway.web.sign_in import COOKIE
 from tests.server import rig as server_rig
@@ -42,7 +41,7 @@ async def dashboard(
 
     def with_dashboard(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         app = build(service, systems)
-        service.desks["dashboard"] = add_dashboard(app, service, systems)
+        service.system_services["dashboard"] = add_dashboard(app, service, systems)
         return app
 
     with patch.object(server_rig, "build", with_dashboard):

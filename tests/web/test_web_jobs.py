@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ import httpx
 import pytest
 
 from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.outcomes import Died, Failed, HandedOver, Outcome, SettleRequest, Succeeded
 from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobView, RunView
+from headway.core.gates.pool import Pool
+from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
@@ -351,7 +356,7 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
         many = f"/ui/-/do/retry-jobs?ids={ids[1]}&ids={ids[2]}"
         assert "Retry 2 dead jobs" in await text_of(http, many)
         reply = await do(http, many, reason="the server is back")
-        assert "2 have a new life" in await text_of(http, reply.headers["location"])
+        assert "2 retried" in await text_of(http, reply.headers["location"])
         for one in ids[1:3]:
             job = await job_of(rig, one)
             assert (job.state, job.life) == (State.WAITING, 2)
@@ -401,7 +406,7 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
         (his,) = await bob.take("mail")
         text = await text_of(http, "/ui/workers")
         assert his.id[-8:] in text.partition("bob")[2]
-        assert "2 live, 2 jobs in their hands" in text
+        assert "2 live, 2 jobs in progress" in text
         ada_row = text.partition("ada")[2].partition("bob")[0]
         assert job.id[-8:] in ada_row
         assert "dial for" in ada_row
@@ -409,30 +414,148 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
         assert "bob" not in (await text_of(http, "/ui/workers", q="calls")).partition("Worker")[2]
 
 
-async def test_running_jobs_behind_a_long_line_are_found_from_the_oldest(
+async def test_a_listing_that_reaches_no_fitting_job_goes_on_from_either_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("headway.stores.ledger.walks.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
     async with operating(f"sqlite:///{tmp_path / 'jobs.db'}") as (rig, http):
-        running = await rig.send(lane="calls")
-        await Worker(rig, "ada").take("calls")
+        ended = await rig.send(lane="calls")
+        worker = Worker(rig, "ada")
+        (job,) = await worker.take("calls")
+        await worker.say(Succeeded(job.id, job.run, result=None))
         for _ in range(9):
             await rig.send(lane="later", due="1h")
-        assert running[-8:] in await text_of(http, "/ui/workers")
-        reply = await http.get("/ui/jobs?state=running")
+        reply = await http.get("/ui/jobs?state=succeeded")
         text = plain(reply.text)
         assert "None so far: a bounded number of jobs was looked at." in text
         assert "Look from the oldest" in text
-        assert await ids_on(http, "/ui/jobs", state="running", order="oldest") == [running]
+        assert await ids_on(http, "/ui/jobs", state="succeeded", order="oldest") == [ended]
         assert await ids_on(http, "/ui/jobs", state="cancelled") == []
         # By and by every page is reached.
         found: list[str] = []
-        path = "/ui/jobs?state=running"
+        path = "/ui/jobs?state=succeeded"
         while "cursor=" in reply.text and not found:
             after = reply.text.partition("cursor=")[2].partition('"')[0].partition("&")[0]
-            found = await ids_on(http, "/ui/jobs", state="running", cursor=after)
+            found = await ids_on(http, "/ui/jobs", state="succeeded", cursor=after)
             reply = await http.get(f"{path}&cursor={after}")
-        assert found == [running]
+        assert found == [ended]
+
+
+async def among_many(rig: Rig, worker: Worker) -> tuple[str, str, list[str]]:
+    """Two running jobs, one that waits for a line, two parked at a telephone; before and after
+    them nine that ended or are due later.
+
+    Returns:
+        The running one that holds the line, the waiting one, the parked ones.
+    """
+    await rig.store.define(
+        DefineRequest(
+            items=(
+                DeclareGate(spec=Slots("lines", 1)),
+                DeclareGate(spec=Slots("phone:{phone}", 1)),
+            ),
+            author="a test",
+        )
+    )
+    ended = [await rig.send(lane="mail") for _ in range(9)]
+    for job in ended:
+        await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{job}/cancel", {})
+    held, waiting = [
+        await rig.send(lane="calls", kind="call", gates=["lines"], tenant="acme", due="0s")
+        for _ in range(2)
+    ]
+    phone: dict[str, Any] = {"gates": ["phone:{phone}"], "args": {"phone": "1"}}
+    dialled = [await rig.send(lane="dial", kind="dial", tenant="acme", **phone) for _ in range(3)]
+    for _ in range(9):
+        await rig.send(lane="later", due="1h")
+    assert [one.id for one in await worker.take("calls", 9)] == [held]
+    assert [one.id for one in await worker.take("dial", 9)] == dialled[:1]
+    return held, waiting, dialled[1:]
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_jobs_under_way_are_found_among_many_that_ended_or_are_due_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
+):
+    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+    async with operating(url) as (rig, http):
+        held, waiting, parked = await among_many(rig, Worker(rig, "ada"))
+        for state, order in product(("waiting", "parked", "running"), ("", "oldest")):
+            expected = {"waiting": {waiting}, "parked": {*parked}}.get(state)
+            found = await ids_on(http, "/ui/jobs", state=state, order=order)
+            assert len(found) == len({*found})
+            assert expected is None or {*found} == expected
+            assert expected is not None or held in found
+        assert await ids_on(http, "/ui/jobs", state="waiting", tenant="acme") == [waiting]
+        assert await ids_on(http, "/ui/jobs", state="waiting", tenant="another") == []
+        assert await ids_on(http, "/ui/jobs", state="waiting", lane="dial") == []
+        assert await ids_on(http, "/ui/jobs", state="parked", kind="call") == []
+        assert held[-8:] in await text_of(http, "/ui/workers")
+        assert waiting[-8:] in await text_of(http, "/ui/gates", gate="lines")
+        shown = await text_of(http, "/ui/gates", gate="phone:1")
+        assert "Waiting2parked at this gate" in shown
+        assert all(one[-8:] in shown for one in parked)
+        now = await text_of(http, "/ui")
+        held_up = now.partition("Held up")[2].partition("Throughput")[0]
+        assert re.search(r"1 job\s+slots lines\s+is full", held_up)
+        assert re.search(r"2 jobs\s+slots phone:1\s+is full", held_up)
+        for lane, waiting_and_running in (("calls", "11"), ("dial", "21")):
+            text = await text_of(http, "/ui/lanes", lane=lane)
+            shares = text.partition("Share by tenant")[2]
+            assert re.search(rf"WaitingRunning\s+acme\W{waiting_and_running}", shares)
+
+
+async def test_scoped_tokens_find_their_own_jobs_under_way_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.web.pages.jobs.LANES", 2)
+    async with dashboard() as rig:
+        held, waiting, parked = await among_many(rig, Worker(rig, "ada"))
+        for n in range(24):
+            await rig.send(lane=f"busy-{n % 4}", tenant="umbra", due="0s")
+        umbra = [await rig.send(lane="calls", tenant="umbra", gates=["lines"]) for _ in range(3)]
+        phone: dict[str, Any] = {"gates": ["phone:{phone}"], "args": {"phone": "2"}}
+        await rig.send(lane="dial", tenant="umbra", **phone)
+        other = await rig.send(lane="dial", tenant="umbra", **phone)
+        await Worker(rig, "bob").take("dial", 9)
+        for _ in range(9):
+            await rig.send(lane="later", due="1h")
+        acme = await rig.token(Role.VIEWER, name="acme", tenants=["acme"])
+        async with signed_in(rig, acme) as http:
+            assert await ids_on(http, "/ui/jobs", state="parked") == parked
+            assert held in await ids_on(http, "/ui/jobs", state="running")
+            found = await ids_on(http, "/ui/jobs", state="waiting,parked,running")
+            assert not {*found} & {*umbra, other}
+            for path in ("/ui/gates", "/ui/workers", "/ui/lanes?lane=calls"):
+                assert (await http.get(path)).status_code == 403
+        lane = await rig.token(Role.VIEWER, name="calls", lanes=["calls"])
+        async with signed_in(rig, lane) as http:
+            # Other lanes with more jobs do not hide this one's.
+            found = await ids_on(http, "/ui/jobs", state="waiting")
+            assert {*found} == {waiting, *umbra}
+            assert await ids_on(http, "/ui/jobs", state="running") == [held]
+            assert await ids_on(http, "/ui/jobs", state="parked") == []
+        lane = await rig.token(Role.VIEWER, name="dial", lanes=["dial"])
+        async with signed_in(rig, lane) as http:
+            assert {*await ids_on(http, "/ui/jobs", state="parked")} == {*parked, other}
+            held_up = (await text_of(http, "/ui")).partition("Held up")[2]
+            assert re.search(r"3 jobs\s+slots phone:\{phone\}", held_up)
+            assert "lines" not in held_up
+
+
+async def test_jobs_that_wait_for_a_keyed_pool_are_shown_at_each_of_its_members():
+    async with operating() as (rig, http):
+        pool = Pool("numbers:{agent}", {"a": 1, "b": 1})
+        items = (DeclareGate(spec=pool),)
+        await rig.store.define(DefineRequest(items=items, author="a test"))
+        number: dict[str, Any] = {"gates": ["numbers:{agent}"], "args": {"agent": "ann"}}
+        made = [await rig.send(lane="calls", **number) for _ in range(3)]
+        assert len(await Worker(rig).take("calls", 9)) == 2
+        for name in ("numbers:ann", "numbers:ann/a", "numbers:ann/b"):
+            text = await text_of(http, "/ui/gates", gate=name)
+            assert "Waiting1parked at this gate" in text
+            assert made[2][-8:] in text.partition("Waiting for it")[2]
 
 
 async def test_a_worker_without_a_job_runs_nothing():
@@ -660,7 +783,7 @@ async def test_in_a_browser_ticked_jobs_are_retried_and_another_browser_sees_it(
         await one.wait_for_selector("text=Retry 2 dead jobs")
         await one.fill("[name=reason]", "the server is back")
         await one.click("form.ask button.primary")
-        await one.wait_for_selector("text=2 have a new life")
+        await one.wait_for_selector("text=2 retried")
         await two.wait_for_selector("text=2 dead jobs")
         for made in ticked:
             assert (await job_of(rig, made or "")).state is State.WAITING
@@ -684,7 +807,7 @@ async def test_in_a_browser_a_job_is_edited_and_retried_and_no_text_of_it_runs()
         await page.click("text=Edit and retry…")
         await page.fill("dialog textarea", '{"text": "harmless"}')
         await page.click("dialog button.primary")
-        await page.wait_for_selector("text=The job has a new life: it is waiting.")
+        await page.wait_for_selector("text=Retried: the job is waiting.")
         await page.wait_for_selector("pre:has-text('harmless')")
         assert json.loads((await job_of(rig, made)).args) == {"text": "harmless"}
         assert wrong == []

@@ -16,11 +16,9 @@ from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
-from headway.server.access.caller import ANYBODY
-from headway.server.access.permissions import ROLES
+from headway.server.access.caller import OPEN_CALLER, ROLES
 from headway.server.build import alive
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard
 from headway.web.feed import Feed
@@ -72,7 +70,7 @@ async def test_a_page_is_sent_whole_and_then_only_what_changed():
 
 async def test_a_browser_that_goes_away_leaves_no_look_behind_and_its_requests_are_counted():
     async with dashboard(tokens=False, events_each_s=0.01) as rig, signed_in(rig, None) as http:
-        feed = cast("Dashboard", rig.service.desks["dashboard"]).feed
+        feed = cast("Dashboard", rig.service.system_services["dashboard"]).feed
         async with (
             http.stream("GET", "/ui/gates", headers=LIVE) as one,
             http.stream("GET", "/ui", headers=LIVE) as two,
@@ -115,7 +113,7 @@ async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
     service = Service(store, ServerOptions(open_here=True, chores=False, events_each_s=0.01))
     sight = Sight(store, service.timing)
     values = dict.fromkeys(gates.PAGE.params, "")
-    look = Look(service=service, sight=sight, caller=ANYBODY, values=values)
+    look = Look(service=service, sight=sight, caller=OPEN_CALLER, values=values)
 
     async def facts(page: Page, look: Look) -> Facts:
         await store.read(StatsQuery())
@@ -128,7 +126,7 @@ async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
 
 async def test_two_that_see_the_same_share_one_look_and_another_filter_or_scope_is_another():
     async with counted() as (_, feed, look):
-        viewer = replace(ANYBODY, id="v", name="v", may=ROLES[Role.VIEWER])
+        viewer = replace(OPEN_CALLER, id="v", name="v", may=ROLES[Role.VIEWER])
         one, _ = feed.join(gates.PAGE, look)
         two, _ = feed.join(gates.PAGE, replace(look, values=dict(look.values)))
         assert one is two

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from headway.contract.definitions import LaneSpec
 from headway.contract.views import (
+    FlowsQuery,
     GatesQuery,
     GateState,
     HolderView,
@@ -14,12 +17,12 @@ from headway.contract.views import (
     LaneView,
     Page,
     StatsView,
-    WhyQuery,
 )
 from headway.server.overview import Overview
 from headway.web.charts import bars, line, meter, shares
-from headway.web.sight import GateTrack, History
-from headway.web.stuck import find_stuck, some_jobs
+from headway.web.sight import FRESH_S, GateTrack, History, Sight
+from headway.web.stuck import find_stuck
+from headway.web.underway import some_jobs
 
 
 def gate(*jobs: str) -> GateState:
@@ -114,18 +117,50 @@ def test_a_gate_that_frees_often_is_told_by_its_pace_and_one_seen_too_short_not_
     assert track.next_free_at(700) is None
 
 
+async def test_a_read_that_takes_long_is_kept_longer_but_for_what_must_be_the_freshest():
+    clock, reads = SimpleNamespace(at=0.0), Counter[str]()
+    sight = Sight(cast("Any", None), cast("Any", SimpleNamespace(monotonic=lambda: clock.at)))
+
+    async def looks(name: str, at: float, *, took: float, fresh_s: float) -> int:
+        async def read() -> int:
+            clock.at += took
+            reads[name] += 1
+            return reads[name]
+
+        clock.at = at
+        return await sight.once(name, read, fresh_s)
+
+    assert await looks("short", 0, took=0.01, fresh_s=2.0) == 1
+    assert await looks("short", 1.9, took=0.01, fresh_s=2.0) == 1
+    assert await looks("short", 2.1, took=0.01, fresh_s=2.0) == 2
+    # Five hundredths of a second are a hundredth of five seconds.
+    assert await looks("long", 10, took=0.05, fresh_s=2.0) == 1
+    assert await looks("long", 15, took=0.05, fresh_s=2.0) == 1
+    assert await looks("long", 15.1, took=0.05, fresh_s=2.0) == 2
+    assert await looks("longest", 20, took=60, fresh_s=2.0) == 1
+    assert await looks("longest", 89.9, took=60, fresh_s=2.0) == 1
+    assert await looks("longest", 90.1, took=60, fresh_s=2.0) == 2
+    assert await looks("live", 200, took=0.5, fresh_s=FRESH_S) == 1
+    assert await looks("live", 201.4, took=0.5, fresh_s=FRESH_S) == 2
+    sight.expire()
+    assert await looks("long", 201.5, took=0.05, fresh_s=2.0) == 3
+
+
 class Listing:
     """A store whose listings reach nothing from the beginning, as behind many jobs that ended."""
 
-    def __init__(self, *newest: str) -> None:
+    def __init__(self, *newest: str, more_gates: bool = False) -> None:
         self._newest = newest
+        self._more_gates = more_gates
 
     async def read(self, query: Any) -> Any:
+        if isinstance(query, GatesQuery) and query.parked:
+            return Page(rows=(), cursor="on" if self._more_gates else None)
         if isinstance(query, GatesQuery):
             return Page(rows=(replace(gate(), name="all", closed_until=None),), cursor=None)
-        if isinstance(query, WhyQuery):
-            return None
-        return Page(rows=self._newest if query.newest else (), cursor="on")
+        if isinstance(query, FlowsQuery) or not query.newest:
+            return Page(rows=(), cursor="on")
+        return Page(rows=self._newest, cursor="on")
 
 
 async def test_jobs_behind_many_that_ended_are_found_from_the_other_end():
@@ -133,17 +168,21 @@ async def test_jobs_behind_many_that_ended_are_found_from_the_other_end():
     assert await some_jobs(cast("Any", Listing("a", "b")), query) == ("a", "b")
 
 
-async def test_jobs_of_which_none_is_found_are_counted_all_the_same():
+async def test_parked_jobs_of_which_none_is_found_are_counted_all_the_same():
     seen = overview(10_000, succeeded=0)
-    lane = replace(seen.lanes[0], counts={"waiting": 590}, oldest_due_at=1_000)
+    lane = replace(seen.lanes[0], counts={"parked": 590}, oldest_due_at=1_000)
+    seen = replace(seen, lanes=(lane,))
+    (cause,) = (await find_stuck(cast("Any", Listing(more_gates=True)), seen)).causes
+    assert (cause.kind, cause.count, cause.lane) == ("unknown", 590, "calls")
+    # All gates were read: the jobs went on since they were counted.
+    assert (await find_stuck(cast("Any", Listing()), seen)).causes == ()
+
+
+async def test_jobs_that_went_on_since_they_were_counted_are_not_held_up():
+    seen = overview(10_000, succeeded=0)
+    lane = replace(seen.lanes[0], counts={"waiting": 2}, oldest_due_at=1_000)
     stuck = await find_stuck(cast("Any", Listing()), replace(seen, lanes=(lane,)))
-    (cause,) = stuck.causes
-    assert (cause.kind, cause.count, cause.lane, cause.oldest_at) == (
-        "unknown",
-        590,
-        "calls",
-        1_000,
-    )
+    assert stuck.causes == ()
 
 
 def test_charts_are_markup_whose_labels_are_text():

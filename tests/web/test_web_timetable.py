@@ -14,10 +14,17 @@ from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec
 from headway.contract.outcomes import Died, SettleRequest, Succeeded
 from headway.contract.tokens import Role
-from headway.contract.views import EntryView, JobsQuery, JobView, TimetableQuery
+from headway.contract.views import (
+    EntryView,
+    JobsQuery,
+    JobView,
+    StatsQuery,
+    TimetableQuery,
+    TrailQuery,
+)
 from headway.core.job import NewJob, derived_id
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
-from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.chores import TimetableChore
 from headway.runtime.timing import REAL
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
@@ -118,6 +125,20 @@ async def test_the_day_that_clocks_change_has_each_hour_that_is_there_once():
         assert plain(page.text).count("03:00 early") == 1
 
 
+async def test_calendar_without_fires_says_so():
+    for entries, said in (
+        ((), "No entry fires in this period."),
+        ((("often", Every(60_000)),), "No other entry fires in this period."),
+        ((("daily", Cron("10 10 * * *")),), ""),
+    ):
+        async with calendar() as (rig, http, _):
+            for name, schedule in entries:
+                await declare(rig, name, schedule)
+            text = plain((await http.get("/ui/timetable")).text)
+            assert said in text
+            assert bool(said) == ("fires in this period" in text)
+
+
 async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
     async with calendar() as (rig, http, clock):
         await declare(rig, "a good one", Cron("10 10 * * *"))
@@ -127,11 +148,11 @@ async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
         assert [one.entry for one in await jobs_of(rig) if one.id == bad] == ["bad one"]
         page = (await http.get("/ui/timetable")).text
         text = plain(page)
-        assert "1 entry failed last: bad one" in text
+        assert "The last job of 1 entry failed: bad one" in text
         for job in (good, bad):
             # In the calendar, and in the list.
             assert page.count(f"/ui/jobs/{job}") == 2
-        assert text.index("failed last") < text.index("Thu 1 Jan")
+        assert text.index("The last job of") < text.index("Thu 1 Jan")
         assert text.index("Entries, 2 in all") < text.rindex("bad one") < text.rindex("a good one")
         one = plain((await http.get("/ui/timetable", params={"entry": "bad one"})).text)
         assert "dead" in one
@@ -163,6 +184,17 @@ async def test_firing_now_makes_one_job_that_is_due_and_moves_no_fire():
         (job,) = await jobs_of(rig)
         assert (job.kind, job.tenant, job.state, job.entry) == ("tidy", "acme", "waiting", None)
         assert await entry_of(rig, "nightly") == before
+
+
+async def test_firing_now_is_on_the_trail_in_the_tokens_name():
+    async with calendar() as (rig, http, _):
+        await declare(rig, "nightly", At("03:00"))
+        await do(http, "/ui/-/do/fire-entry?entry=nightly")
+        (job,) = await jobs_of(rig)
+        (line,) = (await rig.store.read(TrailQuery(target=job.id))).rows
+        assert (line.author, line.reason) == ("operator", "fired the entry nightly")
+        assert "fired the entry nightly" in plain((await http.get("/ui/trail")).text)
+        assert job.due_at <= (await rig.store.read(StatsQuery())).now
 
 
 async def test_a_viewer_sees_no_button_and_another_lanes_token_no_entry():

@@ -59,7 +59,7 @@ timeout = "{timeout_ms}ms"
 grace = "300ms"
 command = '''{command}'''
 """
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,18 +100,18 @@ class Gardens:
 
     Args:
         folder: where the repositories, the file, the journal and the state directory go.
-        tell: called for each event, with a word and a sentence.
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         counts: lines of the journal so far, by word.
     """
 
-    def __init__(self, folder: Path, tell: Tell) -> None:
+    def __init__(self, folder: Path, notify: Notify) -> None:
         self.counts: Counter[str] = Counter()
         self._folder = folder / "automations"
-        self._tell = tell
+        self._notify = notify
         self._server: Asking | None = None
-        self._told = 0
+        self._shown = 0
         self._started: list[str] = []
         self._off_at = 0
 
@@ -145,7 +145,7 @@ class Gardens:
         self._server = Asking(url)
 
     async def work(self) -> None:
-        """Start a session by hand now and then, and tell what the journal says, until cancelled."""
+        """Start a session by hand now and then, and report the journal's lines, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._server is not None:
                 tasks.create_task(self._by_hand(self._server))
@@ -154,13 +154,13 @@ class Gardens:
                 await asyncio.sleep(0.5)
 
     def watch(self) -> None:
-        """Tell what sessions have written since the last look."""
+        """Report what sessions have written since the last look."""
         lines = self._lines()
-        for line in lines[self._told :]:
+        for line in lines[self._shown :]:
             self.counts[line.word] += 1
             if line.word != "alive":
-                self._tell(line.word, f"session {line.automation} in {line.repository}")
-        self._told = len(lines)
+                self._notify(line.word, f"session {line.automation} in {line.repository}")
+        self._shown = len(lines)
 
     async def finish(self) -> None:
         """Fire nothing more, and wait until no session runs."""
@@ -180,7 +180,7 @@ class Gardens:
         """Return what the sessions, the repositories and the server say; to be judged."""
         server = self._server
         rows = [] if server is None else await server.rows("/v1/jobs", lane=LANE)
-        # What was laid for later was called off when the file was switched off.
+        # Fires laid for later were cancelled when the file was switched off.
         rows = [row for row in rows if row["state"] != "cancelled" or row["due_at"] <= self._off_at]
         return Written(
             limit=LIMIT,
@@ -200,8 +200,8 @@ class Gardens:
     async def _by_hand(self, server: Asking) -> None:
         while True:
             await asyncio.sleep(BY_HAND_S)
-            told = await server.ask("POST", f"/api/automations/{BY_HAND}/run")
-            self._started.append(told["session_id"])
+            reply = await server.ask("POST", f"/api/automations/{BY_HAND}/run")
+            self._started.append(reply["session_id"])
 
     @staticmethod
     async def _unfinished(server: Asking) -> bool:
@@ -213,13 +213,13 @@ class Gardens:
         text = f"[dispatcher]\nenabled = {str(enabled).lower()}\nmax_concurrent = {LIMIT}\n"
         for one in ENTRIES:
             work = _STUBBORN if one.id == STUBBORN else _WORK
-            told = {"id": one.id, "repository": one.repository, "seconds": one.seconds}
+            values = {"id": one.id, "repository": one.repository, "seconds": one.seconds}
             text += _ENTRY.format(
-                **told,
+                **values,
                 folder=self._folder,
                 schedule=f"{one.every_s}s" if one.every_s else "@yearly",
                 timeout_ms=STUBBORN_MS if one.id == STUBBORN else 60_000,
-                command=work.format(**told, journal=self._journal),
+                command=work.format(**values, journal=self._journal),
             )
         new = self._file.with_suffix(".new")
         new.write_text(text, "utf-8")

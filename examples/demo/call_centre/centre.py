@@ -1,4 +1,4 @@
-"""The call centre: a program that knows nothing of the system `calls` but its HTTP routes."""
+"""The call centre: a program that uses only the HTTP routes of the system `calls`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from examples.demo.asking import Asking
-from examples.demo.call_centre.rules import Pause, Told
+from examples.demo.call_centre.rules import Evidence, Pause
 from examples.demo.call_centre.terms import BARRED, CLOSES, NUMBERS, OPENS
 from examples.demo.telephones import Telephones
 from headway.lab.draws import Draws
@@ -41,7 +41,7 @@ TEMPLATE = {
     "say": "Hello. Your order number {order} is on its way.",
 }
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,26 +58,26 @@ class Accepted:
 
 
 class CallCentre:
-    """Sends leads, and watches what becomes of them.
+    """Sends leads, and watches their outcomes.
 
     Args:
         url: of the server.
-        phones: whose ledger tells of the calls.
+        phones: the carrier, whose ledger records the calls.
         seed: of all that is random.
-        tell: told what happens, as (word, sentence).
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         accepted: what the server said it has, by key.
         pauses: when a reseller was paused.
     """
 
-    def __init__(self, url: str, phones: Telephones, seed: int, tell: Tell) -> None:
+    def __init__(self, url: str, phones: Telephones, seed: int, notify: Notify) -> None:
         self.accepted: dict[str, Accepted] = {}
         self.pauses: list[Pause] = []
         self._server = Asking(url)
         self._phones = phones
         self._draws = Draws(seed)
-        self._tell = tell
+        self._notify = notify
         self._seen: dict[str, str] = {}
 
     @property
@@ -91,11 +91,11 @@ class CallCentre:
         return sum(not one.status.ended for one in self._calls())
 
     async def prepare(self) -> None:
-        """Tells the server from which numbers is called, and how."""
+        """Sets the server's numbers and template."""
         await self._server.ask("PUT", "/templates/office", TEMPLATE)
         for number, channels in NUMBERS.items():
-            told = {"number": number, "provider": "twilio", "maximum_channels": channels}
-            await self._server.ask("POST", "/numbers", told)
+            line = {"number": number, "provider": "twilio", "maximum_channels": channels}
+            await self._server.ask("POST", "/numbers", line)
 
     async def take_leads(self) -> None:
         """Leads come in, at random, until this is cancelled."""
@@ -112,7 +112,7 @@ class CallCentre:
                 await pausing
 
     def watch(self) -> None:
-        """Tells what has become of calls since the last look."""
+        """Reports changes of calls since the last look."""
         for call in self._calls():
             status = str(call.status)
             was = self._seen.get(call.sid)
@@ -120,15 +120,15 @@ class CallCentre:
                 continue
             self._seen[call.sid] = status
             if was is None:
-                self._tell("dialled", f"{call.plan.to} from {call.plan.from_}")
+                self._notify("dialled", f"{call.plan.to} from {call.plan.from_}")
             if call.status.ended:
-                self._tell(status.replace("-", " "), f"{call.plan.to} on {call.plan.from_}")
+                self._notify(status.replace("-", " "), f"{call.plan.to} on {call.plan.from_}")
 
-    async def told(self) -> Told:
+    async def evidence(self) -> Evidence:
         """What the server says of all leads, and what the carrier saw; to be judged."""
         calls = self._calls()
         leads = {one["id"]: one for one in await self._server.rows("/leads")}
-        return Told(
+        return Evidence(
             accepted={one.id: one.phone for one in self.accepted.values()},
             leads=leads,
             calls={call.sid: call for call in calls},
@@ -155,8 +155,8 @@ class CallCentre:
             "key": key,
             "payload": {"order": count},
         }
-        told = await self._server.ask("POST", "/leads", lead)
-        self.accepted[key] = Accepted(id=told["id"], phone=phone)
+        reply = await self._server.ask("POST", "/leads", lead)
+        self.accepted[key] = Accepted(id=reply["id"], phone=phone)
 
     async def _pause_now_and_then(self) -> None:
         """Pauses a reseller for a while: nothing of it starts, and nothing is lost."""
@@ -165,13 +165,13 @@ class CallCentre:
             gate = f"tenant:{PAUSED}"
             await self._server.ask("POST", "/v1/closures", {"gate": gate, "reason": "the demo"})
             from_at = _now_at()
-            self._tell("paused", f"{PAUSED}: its leads wait")
+            self._notify("paused", f"{PAUSED}: its leads wait")
             try:
                 await asyncio.sleep(PAUSE_S)
             finally:
                 self.pauses.append(Pause(reseller=PAUSED, from_at=from_at, to_at=_now_at()))
                 await self._server.ask("DELETE", f"/v1/closures/{gate}")
-            self._tell("resumed", f"{PAUSED}: its leads go on")
+            self._notify("resumed", f"{PAUSED}: its leads go on")
 
     def _zone(self, count: int) -> str:
         """Mostly where people are at work now; now and then anywhere."""

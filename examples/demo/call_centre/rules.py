@@ -1,4 +1,4 @@
-"""What must hold of the calls: told from the carrier's ledger and the record, by rules of its own.
+"""What must hold of the calls: checked on the carrier's ledger and the record, by own rules.
 
 What the server says of its leads comes over HTTP; what happened comes from the carrier's ledger;
 of the engine's record only the moments of the claims are taken.
@@ -41,7 +41,7 @@ class Pause:
     Attributes:
         reseller: whose leads wait.
         from_at: when the server had said so, ms UTC.
-        to_at: before it was told to go on, ms UTC.
+        to_at: before it was resumed, ms UTC.
     """
 
     reseller: str
@@ -50,7 +50,7 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class Evidence:
     """What is known when all is over.
 
     Attributes:
@@ -78,7 +78,7 @@ class Started:
         lead: whose.
         phone: who was called.
         tz: where that is.
-        reseller: for whom.
+        reseller: of the lead.
         at: when its permits were taken, ms UTC.
     """
 
@@ -89,60 +89,60 @@ class Started:
     at: int
 
 
-def call_violations(told: Told, jobs: Mapping[str, JobView]) -> Iterator[str]:
+def call_violations(evidence: Evidence, jobs: Mapping[str, JobView]) -> Iterator[str]:
     """What is wrong with the calls.
 
     Args:
-        told: what is known.
+        evidence: what is known.
         jobs: of the record, by id.
 
     Yields:
         A line for each violation; none, unless there is a bug.
     """
     for rule in RULES:
-        yield from rule(told)
-    started = list(_started(told, jobs))
+        yield from rule(evidence)
+    started = list(_started(evidence, jobs))
     for check in STARTS:
-        yield from check(told, started)
+        yield from check(evidence, started)
 
 
-def each_lead_is_there(told: Told) -> Iterator[str]:
-    """What was accepted is one lead, and nobody else's phone."""
-    for lead, phone in told.accepted.items():
-        known = told.leads.get(lead)
+def each_lead_is_there(evidence: Evidence) -> Iterator[str]:
+    """What was accepted is one lead, with its own phone."""
+    for lead, phone in evidence.accepted.items():
+        known = evidence.leads.get(lead)
         if known is None:
             yield f"lost: lead {lead} was accepted and is not there"
         elif known["phone"] != phone:
             yield f"mixed up: lead {lead} to {phone} has become one to {known['phone']}"
 
 
-def nobody_is_called_twice(told: Told) -> Iterator[str]:
+def nobody_is_called_twice(evidence: Evidence) -> Iterator[str]:
     """For one attempt there is one call at most."""
-    for ref, count in told.twice.items():
+    for ref, count in evidence.twice.items():
         yield f"twice: {count} calls for the attempt {ref}"
 
 
-def lines_carry_what_they_can(told: Told) -> Iterator[str]:
+def lines_carry_what_they_can(evidence: Evidence) -> Iterator[str]:
     """No number carries more calls than it has channels."""
     for number, channels in NUMBERS.items():
-        if told.peaks.get(number, 0) > channels:
-            yield f"lines: {number} carried {told.peaks[number]} calls on {channels} channels"
+        if evidence.peaks.get(number, 0) > channels:
+            yield f"lines: {number} carried {evidence.peaks[number]} calls on {channels} channels"
 
 
-def each_call_is_an_attempt(told: Told) -> Iterator[str]:
+def each_call_is_an_attempt(evidence: Evidence) -> Iterator[str]:
     """What the carrier saw is in the record, and the record has its end from the carrier."""
     known = {
         attempt["call_id"]: (lead, attempt)
-        for lead in told.leads.values()
+        for lead in evidence.leads.values()
         for attempt in lead["attempts"]
         if attempt["call_id"]
     }
     refs = {
         f"{lead['id']}:{attempt['run']}"
-        for lead in told.leads.values()
+        for lead in evidence.leads.values()
         for attempt in lead["attempts"]
     }
-    for sid, call in told.calls.items():
+    for sid, call in evidence.calls.items():
         if call.plan.ref not in refs:
             yield f"unknown: the carrier has call {sid}, and no attempt {call.plan.ref}"
         if sid not in known:
@@ -157,19 +157,19 @@ def each_call_is_an_attempt(told: Told) -> Iterator[str]:
         yield f"unknown: the record has call {sid}, and the carrier has not"
 
 
-def barred_phones_stay_silent(told: Told) -> Iterator[str]:
-    """Nobody on the list is called, and their leads say why."""
-    for call in told.calls.values():
+def barred_phones_stay_silent(evidence: Evidence) -> Iterator[str]:
+    """No number on the list is called, and the leads say why."""
+    for call in evidence.calls.values():
         if call.plan.to.startswith(BARRED):
             yield f"barred: {call.plan.to} was called"
-    for lead in told.leads.values():
+    for lead in evidence.leads.values():
         barred = lead["phone"].startswith(BARRED)
         failed = lead["outcome"] == "PRECHECK_FAILED"
         if lead["status"] == "FINISHED" and barred != failed:
             yield f"barred: lead {lead['id']} to {lead['phone']} is {lead['outcome']}"
 
 
-def nobody_is_called_too_often(_: Told, started: Sequence[Started]) -> Iterator[str]:
+def nobody_is_called_too_often(_: Evidence, started: Sequence[Started]) -> Iterator[str]:
     """In no window, wherever it begins, is a phone called more often than agreed."""
     by_phone: defaultdict[str, list[int]] = defaultdict(list)
     for one in started:
@@ -181,7 +181,7 @@ def nobody_is_called_too_often(_: Told, started: Sequence[Started]) -> Iterator[
                 yield f"rate: {phone} was called {CUSTOMER_LIMIT + 1} times in {last - first} ms"
 
 
-def nobody_is_called_at_night(_: Told, started: Sequence[Started]) -> Iterator[str]:
+def nobody_is_called_at_night(_: Evidence, started: Sequence[Started]) -> Iterator[str]:
     """Calls start while it is office hours where the customer lives."""
     for one in started:
         wall = datetime.fromtimestamp(one.at / 1000, UTC).astimezone(ZoneInfo(one.tz))
@@ -189,30 +189,30 @@ def nobody_is_called_at_night(_: Told, started: Sequence[Started]) -> Iterator[s
             yield f"hours: lead {one.lead} was called at {wall:%H:%M} in {one.tz}"
 
 
-def who_is_paused_starts_nothing(told: Told, started: Sequence[Started]) -> Iterator[str]:
+def who_is_paused_starts_nothing(evidence: Evidence, started: Sequence[Started]) -> Iterator[str]:
     """While a reseller is paused no call of its leads starts."""
-    for pause in told.pauses:
+    for pause in evidence.pauses:
         for one in started:
             if one.reseller == pause.reseller and pause.from_at < one.at < pause.to_at:
                 yield f"paused: lead {one.lead} of {one.reseller} was called at {one.at}"
 
 
-RULES: tuple[Callable[[Told], Iterator[str]], ...] = (
+RULES: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     each_lead_is_there,
     nobody_is_called_twice,
     lines_carry_what_they_can,
     each_call_is_an_attempt,
     barred_phones_stay_silent,
 )
-STARTS: tuple[Callable[[Told, Sequence[Started]], Iterator[str]], ...] = (
+STARTS: tuple[Callable[[Evidence, Sequence[Started]], Iterator[str]], ...] = (
     nobody_is_called_too_often,
     nobody_is_called_at_night,
     who_is_paused_starts_nothing,
 )
 
 
-def _started(told: Told, jobs: Mapping[str, JobView]) -> Iterator[Started]:
-    for lead in told.leads.values():
+def _started(evidence: Evidence, jobs: Mapping[str, JobView]) -> Iterator[Started]:
+    for lead in evidence.leads.values():
         job = jobs.get(lead["id"])
         for run in () if job is None else job.runs:
             if run.handed_at is not None:

@@ -17,7 +17,7 @@ LEASE = "3s"
 
 
 def main() -> None:
-    """Works until SIGTERM, or until whoever started it is gone."""
+    """Works until SIGTERM, or until its parent process is gone."""
     threading.Thread(target=_tether, daemon=True).start()
     hw.Client().run(
         app,

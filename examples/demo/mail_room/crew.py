@@ -23,7 +23,7 @@ KILL_EACH_S = 5.0
 LEASE_MS = "3000"
 HELD_TRIES = 100
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 class Crew:
@@ -34,8 +34,8 @@ class Crew:
         url: of the server that they pull from.
         env: of their handlers: where the mail server is, and their own database.
         folder: where their logs go.
-        seed: of when somebody dies.
-        tell: told what happens, as (word, sentence).
+        seed: of when a worker is killed.
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         workers: the last one is the one that is killed.
@@ -43,12 +43,18 @@ class Crew:
     """
 
     def __init__(
-        self, store: hw.Store, url: str, env: dict[str, str], folder: Path, seed: int, tell: Tell
+        self,
+        store: hw.Store,
+        url: str,
+        env: dict[str, str],
+        folder: Path,
+        seed: int,
+        notify: Notify,
     ) -> None:
         self.dead: set[str] = set()
         self._store = store
         self._draws = Draws(seed)
-        self._tell = tell
+        self._notify = notify
         at = {**env, "HEADWAY_URL": url, "HEADWAY_TOKEN": ""}
         clerk = [sys.executable, "-m", "examples.demo.mail_room.clerk"]
         paths = filter(None, (os.environ.get("PYTHONPATH"), REPOSITORY))
@@ -80,7 +86,7 @@ class Crew:
             await self.note_the_dead()
             await asyncio.sleep(KILL_EACH_S * (0.5 + self._draws.unit("kill", count)))
             if await self._holds_something(victim) and victim.pid is not None:
-                self._tell("killed", f"kill -9 {victim.pid}: {victim.name}, in the middle of it")
+                self._notify("killed", f"kill -9 {victim.pid}: {victim.name}, in the middle of it")
                 victim.kill()
 
     async def note_the_dead(self) -> None:
@@ -91,7 +97,7 @@ class Crew:
                 self.dead.add(worker.id)
 
     async def _holds_something(self, victim: WorkerProcess) -> bool:
-        """Waits a little until it does; the store tells nobody of it."""
+        """Waits a little until it does; the store does not notify of it."""
         for _ in range(HELD_TRIES):
             if await self._holds(victim.pid):
                 return True

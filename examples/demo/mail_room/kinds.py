@@ -8,7 +8,7 @@ from __future__ import annotations
 import headway as hw
 
 AGAIN = hw.Backoff(attempts=9, base="400ms", cap="2s")
-"""Sooner than the default, so that what a killed worker held is back while somebody looks on."""
+"""Sooner than the default, so that what a killed worker held is back while the demo is watched."""
 
 UNKNOWN = ("send_fax", "send_pigeon")
 """Types that no worker knows."""

@@ -15,7 +15,8 @@ from aiosmtpd.smtp import SMTP, Envelope
 from headway.lab.draws import Draws
 
 SLOW_S = 0.15
-"""It says so much later, at most, that it has taken a letter: who dies meanwhile never hears it."""
+"""It says so much later, at most, that it has taken a letter: a worker killed meanwhile never gets
+the reply."""
 
 
 class Postbox:

@@ -19,7 +19,7 @@ STILL_S = 20.0
 """After so long without any end, what is left is not waited for any more."""
 PAGE = 500
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 class MailRoom:
@@ -84,7 +84,7 @@ class MailRoom:
 
 @asynccontextmanager
 async def mail_room(
-    store: hw.Store, url: str, folder: Path, seed: int, tell: Tell
+    store: hw.Store, url: str, folder: Path, seed: int, notify: Notify
 ) -> AsyncGenerator[MailRoom]:
     """A mail room with everything that it needs, until the block ends.
 
@@ -93,7 +93,7 @@ async def mail_room(
         url: of the server.
         folder: for logs, and the database of the workers' application.
         seed: of all that is random.
-        tell: told what happens, as (word, sentence).
+        notify: called for each event, with a word and a sentence.
     """
     database = folder / "mail-room.db"
     await asyncio.to_thread(_fill, database)
@@ -106,10 +106,10 @@ async def mail_room(
             "SMTP_USER": "",
             "LANES_DATABASE": str(database),
         }
-        crew = Crew(store, url, env, folder, seed, tell)
+        crew = Crew(store, url, env, folder, seed, notify)
         async with crew.at_work():
             smtp = f"smtp://127.0.0.1:{port}"
-            yield MailRoom(store, url, smtp, postbox, Sender(url, seed, tell), crew)
+            yield MailRoom(store, url, smtp, postbox, Sender(url, seed, notify), crew)
 
 
 def _fill(path: Path) -> None:

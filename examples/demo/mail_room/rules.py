@@ -1,4 +1,4 @@
-"""What must hold of the letters: told from the record, by rules that know nothing of the engine."""
+"""What must hold of the letters: checked on the record, by rules without the engine's code."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def answers_are_right(letters: Letters) -> Iterator[str]:
 
 
 def each_letter_ends_as_it_should(letters: Letters) -> Iterator[str]:
-    """What is known succeeds; a type that nobody knows is dead, and says so."""
+    """Known types succeed; an unknown type is dead, and says so."""
     for letter in letters.accepted.values():
         job = letters.job(letter)
         if job is None:
-            continue  # The rule above has told it.
+            continue  # The rule above has reported it.
         where = (
             f"letter {letter.number} ({letter.type}) is {job.state}: {job.reason or 'no reason'}"
         )
         if letter.type in UNKNOWN:
-            told = f"{job.reason} {job.error}"
-            if job.state != "dead" or "unknown_kind" not in told or letter.type not in told:
+            why = f"{job.reason} {job.error}"
+            if job.state != "dead" or "unknown_kind" not in why or letter.type not in why:
                 yield f"unknown type: {where}"
         elif job.state != "succeeded":
             yield f"not done: {where}"
@@ -91,7 +91,7 @@ def nothing_arrives_that_nobody_sent(letters: Letters) -> Iterator[str]:
     """Every letter at the mail server was enqueued."""
     for number in letters.taken:
         if not 1 <= number <= letters.asked:
-            yield f"letter from nowhere: {number} arrived, and nobody enqueued it"
+            yield f"letter from nowhere: {number} arrived, and was not enqueued"
 
 
 def lanes_are_first_in_first_out(letters: Letters) -> Iterator[str]:

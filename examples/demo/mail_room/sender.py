@@ -1,4 +1,4 @@
-"""Whoever writes the letters: a program that knows nothing but `POST /enqueue`."""
+"""The producer of the letters: a program that uses only `POST /enqueue`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PROSPECTS = 20
 BURST = 16
 GAP_S = 1.2
 AGAIN = 0.12
-"""The share of letters that are enqueued twice, as by a program that did not hear the answer."""
+"""The share of letters that are enqueued twice, as by a program whose reply was lost."""
 
 TYPES = {"send_email": 64.0, "send_outreach": 16.0, "enrich": 8.0, "notify": 6.0, "unknown": 6.0}
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Sender:
     Args:
         url: of the server.
         seed: of all that is random.
-        tell: told what happens, as (word, sentence).
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         accepted: what the server said it has, by number.
@@ -55,14 +55,14 @@ class Sender:
         faults: answers that must not be.
     """
 
-    def __init__(self, url: str, seed: int, tell: Tell) -> None:
+    def __init__(self, url: str, seed: int, notify: Notify) -> None:
         self.accepted: dict[int, Letter] = {}
         self.asked = 0
         self.repeats = 0
         self.faults: list[str] = []
         self._url = url
         self._draws = Draws(seed)
-        self._tell = tell
+        self._notify = notify
         self._over = asyncio.Event()
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class Sender:
                     await asyncio.wait_for(self._over.wait(), gap)
 
     def stop(self) -> None:
-        """Tells it to stop."""
+        """Asks it to stop."""
         self._over.set()
 
     async def _send(self, http: httpx.AsyncClient, number: int) -> None:
@@ -98,7 +98,7 @@ class Sender:
         )
         self.accepted[number] = letter
         if asked["type"] in UNKNOWN:
-            self._tell("unknown", f"letter {number} is a {asked['type']}, which nobody knows")
+            self._notify("unknown", f"letter {number} is a {asked['type']}, which is unknown")
         if self._draws.chance(AGAIN, "again", number):
             await self._send_again(http, asked, letter)
 
@@ -109,7 +109,7 @@ class Sender:
         if reply is None:
             return
         self.repeats += 1
-        self._tell("again", f"letter {letter.number} was enqueued twice, and is one job")
+        self._notify("again", f"letter {letter.number} was enqueued twice, and is one job")
         if reply.status_code != 200 or reply.json() != {"job_id": letter.job, "created": False}:
             fault = f"letter {letter.number} sent again: {reply.status_code} {reply.text}"
             self.faults.append(fault)
@@ -150,7 +150,7 @@ class Sender:
             case "notify":
                 asked |= {"type": "health_check"}
             case _:
-                # Where workers tell an unknown type at once; see `clerk.py`.
+                # Where workers report an unknown type at once; see `clerk.py`.
                 asked |= {"lane": "notify", "type": UNKNOWN[number % len(UNKNOWN)]}
         return asked
 

@@ -17,7 +17,7 @@ class WorkerProcess:
     """A program that is to run all the time.
 
     Args:
-        name: for people, and of its log file.
+        name: a label, also of its log file.
         command: the program.
         env: what its environment has besides.
         folder: where its log goes.

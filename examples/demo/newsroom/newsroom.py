@@ -1,4 +1,4 @@
-"""The newsroom: a program that knows nothing of the system `notifications` but its routes."""
+"""The newsroom: a program that uses only the routes of the system `notifications`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from examples.demo.asking import Asking
 from examples.demo.mail_room.postbox import Postbox
-from examples.demo.newsroom.rules import Issue, Told
+from examples.demo.newsroom.rules import Evidence, Issue
 from headway.lab.draws import Draws
 
 READERS = 12
@@ -31,7 +31,7 @@ TEMPLATE = {
         }
     },
 }
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 def settings(smtp_port: int) -> dict[str, object]:
@@ -50,7 +50,7 @@ class Newsroom:
         url: of the server.
         inbox: of the mail server; it counts issues by their number.
         seed: of all that is random.
-        tell: called for each event, with a word and a sentence.
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         inbox: what has arrived.
@@ -59,14 +59,14 @@ class Newsroom:
         repeats: how many were sent twice.
     """
 
-    def __init__(self, url: str, inbox: Postbox, seed: int, tell: Tell) -> None:
+    def __init__(self, url: str, inbox: Postbox, seed: int, notify: Notify) -> None:
         self.inbox = inbox
         self.asked = 0
         self.issues: dict[int, Issue] = {}
         self.repeats = 0
         self._server = Asking(url)
         self._draws = Draws(seed)
-        self._tell = tell
+        self._notify = notify
         self._opted_out: set[str] = set()
         self._faults: list[str] = []
 
@@ -92,14 +92,14 @@ class Newsroom:
         loop = asyncio.get_running_loop()
         until = loop.time() + LATEST_S
         while loop.time() < until:
-            told = await self._notifications()
-            if all(told[one.id]["status"] != "QUEUED" for one in self.issues.values()):
+            notifications = await self._notifications()
+            if all(notifications[one.id]["status"] != "QUEUED" for one in self.issues.values()):
                 return
             await asyncio.sleep(0.1)
 
-    async def told(self) -> Told:
+    async def evidence(self) -> Evidence:
         """Return what was sent, what the server says of it, and what arrived; to be judged."""
-        return Told(
+        return Evidence(
             asked=self.asked,
             issues=self.issues,
             notifications=await self._notifications(),
@@ -128,14 +128,14 @@ class Newsroom:
         # Read before the request: what is accepted after an opt-out must not be sent.
         unwanted = category == "news" and reader in self._opted_out
         self.asked = number
-        told = await self._server.ask("POST", "/notifications", body)
+        reply = await self._server.ask("POST", "/notifications", body)
         self.issues[number] = Issue(
-            number=number, id=told["id"], reader=reader, category=category, unwanted=unwanted
+            number=number, id=reply["id"], reader=reader, category=category, unwanted=unwanted
         )
         if self._draws.chance(TWICE, "twice", number):
             self.repeats += 1
             again = await self._server.ask("POST", "/notifications", body)
-            if again["created"] or again["id"] != told["id"]:
+            if again["created"] or again["id"] != reply["id"]:
                 self._faults.append(f"issue {number} was sent again and is {again}")
 
     async def _opt_out(self) -> None:
@@ -144,7 +144,7 @@ class Newsroom:
             wants = {"preferences": {"opt_out": ["*:news"]}}
             await self._server.ask("PATCH", f"/recipients/reader-{n}", wants)
             self._opted_out.add(f"reader-{n}")
-            self._tell("opted out", f"reader-{n} wants no news any more")
+            self._notify("opted out", f"reader-{n} wants no news any more")
 
     async def _notifications(self) -> Mapping[str, Mapping[str, Any]]:
         return {one["id"]: one for one in await self._server.rows("/notifications")}

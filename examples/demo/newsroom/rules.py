@@ -29,7 +29,7 @@ class Issue:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class Evidence:
     """What is known at the end.
 
     Attributes:
@@ -50,22 +50,22 @@ class Told:
     faults: Sequence[str]
 
 
-def issue_violations(told: Told) -> Iterator[str]:
+def issue_violations(evidence: Evidence) -> Iterator[str]:
     """Yield a line for each violation; none, unless there is a bug."""
     for rule in RULES:
-        yield from rule(told)
+        yield from rule(evidence)
 
 
-def a_duplicate_is_the_first_one(told: Told) -> Iterator[str]:
+def a_duplicate_is_the_first_one(evidence: Evidence) -> Iterator[str]:
     """What is sent twice with one dedupe key is one notification."""
-    for fault in told.faults:
+    for fault in evidence.faults:
         yield f"duplicate: {fault}"
 
 
-def each_issue_arrives_once(told: Told) -> Iterator[str]:
+def each_issue_arrives_once(evidence: Evidence) -> Iterator[str]:
     """What is SENT has arrived once; only if its answer was lost it may not have arrived."""
-    for issue in told.issues.values():
-        known, times = told.notifications.get(issue.id), told.taken.get(issue.number, 0)
+    for issue in evidence.issues.values():
+        known, times = evidence.notifications.get(issue.id), evidence.taken.get(issue.number, 0)
         if known is None:
             yield f"lost: issue {issue.number} was accepted, and the server does not know it"
             continue
@@ -77,25 +77,25 @@ def each_issue_arrives_once(told: Told) -> Iterator[str]:
             yield f"arrived: {where}"
 
 
-def what_is_not_wanted_is_not_sent(told: Told) -> Iterator[str]:
+def what_is_not_wanted_is_not_sent(evidence: Evidence) -> Iterator[str]:
     """After an opt-out no news is sent; nothing else is left out."""
-    for issue in told.issues.values():
-        known, times = told.notifications.get(issue.id), told.taken.get(issue.number, 0)
+    for issue in evidence.issues.values():
+        known, times = evidence.notifications.get(issue.id), evidence.taken.get(issue.number, 0)
         if issue.unwanted and times:
             yield f"unwanted: issue {issue.number} was sent after {issue.reader} had opted out"
         skipped = known is not None and known["status"] == "SKIPPED"
-        if skipped and (issue.category != "news" or issue.reader not in told.opted_out):
+        if skipped and (issue.category != "news" or issue.reader not in evidence.opted_out):
             yield f"left out: issue {issue.number} for {issue.reader}, who wants it"
 
 
-def nothing_arrives_that_nobody_sent(told: Told) -> Iterator[str]:
+def nothing_arrives_that_nobody_sent(evidence: Evidence) -> Iterator[str]:
     """The server was asked to send every issue in the inbox."""
-    for number in told.taken:
-        if not 1 <= number <= told.asked:
+    for number in evidence.taken:
+        if not 1 <= number <= evidence.asked:
             yield f"from nowhere: issue {number} arrived"
 
 
-RULES: tuple[Callable[[Told], Iterator[str]], ...] = (
+RULES: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     a_duplicate_is_the_first_one,
     each_issue_arrives_once,
     what_is_not_wanted_is_not_sent,

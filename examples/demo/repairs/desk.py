@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.demo.asking import Asking
-from examples.demo.repairs.rules import Told
+from examples.demo.repairs.rules import Evidence
 from examples.demo.telephones import Telephones
 from headway.lab.draws import Draws
 
@@ -28,7 +28,7 @@ GAP_S = 1.4
 WORK_S = (3.0, 8.0)
 WITHDRAWN = 0.08
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 class Repairs:
@@ -36,27 +36,27 @@ class Repairs:
 
     Args:
         url: of the server.
-        phones: whose ledger tells of the dispatcher's messages.
+        phones: the carrier, whose ledger has the dispatcher's messages.
         seed: of all that is random.
-        tell: told what happens, as (word, sentence).
+        notify: called for each event, with a word and a sentence.
 
     Attributes:
         accepted: the ids of the requests that the server said it has.
         counts: of them by status, at the last look.
     """
 
-    def __init__(self, url: str, phones: Telephones, seed: int, tell: Tell) -> None:
+    def __init__(self, url: str, phones: Telephones, seed: int, notify: Notify) -> None:
         self.url = url
         self.accepted: list[str] = []
         self.counts: Counter[str] = Counter()
         self._server = Asking(url)
         self._phones = phones
         self._draws = Draws(seed)
-        self._tell = tell
+        self._notify = notify
         self._seen: dict[str, tuple[str, int]] = {}
 
     async def prepare(self) -> None:
-        """Tells the server who there is."""
+        """Sends the technicians and users to the server."""
         reply = await self._server.http.post(
             "/technicians/import",
             content=TECHNICIANS.read_bytes(),
@@ -86,14 +86,14 @@ class Repairs:
                 return
             await asyncio.sleep(0.1)
 
-    async def told(self) -> Told:
+    async def evidence(self) -> Evidence:
         """What the server says of all requests, and what the dispatcher got; to be judged."""
         on_duty: dict[str, frozenset[str]] = {}
         with TECHNICIANS.open(encoding="utf-8") as rows:
             for row in csv.DictReader(rows):
                 if row["on_duty"] == "yes":
                     on_duty[row["id"]] = frozenset(row["skills"].split(";"))
-        return Told(
+        return Evidence(
             accepted=tuple(self.accepted),
             requests={one["id"]: one for one in await self._requests()},
             skills=on_duty,
@@ -121,23 +121,23 @@ class Repairs:
             "description": TROUBLES[skill],
             "key": f"repair-{count}",
         }
-        told = await self._server.ask("POST", "/service-requests", request)
-        self.accepted.append(told["id"])
-        self._tell("help", f"{TROUBLES[skill]}: {told['id']}")
+        reply = await self._server.ask("POST", "/service-requests", request)
+        self.accepted.append(reply["id"])
+        self._notify("help", f"{TROUBLES[skill]}: {reply['id']}")
         if self._draws.chance(WITHDRAWN, "withdrawn", count):
-            tasks.create_task(self._withdraw(told["id"], count))
+            tasks.create_task(self._withdraw(reply["id"], count))
 
     async def _withdraw(self, request: str, count: int) -> None:
         await asyncio.sleep(4 * self._draws.unit("withdrawn after", count))
-        # Somebody may have done it meanwhile; then it is refused.
+        # It may be completed meanwhile; then it is refused.
         reply = await self._server.http.delete(f"/service-requests/{request}")
         if reply.is_success:
-            self._tell("withdrawn", request)
+            self._notify("withdrawn", request)
 
     async def _complete(self, request: str) -> None:
         least, most = WORK_S
         await asyncio.sleep(least + (most - least) * self._draws.unit("work", request))
-        # The customer may have called it off meanwhile; then it is refused.
+        # The customer may have cancelled meanwhile; then it is refused.
         await self._server.http.post(f"/service-requests/{request}/complete", json={})
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
@@ -145,16 +145,16 @@ class Repairs:
             requests = await self._requests()
             self.counts = Counter(one["status"] for one in requests)
             for one in requests:
-                self._tell_of(one, tasks)
+                self._notify_of(one, tasks)
             await asyncio.sleep(0.5)
 
-    def _tell_of(self, request: dict[str, Any], tasks: asyncio.TaskGroup) -> None:
-        was, told = self._seen.get(request["id"], ("", 0))
+    def _notify_of(self, request: dict[str, Any], tasks: asyncio.TaskGroup) -> None:
+        was, shown = self._seen.get(request["id"], ("", 0))
         status, asked = request["status"], request["asked"]
-        for one in asked[told:]:
-            self._tell(one["said"], f"{one['technician']}: {request['description']}")
+        for one in asked[shown:]:
+            self._notify(one["said"], f"{one['technician']}: {request['description']}")
         if status != was and status in {"pending", "completed"}:
-            self._tell(status, f"{request['description']}: {request['id']}")
+            self._notify(status, f"{request['description']}: {request['id']}")
         if status == "assigned" != was:
             tasks.create_task(self._complete(request["id"]))
         self._seen[request["id"]] = status, len(asked)

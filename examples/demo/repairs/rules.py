@@ -1,4 +1,4 @@
-"""What must hold of the repairs: told from what the server says, and from the carrier's ledger."""
+"""What must hold of the repairs: checked on the server's replies and the carrier's ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAR_AT = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class Evidence:
     """What is known when all is over.
 
     Attributes:
@@ -49,45 +49,45 @@ class Hold:
     to_at: int
 
 
-def repair_violations(told: Told) -> Iterator[str]:
+def repair_violations(evidence: Evidence) -> Iterator[str]:
     """What is wrong with the repairs.
 
     Yields:
         A line for each violation; none, unless there is a bug.
     """
     for rule in RULES:
-        yield from rule(told)
+        yield from rule(evidence)
 
 
-def each_request_is_there(told: Told) -> Iterator[str]:
+def each_request_is_there(evidence: Evidence) -> Iterator[str]:
     """What was accepted is there."""
-    for request in told.accepted:
-        if request not in told.requests:
+    for request in evidence.accepted:
+        if request not in evidence.requests:
             yield f"lost: request {request} was accepted and is not there"
 
 
-def only_who_can_is_asked(told: Told) -> Iterator[str]:
-    """Whoever is asked is on duty and has the skills."""
-    for request in told.requests.values():
+def only_who_can_is_asked(evidence: Evidence) -> Iterator[str]:
+    """A technician who is asked is on duty and has the skills."""
+    for request in evidence.requests.values():
         for asked in request["asked"]:
-            has = told.skills.get(asked["technician"])
+            has = evidence.skills.get(asked["technician"])
             if has is None or not has.issuperset(request["skills"]):
                 yield f"unfit: {asked['technician']} was asked about request {request['id']}"
 
 
-def one_is_asked_at_a_time(told: Told) -> Iterator[str]:
+def one_is_asked_at_a_time(evidence: Evidence) -> Iterator[str]:
     """Of one request, an offer begins after the one before has ended."""
-    for request in told.requests.values():
+    for request in evidence.requests.values():
         offers = sorted(_offers(request), key=_begin)
         for before, after in pairwise(offers):
             if after.from_at < before.to_at:
                 yield f"offers: request {before.request} is offered twice at {after.from_at}"
 
 
-def nobody_has_two(told: Told) -> Iterator[str]:
-    """Whoever is asked, or has a request, is asked about no other one."""
+def nobody_has_two(evidence: Evidence) -> Iterator[str]:
+    """A technician who is asked, or has a request, is not asked about another one."""
     holds: defaultdict[str, list[Hold]] = defaultdict(list)
-    for request in told.requests.values():
+    for request in evidence.requests.values():
         for hold in (*_offers(request), *_assignments(request)):
             holds[hold.technician].append(hold)
     for technician, held in holds.items():
@@ -96,30 +96,30 @@ def nobody_has_two(told: Told) -> Iterator[str]:
                 yield f"two: {technician} has {before.request} and {after.request}"
 
 
-def one_wins(told: Told) -> Iterator[str]:
+def one_wins(evidence: Evidence) -> Iterator[str]:
     """A request is accepted once, and by the one who has it."""
-    for request in told.requests.values():
+    for request in evidence.requests.values():
         winners = [one["technician"] for one in request["asked"] if one["said"] == "accepted"]
         had = [] if request["technician"] is None else [request["technician"]]
         if winners != had:
             yield f"winners: request {request['id']} was accepted by {winners}, and is of {had}"
         if request["status"] in {"assigned", "completed"} and not had:
-            yield f"winners: request {request['id']} is {request['status']}, and nobody has it"
+            yield f"winners: request {request['id']} is {request['status']}, and has no technician"
 
 
-def the_dispatcher_is_alerted_once(told: Told) -> Iterator[str]:
-    """Of each request that nobody takes the dispatcher has one message, and of no other.
+def the_dispatcher_is_alerted_once(evidence: Evidence) -> Iterator[str]:
+    """The dispatcher has one message for each pending request, and for no other.
 
-    One that the customer has called off may have been such a request before.
+    One that the customer has cancelled may have been pending before.
     """
-    for request in told.requests.values():
-        alerts = sum(request["id"] in one.plan.text for one in told.alerts)
+    for request in evidence.requests.values():
+        alerts = sum(request["id"] in one.plan.text for one in evidence.alerts)
         wanted = int(request["status"] == "pending")
         if alerts != wanted and not (request["status"] == "cancelled" and alerts == 1):
             yield f"alerts: {alerts} for request {request['id']}, which is {request['status']}"
 
 
-RULES: tuple[Callable[[Told], Iterator[str]], ...] = (
+RULES: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     each_request_is_there,
     only_who_can_is_asked,
     one_is_asked_at_a_time,

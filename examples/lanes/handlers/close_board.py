@@ -1,4 +1,4 @@
-"""close_board: nobody adds to the board from now on."""
+"""close_board: no posts are added to the board from now on."""
 
 from __future__ import annotations
 

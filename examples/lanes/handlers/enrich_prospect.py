@@ -1,4 +1,4 @@
-"""enrich_prospect: what a prospect's own address, and colleagues, tell about them."""
+"""enrich_prospect: what a prospect's own address, and colleagues, show about them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import headway as hw
 from examples.lanes.database import now
 from examples.lanes.world import World
 
-ANYBODY = frozenset({"gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com"})
-"""Domains that say nothing about who somebody works for."""
+PERSONAL = frozenset({"gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com"})
+"""Domains that do not show an employer."""
 
 
 def declare(app: hw.App, world: World) -> None:
@@ -43,7 +43,7 @@ def _enrich(db: sqlite3.Connection, *, prospect: int) -> dict[str, str]:
 
 def _company(db: sqlite3.Connection, domain: str) -> str:
     """What colleagues say, else the domain's own name."""
-    if domain in ANYBODY:
+    if domain in PERSONAL:
         return ""
     row = db.execute(
         "SELECT company FROM prospect WHERE email LIKE ? ESCAPE '!' AND company <> ''"

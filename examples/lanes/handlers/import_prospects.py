@@ -42,7 +42,7 @@ def declare(app: hw.App, world: World) -> None:
                 pass
             while step := list(islice(rows, STEP)):
                 if job.cancelled:
-                    raise hw.Retry("told to stop; the next run goes on from here")
+                    raise hw.Retry("asked to stop; the next run goes on from here")
                 through = _store(world, job.id, step)
                 job.sync.progress(through)
         return through

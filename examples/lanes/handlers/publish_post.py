@@ -1,4 +1,4 @@
-"""publish_post: a draft becomes public, and the board's members hear of it."""
+"""publish_post: a draft becomes public, and the board's members are notified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""purge_sessions: sessions that have ended are deleted, in steps that keep nobody waiting."""
+"""purge_sessions: sessions that have ended are deleted, in steps that block no other process."""
 
 from __future__ import annotations
 

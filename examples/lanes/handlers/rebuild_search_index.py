@@ -13,7 +13,7 @@ def declare(app: hw.App, world: World) -> None:
 
     @app.job(timeout="30m")
     def rebuild_search_index(job: hw.Job) -> int:
-        del job  # made anew each time: a second run makes the same index
+        del job  # rebuilt each time: a second run makes the same index
         with world.database.write() as db:
             return _rebuild(db)
 

@@ -15,7 +15,7 @@ def declare(app: hw.App, world: World) -> None:
     def send_digest(job: hw.Job, board: int, since: str) -> int:
         """Makes one send_email for each member, in the very step that ends this job.
 
-        Until that step nothing exists; after it this job is over: nobody gets a digest twice.
+        Until that step nothing exists; after it this job is over: no digest is sent twice.
         """
         with world.database.read() as db:
             cards = db.execute(

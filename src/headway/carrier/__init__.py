@@ -1,4 +1,4 @@
-"""A telephone world that reaches nobody: for tests, for tutorials, and to try things out."""
+"""A simulated telephone network, for tests, tutorials and trials; no real number is called."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Mapping
 
 from headway.carrier.provider import Simulated
 from headway.carrier.settings import SimulatedSettings
-from headway.systems.telephony.settings_table import read_table
+from headway.runtime.settings_table import read_table
 
 
 def make(settings: Mapping[str, object]) -> Simulated:
-    """Makes the simulated provider.
-
-    Args:
-        settings: the table [telephony.simulated].
+    """Make the simulated provider.
 
     Raises:
         InvalidValue: it holds what is unknown or unusable.

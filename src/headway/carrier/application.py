@@ -1,4 +1,4 @@
-"""The application: whoever places calls and sends messages, as the simulated world tells it."""
+"""The application that places calls and sends messages, and the simulated world's events to it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headway.core.errors import CallerError, HeadwayError
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
 
-Told = CallEvent | Pressed | TextEvent | Inbound
-"""What an application in this process is told."""
+Event = CallEvent | Pressed | TextEvent | Inbound
+"""An event for an application in this process."""
 
-Tell = Callable[[Told], Awaitable[object]]
-"""Hears it. What it returns for `Pressed` is said, and for `Inbound` written, in answer: words that
-are a `Say`, an `Ask` or text; anything else is nothing."""
-
-
-class NotHeard(Exception):
-    """The application could not be told; it may be told again."""
+EventHandler = Callable[[Event], Awaitable[object]]
+"""Handles an event. For `Pressed` it may return a `Say` or an `Ask` to be spoken, for `Inbound` a
+text to be sent as the reply; anything else is no reply."""
 
 
-class NotUnderstood(NotHeard):
-    """The application was told, and refused it; telling it again is in vain."""
+class DeliveryFailed(Exception):
+    """The delivery failed; it may be retried."""
+
+
+class DeliveryRefused(DeliveryFailed):
+    """The application received it and refused it; a retry would be refused again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +34,8 @@ class Notice:
 
     Attributes:
         event: initiated, ringing, answered, or completed whatever the end.
-        status: where the call stood.
         number: of the webhook among those of its call, from 0.
         at: ms UTC.
-        duration_s: of an ended call.
     """
 
     event: str
@@ -48,74 +46,71 @@ class Notice:
 
 
 class Application(Protocol):
-    """Whoever places calls and sends messages, as the world tells it."""
+    """The application that places calls and sends messages."""
 
     async def call_status(self, call: Call, notice: Notice) -> None:
-        """Tells how a call goes on.
+        """Report a call's status.
 
         Raises:
-            NotHeard: it could not be told.
+            DeliveryFailed: it could not be delivered.
         """
         ...
 
     async def words(
         self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
-        """Asks what is to be said.
+        """Fetch the script of a call.
 
         Args:
             call: in which it is said.
-            url: where to ask.
-            method: how.
-            more: what is told besides; keys that were pressed are `Digits`.
+            more: further fields of the request; pressed keys are `Digits`.
 
         Returns:
             TwiML.
 
         Raises:
-            NotHeard: it did not tell.
+            DeliveryFailed: the application did not reply.
         """
         ...
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
-        """Tells what became of a message.
+        """Report a message's status.
 
         Raises:
-            NotHeard: it could not be told.
+            DeliveryFailed: it could not be delivered.
         """
         ...
 
     async def inbound(self, text: Text, url: str) -> str:
-        """Tells that somebody wrote.
+        """Report an inbound message.
 
         Returns:
             TwiML.
 
         Raises:
-            NotHeard: it could not be told.
+            DeliveryFailed: it could not be delivered.
         """
         ...
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         ...
 
 
 class DirectApplication:
-    """An application in this process, told without a network: on virtual time, or in a test.
+    """An application in this process, called without a network: on virtual time, or in a test.
 
     Args:
-        name: of the provider.
-        tell: hears all that is told.
+        handler: called with each event.
     """
 
-    def __init__(self, name: str, tell: Tell) -> None:
+    def __init__(self, name: str, handler: EventHandler) -> None:
         self._name = name
-        self._tell = tell
+        self._handler = handler
 
     async def call_status(self, call: Call, notice: Notice) -> None:
         """See `Application`."""
-        await self._told(event_of(self._name, call, notice))
+        await self._handle(event_of(self._name, call, notice))
 
     async def words(
         self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
@@ -127,12 +122,12 @@ class DirectApplication:
             return ""
         event = f"{self._name}:{call.sid}:pressed:{len(call.pressed)}"
         ref = call.plan.ref or None
-        said = await self._told(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
+        said = await self._handle(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
         return write_twiml(said) if isinstance(said, Say | Ask) else ""
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
         """See `Application`."""
-        await self._told(
+        await self._handle(
             TextEvent(
                 provider=self._name,
                 message_id=text.sid,
@@ -148,29 +143,31 @@ class DirectApplication:
         del url
         plan = text.plan
         event = f"{self._name}:{text.sid}"
-        said = await self._told(Inbound(from_=plan.from_, to=plan.to, text=plan.text, event=event))
+        said = await self._handle(
+            Inbound(from_=plan.from_, to=plan.to, text=plan.text, event=event)
+        )
         return write_reply(said if isinstance(said, str) else None)
 
     async def close(self) -> None:
         """See `Application`."""
 
-    async def _told(self, one: Told) -> object:
-        """What an application answers whose errors are those of a server that runs it.
+    async def _handle(self, one: Event) -> object:
+        """Call the handler; translate its errors as a server that runs it would.
 
         Raises:
-            NotUnderstood: it refused.
-            NotHeard: it could not hear it now.
+            DeliveryRefused: it refused.
+            DeliveryFailed: it could not handle it now.
         """
         try:
-            return await self._tell(one)
+            return await self._handler(one)
         except CallerError as error:
-            raise NotUnderstood(str(error)) from error
+            raise DeliveryRefused(str(error)) from error
         except HeadwayError as error:
-            raise NotHeard(str(error)) from error
+            raise DeliveryFailed(str(error)) from error
 
 
 def event_of(name: str, call: Call, notice: Notice) -> CallEvent:
-    """What is told of a call."""
+    """Return the event for a call's status."""
     return CallEvent(
         provider=name,
         call_id=call.sid,

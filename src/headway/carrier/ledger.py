@@ -19,14 +19,10 @@ class CallPlan:
         ref: the caller's own; empty if it gave none.
         to: E.164.
         from_: E.164.
-        words: what happens once somebody answers, in TwiML; None to fetch it.
-        words_url: where it is fetched.
-        words_method: how.
-        status_url: where it is told how the call goes on; None for nowhere.
-        status_events: which of initiated, ringing, answered and completed are told.
-        status_method: how.
+        words: the script once the call is answered, in TwiML; None to fetch it.
+        status_url: receives the call's status; None for no reports.
+        status_events: which of initiated, ringing, answered and completed are reported.
         ring_ms: how long it may ring.
-        limit_ms: the longest call.
     """
 
     ref: str
@@ -47,19 +43,15 @@ class Call:
     """A call that was placed.
 
     Attributes:
-        sid: the provider's id.
         plan: what it was placed with.
-        fate: what becomes of it.
         nth: how often this number was called or written to before.
-        status: where it stands.
         placed_at: ms UTC; so are the next two.
-        answered_at: when somebody answered.
         ended_at: when the line was free again.
         duration_s: of an ended call that was answered, by the world's own clock.
-        heard: what was said to whoever answered.
+        heard: the texts spoken to the called person.
         pressed: the keys that were pressed, at each asking.
-        problems: what was wrong with the application, as the provider would tell it.
-        told: the number of status webhooks so far.
+        problems: errors of the application, as the provider would log them.
+        notices: the number of status webhooks so far.
     """
 
     sid: str
@@ -74,7 +66,7 @@ class Call:
     heard: list[str] = field(default_factory=list[str])
     pressed: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
-    told: int = 0
+    notices: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,14 +85,11 @@ class Text:
     """A message, out or in.
 
     Attributes:
-        sid: the provider's id.
         plan: what it was sent with.
-        fate: what becomes of it; None of one that came in.
-        nth: as of a call.
-        status: where it stands.
+        fate: its simulated outcome; None of an inbound one.
         sent_at: ms UTC.
         inbound: whether a person wrote it.
-        told: the number of status webhooks so far.
+        notices: the number of status webhooks so far.
     """
 
     sid: str
@@ -110,7 +99,7 @@ class Text:
     sent_at: int
     status: TextStatus = TextStatus.QUEUED
     inbound: bool = False
-    told: int = 0
+    notices: int = 0
 
 
 class Ledger:
@@ -118,9 +107,8 @@ class Ledger:
 
     Attributes:
         calls: by the provider's id, in the order in which they were placed.
-        texts: the same of messages.
-        takings: the number of requests by what became of them.
-        posts: the number of webhooks by what became of them.
+        takings: the number of requests by result.
+        posts: the number of webhooks by result.
     """
 
     def __init__(self, channels: Mapping[str, int]) -> None:
@@ -134,7 +122,7 @@ class Ledger:
         self._peaks: Counter[str] = Counter()
 
     def began(self, call: Call) -> None:
-        """Writes down that a call was placed."""
+        """Write down that a call was placed."""
         number = call.plan.from_
         self.calls[call.sid] = call
         if call.plan.ref:
@@ -143,7 +131,7 @@ class Ledger:
         self._peaks[number] = max(self._peaks[number], self._live[number])
 
     def ended(self, call: Call) -> None:
-        """Writes down that a line is free again."""
+        """Write down that a line is free again."""
         self._live[call.plan.from_] -= 1
 
     def by_ref(self, ref: str) -> Call | None:

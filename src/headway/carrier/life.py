@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 from urllib.parse import urljoin
 
-from headway.carrier.application import Application, NotHeard
+from headway.carrier.application import Application, DeliveryFailed
 from headway.carrier.ledger import Call
 from headway.carrier.pace import Pace
 from headway.carrier.twiml import (
@@ -36,7 +36,7 @@ class _Over(Exception):
 
 
 class Conversation:
-    """What happens in one call while somebody listens.
+    """The part of one call after it was answered.
 
     A script that asks nothing lasts as long as the person talks; one that asks lasts as long as
     its words and the answers do.
@@ -58,12 +58,10 @@ class Conversation:
         self._base = call.plan.words_url
 
     async def follow(self, words: str | None, url: str | None, method: str) -> None:
-        """Follows an application's words to their end.
+        """Follow an application's words to their end.
 
         Args:
             words: TwiML; None to fetch it.
-            url: where it is fetched.
-            method: how.
         """
         try:
             said = await self._fetch(url, method) if words is None and url is not None else words
@@ -74,12 +72,12 @@ class Conversation:
             self._call.problems.append("11205 the application's words go round in a circle")
         except _Over:
             return
-        except (NotHeard, InvalidValue) as error:
+        except (DeliveryFailed, InvalidValue) as error:
             self._call.problems.append(str(error))
             self._call.heard.append(_SORRY)
 
     async def _document(self, said: str) -> str | None:
-        """Follows one document; the next one, or None at the end."""
+        """Follow one document; the next one, or None at the end."""
         steps = read_twiml(said)
         self._asked = self._asked or any(isinstance(one, Gather | Redirect) for one in steps)
         for one in steps:
@@ -123,19 +121,19 @@ class Conversation:
         else:
             await self._spend(window)
             self._think_ms = max(0, self._think_ms - window)
-            if not asked.tells_none:
+            if not asked.reports_none:
                 return None
             digits = ""
         self._call.pressed.append(digits)
-        told = [("Digits", digits), ("msg", "Gather End"), ("FinishedOnKey", "")]
-        return await self._fetch(asked.action or self._base, asked.method, told)
+        fields = [("Digits", digits), ("msg", "Gather End"), ("FinishedOnKey", "")]
+        return await self._fetch(asked.action or self._base, asked.method, fields)
 
     async def _fetch(
         self, url: str | None, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
         if url is None and self._base is None:
             message = "11100 there is no URL to ask what follows"
-            raise NotHeard(message)
+            raise DeliveryFailed(message)
         self._base = urljoin(self._base or "", url or "")
         return await self._application.words(self._call, self._base, method, more)
 
@@ -163,42 +161,39 @@ class Life:
     """The life of one call.
 
     Args:
-        call: is written on.
-        pace: of the world.
-        application: placed it.
-        tell: called at each change of its status, after it.
+        notify: called after each change of its status.
     """
 
     def __init__(
-        self, call: Call, pace: Pace, application: Application, tell: Callable[[Call], None]
+        self, call: Call, pace: Pace, application: Application, notify: Callable[[Call], None]
     ) -> None:
         self.ended = asyncio.Event()
         self._call = call
         self._pace = pace
         self._application = application
-        self._tell = tell
+        self._notify = notify
         self._hung = asyncio.Event()
         self._talking: asyncio.Task[None] | None = None
         self._words = (call.plan.words, call.plan.words_url, call.plan.words_method)
         self._is_led_on = False
 
     async def run(self) -> None:
-        """Lives the whole life."""
+        """Live the whole life."""
         call = self._call
         end = await self._until_end()
         call.status = end
         call.ended_at = self._pace.now_at()
-        self._tell(call)
+        self._notify(call)
         self.ended.set()
 
     def hang_up(self) -> None:
-        """Ends the call, from either side."""
+        """End the call, from either side."""
         self._hung.set()
         if self._talking is not None:
             self._talking.cancel()
 
     def lead_on(self, words: str | None, url: str | None, method: str) -> None:
-        """Has other words followed from now on; only while somebody listens."""
+        """Replace the script from now on; only while the call is answered."""
         self._words = (words, url, method)
         self._is_led_on = True
         if self._talking is not None:
@@ -211,7 +206,7 @@ class Life:
         if fate.end is CallStatus.FAILED:
             return CallStatus.FAILED
         call.status = CallStatus.RINGING
-        self._tell(call)
+        self._notify(call)
         rings = call.plan.ring_ms if fate.end is CallStatus.NO_ANSWER else fate.ring_ms
         if fate.end is CallStatus.BUSY:
             rings = BUSY_MS
@@ -223,7 +218,7 @@ class Life:
             return CallStatus.NO_ANSWER
         call.status = CallStatus.IN_PROGRESS
         call.answered_at = self._pace.now_at()
-        self._tell(call)
+        self._notify(call)
         await self._talk()
         return CallStatus.COMPLETED
 

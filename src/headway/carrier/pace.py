@@ -15,7 +15,6 @@ class Pace:
     """The pace of one world.
 
     Attributes:
-        timing: real or virtual time.
         speed: how many times faster than that it goes.
     """
 
@@ -24,7 +23,7 @@ class Pace:
         self.speed = speed
 
     def now_at(self) -> int:
-        """The moment, in ms UTC; moments are told as they are, whatever the speed."""
+        """Return the current instant, in ms UTC; instants do not depend on the speed."""
         return self.timing.wall_at()
 
     def passed_ms(self) -> float:
@@ -32,11 +31,11 @@ class Pace:
         return self.timing.monotonic() * 1000 * self.speed
 
     async def pause(self, span_ms: float) -> None:
-        """Lets so much of the world's time pass."""
+        """Wait for a span of the simulated time."""
         await self.timing.pause(span_ms / 1000 / self.speed)
 
     async def wait(self, event: asyncio.Event, span_ms: float) -> bool:
-        """Waits for an event for at most so much of the world's time; whether it is set."""
+        """Wait for an event for at most so much of the world's time; whether it is set."""
         return await self.timing.wait(event, span_ms / 1000 / self.speed)
 
 
@@ -50,19 +49,19 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Lets something go on by itself; what it raises is logged."""
+        """Let something go on by itself; what it raises is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def idle(self) -> None:
-        """Returns when nothing is under way any more."""
+        """Return when nothing is under way any more."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def close(self) -> None:
-        """Ends all of them, and what they may begin meanwhile."""
+        """End all of them, and what they may begin meanwhile."""
         while self._running:
             for one in self._running:
                 one.cancel()

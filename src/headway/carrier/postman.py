@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from headway.carrier.application import NotHeard, NotUnderstood
+from headway.carrier.application import DeliveryFailed, DeliveryRefused
 from headway.carrier.pace import Pace, Tasks
 from headway.carrier.settings import Rates
 from headway.core.draw import draw
@@ -15,12 +15,11 @@ from headway.core.draw import draw
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carriage:
-    """What becomes of a webhook.
+    """The simulated delivery of a webhook.
 
     Attributes:
         lost: it never arrives.
         late_ms: how late it is; 0 for not.
-        twice: it comes once more.
         waits: it comes after the next one.
     """
 
@@ -36,12 +35,10 @@ class Carriage:
 
 
 def carriage_of(rates: Rates, seed: int, purpose: str) -> Carriage:
-    """What becomes of a webhook.
+    """Draw the delivery of a webhook.
 
     Args:
-        rates: what happens how often.
-        seed: any whole number.
-        purpose: what the webhook is told apart by.
+        purpose: distinguishes the webhook from others.
 
     Returns:
         The same for the same arguments.
@@ -77,10 +74,8 @@ class Postman:
     """Carries the webhooks of one world.
 
     Args:
-        pace: of the world.
-        tasks: in which it walks.
-        posts: counts what became of them: sent, lost, late, twice, disordered, refused (by the
-            application), undelivered (not answered, however often it was tried).
+        posts: counts their results: sent, lost, late, twice, disordered, refused (by the
+            application), undelivered (no reply to any try).
     """
 
     def __init__(self, pace: Pace, tasks: Tasks, posts: Counter[str]) -> None:
@@ -92,12 +87,10 @@ class Postman:
     def send(
         self, sid: str, carriage: Carriage, deliver: Deliver, *, tries: int = 1, last: bool = False
     ) -> None:
-        """Sends a webhook; returns at once.
+        """Send a webhook; return at once.
 
         Args:
             sid: of its call or message.
-            carriage: what becomes of it.
-            deliver: brings it; raises NotHeard.
             tries: how often at most.
             last: nothing comes after it.
         """
@@ -143,10 +136,10 @@ class Postman:
                 await self._pace.pause(AGAIN_MS * 2 ** (nth - 1))
             try:
                 await deliver()
-            except NotUnderstood:
+            except DeliveryRefused:
                 self._posts["refused"] += 1
                 return
-            except NotHeard:
+            except DeliveryFailed:
                 continue
             self._posts["sent"] += 1
             return

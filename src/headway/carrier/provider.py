@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from headway.carrier.application import DirectApplication, Notice, Tell, event_of
+from headway.carrier.application import DirectApplication, EventHandler, Notice, event_of
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.script import Fate, Taking
 from headway.carrier.settings import SimulatedSettings
@@ -20,7 +20,7 @@ from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
-from headway.server.hooks.twilio_signature import check_twilio
+from headway.server.hooks.twilio import check_twilio
 from headway.systems.telephony.phone import is_phone
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
 from headway.systems.telephony.voice import (
@@ -41,9 +41,9 @@ _HERE = "here:"
 
 
 class Simulated:
-    """A provider of calls and messages that reaches nobody.
+    """A simulated provider of calls and messages.
 
-    Its calls live in this process and end with it; another process knows nothing of them.
+    Its calls live in this process and end with it; other processes do not see them.
 
     Attributes:
         world: in which its calls are.
@@ -57,15 +57,13 @@ class Simulated:
         settings: SimulatedSettings | None = None,
         *,
         timing: Timing = REAL,
-        tell: Tell | None = None,
+        tell: EventHandler | None = None,
         mark: str | None = None,
     ) -> None:
         """A provider in whose world nothing has happened.
 
         Args:
-            settings: what happens how often.
-            timing: real or virtual time.
-            tell: hears what webhooks would say; None for webhooks.
+            tell: called with the events that webhooks would carry; None for webhooks.
             mark: what ids are made of; None for what no other world has.
         """
         chosen = settings or SimulatedSettings()
@@ -76,7 +74,7 @@ class Simulated:
             if tell is None
             else DirectApplication(self.name, tell)
         )
-        self._is_told_here = tell is not None
+        self._is_direct = tell is not None
         self.world = World(chosen, application, timing=timing, mark=mark)
         if tell is not None:
             self.world.inbound_urls.setdefault("", _HERE)
@@ -113,7 +111,7 @@ class Simulated:
         notice = Notice(
             event="asked",
             status=call.status,
-            number=call.told,
+            number=call.notices,
             at=self.world.pace.now_at(),
             duration_s=call.duration_s,
         )
@@ -140,7 +138,7 @@ class Simulated:
             to=order.to,
             from_=order.from_,
             text=order.text,
-            status_url=_HERE if url is None and self._is_told_here else url,
+            status_url=_HERE if url is None and self._is_direct else url,
         )
         text = self.world.send(plan, fate, nth)
         await self._reply(fate)
@@ -176,15 +174,15 @@ class Simulated:
         return write_reply(text).encode(), "application/xml"
 
     async def close(self) -> None:
-        """Ends all calls, without a word to anybody."""
+        """End all calls, without webhooks."""
         await self.world.close()
 
     def _take(self, to: str, from_: str) -> tuple[Fate, int]:
-        """Takes a request.
+        """Take a request.
 
         Raises:
             ProviderRefused: it is not taken.
-            ProviderUnsure: it is not taken either, but nobody can know.
+            ProviderUnsure: it is not taken either, but the caller cannot know.
         """
         if self.world.rates.away:
             message = "the simulated provider is away"

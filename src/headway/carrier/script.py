@@ -1,4 +1,4 @@
-"""The script of the simulated world: what people do, and what becomes of each call and message.
+"""The script of the simulated network: what people do, and how each call and message ends.
 
 All is drawn from the seed, the number that is called and how often it was called before, never
 from a clock: the same seed gives the same day.
@@ -19,7 +19,7 @@ from headway.systems.telephony.voice import CallStatus
 
 
 class Answer(StrEnum):
-    """What somebody does; the last ones are the provider's doing."""
+    """What a person does; the last ones are outcomes at the provider."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -49,7 +49,7 @@ Seconds = Annotated[float, Field(ge=0, le=10_000_000)]
 
 
 class Person(BaseModel):
-    """What the person at one number does; whatever is None is drawn as for everybody.
+    """What the person at one number does; whatever is None is drawn as for other numbers.
 
     Attributes:
         answers: to the first call or message, the second, and so on; the last goes on.
@@ -82,7 +82,7 @@ class Person(BaseModel):
 
 
 class Taking(StrEnum):
-    """What becomes of a request to the provider."""
+    """The result of a request to the provider."""
 
     TAKEN = "taken"
     REFUSED = "refused"
@@ -99,11 +99,11 @@ class Taking(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fate:
-    """What becomes of a call or a message.
+    """The simulated outcome of a call or a message.
 
     Attributes:
-        taking: what becomes of the request.
-        end: how a call ends, if nobody hangs up before.
+        taking: the result of the request.
+        end: how a call ends, unless it is hung up before.
         ring_ms: how long it rings before it is answered.
         talk_ms: how long it lasts if its script asks nothing.
         think_ms: how long the person takes to press a key or to write.
@@ -131,23 +131,19 @@ _ENDS: Mapping[str, CallStatus] = {
     "failed": CallStatus.FAILED,
 }
 _TAKINGS = frozenset(one.value for one in Taking)
-_TOLD: Mapping[Answer, CallStatus] = {
+_END_OF: Mapping[Answer, CallStatus] = {
     Answer.IGNORE: CallStatus.NO_ANSWER,
     Answer.BUSY: CallStatus.BUSY,
     Answer.FAILS: CallStatus.FAILED,
 }
 
 
-def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, told: int) -> Fate:
-    """What becomes of a call or a message.
+def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_since: int) -> Fate:
+    """Draw the outcome of a call or a message.
 
     Args:
-        rates: what happens how often.
-        person: who is called.
-        seed: any whole number.
-        to: the number.
         nth: how often it was called or written to before; from 0.
-        told: the same, counted since the person was told what to do.
+        nth_since: the same, counted since the person was configured.
 
     Returns:
         The same for the same arguments.
@@ -156,7 +152,7 @@ def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, told: in
     def unit(purpose: str) -> float:
         return draw(f"{seed}:{to}:{nth}:{purpose}")
 
-    answer = person.answer(told)
+    answer = person.answer(nth_since)
     talk = _ms(person.talk_s, rates.talk, unit("talk"))
     key = _key(answer, rates, unit("press"))
     leaves = answer is Answer.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
@@ -195,9 +191,9 @@ def _taking(answer: Answer | None, rates: Rates, unit: float) -> Taking:
 
 def _end(answer: Answer | None, rates: Rates, unit: float) -> CallStatus:
     if answer is None or answer.value in _TAKINGS:
-        # What is left for rounding's sake belongs to nobody; somebody answers then.
+        # A rest from rounding belongs to no share; the call is answered then.
         return _ENDS[chosen(rates.ends(), unit) or "answer"]
-    return _TOLD.get(answer, CallStatus.COMPLETED)
+    return _END_OF.get(answer, CallStatus.COMPLETED)
 
 
 def _key(answer: Answer | None, rates: Rates, unit: float) -> str:
@@ -208,8 +204,8 @@ def _key(answer: Answer | None, rates: Rates, unit: float) -> str:
     return KEYS.get(answer, "")
 
 
-def _ms(told_s: float | None, bounds: tuple[int, int], unit: float) -> int:
-    if told_s is not None:
-        return round(told_s * 1000)
+def _ms(fixed_s: float | None, bounds: tuple[int, int], unit: float) -> int:
+    if fixed_s is not None:
+        return round(fixed_s * 1000)
     least, most = bounds
     return least + round(unit * (most - least))

@@ -1,4 +1,4 @@
-"""The table [telephony.simulated]: what becomes of calls, messages and webhooks, and how often."""
+"""The table [telephony.simulated]: how calls, messages and webhooks end, and how often."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import Span, read_table
 from headway.systems.telephony.phone import Phone
-from headway.systems.telephony.settings_table import Span, read_table
 
 ENDS: Mapping[str, float] = {"answer": 14, "busy": 2, "no_answer": 2, "failed": 1}
-"""What becomes of calls, in the proportion of what nothing is said of."""
+"""The default proportions of how calls end."""
 
 PRESSES: Mapping[str, float] = {"accept": 10, "decline": 6, "silent": 3, "wrong": 1}
-"""What people answer who are asked, likewise."""
+"""The default proportions of people's answers."""
 
 
 def _bounds(value: object) -> object:
@@ -59,8 +59,8 @@ class Rates(BaseModel):
     """What happens how often; all of it can be changed while calls go on.
 
     Attributes:
-        answer: the share of calls that somebody answers. Of this and the next three, what is
-            given holds, and the others share the rest as 14 : 2 : 2 : 1.
+        answer: the share of calls that are answered. Of this and the next three, those given hold,
+            and the others share the rest as 14 : 2 : 2 : 1.
         busy: that find the line busy.
         no_answer: that ring until they are given up.
         failed: that fail without ringing.
@@ -76,7 +76,7 @@ class Rates(BaseModel):
         wrong: who press 9.
         hang_up: the share of those who answer that hang up in the middle.
         undelivered: the share of messages that do not arrive.
-        ring: how long it rings before somebody answers, in ms.
+        ring: how long it rings before it is answered, in ms.
         talk: how long a call lasts whose script asks nothing, in ms.
         think: how long people take to press a key or to write, in ms.
         reply: how long each reply to a request takes, in ms.
@@ -118,7 +118,7 @@ class Rates(BaseModel):
     post_tries: int = Field(default=1, ge=1, le=20)
 
     def model_post_init(self, _context: object, /) -> None:
-        """Refuses shares that cannot all be.
+        """Refuse shares that cannot all be.
 
         Raises:
             ValueError: they are too much together, or too little.
@@ -133,8 +133,8 @@ class Rates(BaseModel):
         """These rates with some changed.
 
         Args:
-            written: the new ones. Of shares that are 1 together, those that are not given are
-                shared anew.
+            written: the new ones. Of shares that are 1 together, those that are not given share the
+                rest again.
 
         Raises:
             InvalidValue: they are unknown, or cannot be.
@@ -180,8 +180,8 @@ class SimulatedSettings(Rates):
         speed: how many times faster than real time it goes.
         key: signs webhooks; empty for one that only this process knows.
         numbers: that calls can be made from; empty for any.
-        channels: how many calls each number carries at once, where that is told.
-        inbound_url: where it is told that somebody wrote; None for nowhere.
+        channels: how many calls each number carries at once, if set.
+        inbound_url: receives inbound messages; None for no webhooks.
     """
 
     seed: int = 1
@@ -197,11 +197,11 @@ _NOISE = 1e-9
 
 def _shared(rates: Rates, usual: Mapping[str, float]) -> Mapping[str, float]:
     given = {name: getattr(rates, name) for name in usual}
-    told = {name: float(share) for name, share in given.items() if share is not None}
-    left = 1 - sum(told.values())
-    others = {name: part for name, part in usual.items() if name not in told}
+    shares = {name: float(share) for name, share in given.items() if share is not None}
+    left = 1 - sum(shares.values())
+    others = {name: part for name, part in usual.items() if name not in shares}
     if left < -_NOISE or (left > _NOISE and not others):
-        message = f"{', '.join(usual)} are {sum(told.values()):g} together, and not 1"
+        message = f"{', '.join(usual)} are {sum(shares.values()):g} together, and not 1"
         raise ValueError(message)
     whole = sum(others.values()) or 1
-    return told | {name: max(left, 0) * part / whole for name, part in others.items()}
+    return shares | {name: max(left, 0) * part / whole for name, part in others.items()}

@@ -1,4 +1,4 @@
-"""TwiML: the language in which an application tells what is said and asked in a call."""
+"""TwiML: the format in which an application returns what is spoken and asked in a call."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ class Gather:
     """Keys are waited for.
 
     Attributes:
-        prompts: what is said meanwhile.
-        action: where the keys are told; None for where these words came from.
-        method: how.
+        action: receives the keys; None for the URL of this document.
         digits: how many keys end the waiting.
         timeout_ms: how long is waited after the words.
-        tells_none: whether it is told, too, that nothing was pressed.
+        reports_none: whether a timeout without keys is reported as well.
     """
 
     prompts: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class Gather:
     method: str = "POST"
     digits: int = 1_000
     timeout_ms: int = 5_000
-    tells_none: bool = False
+    reports_none: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,10 +79,7 @@ Step = Spoken | Silence | Talk | Gather | Redirect | HangUp | Message
 
 
 def read_twiml(text: str) -> list[Step]:
-    """Reads what an application tells.
-
-    Args:
-        text: of the document.
+    """Parse an application's document.
 
     Returns:
         What is to be done, in this order; none for an empty document.
@@ -159,7 +154,7 @@ def _gather(one: ET.Element) -> Gather:
         method=one.get("method", "POST").upper(),
         digits=int(one.get("numDigits", "1000")),
         timeout_ms=1_000 * int(one.get("timeout", "5")),
-        tells_none=one.get("actionOnEmptyResult", "false").lower() == "true",
+        reports_none=one.get("actionOnEmptyResult", "false").lower() == "true",
     )
 
 

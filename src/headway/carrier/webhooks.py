@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 
 import httpx
 
-from headway.carrier.application import NotHeard, Notice, NotUnderstood, reason_of_text
+from headway.carrier.application import DeliveryFailed, DeliveryRefused, Notice, reason_of_text
 from headway.carrier.ledger import Call, Text
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
-from headway.server.hooks.said import event_id
+from headway.server.hooks.signals import event_id
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
 
@@ -84,7 +84,7 @@ def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
 
 
 def inbound_fields(account: str, text: Text) -> Fields:
-    """What the webhook says when somebody writes."""
+    """Return the fields of an inbound message's webhook."""
     return [
         ("AccountSid", account),
         ("ApiVersion", _VERSION),
@@ -129,7 +129,7 @@ def read_call_status(name: str, request: HookRequest) -> CallEvent | None:
 
 
 def read_pressed_keys(name: str, request: HookRequest) -> Pressed | None:
-    """Which keys an answer webhook tells; None if it is of another sort."""
+    """Return the pressed keys of an answer webhook; None if it is of another sort."""
     form = read_form(request.body)
     sid, digits = only(form, "CallSid"), only(form, "Digits")
     if sid is None or digits is None:
@@ -162,7 +162,7 @@ def read_text_event(name: str, request: HookRequest) -> TextEvent | None:
 
 
 def read_inbound_text(name: str, request: HookRequest) -> Inbound | None:
-    """What a webhook tells that somebody wrote; None if it is of another sort."""
+    """Return the message of an inbound webhook; None if it is of another sort."""
     form = read_form(request.body)
     sid, text = only(form, "MessageSid"), only(form, "Body")
     from_, to = only(form, "From"), only(form, "To")
@@ -181,7 +181,6 @@ class HttpApplication:
 
     Args:
         account: stands in each webhook.
-        key: signs them.
     """
 
     def __init__(self, account: str, key: str) -> None:
@@ -225,8 +224,8 @@ class HttpApplication:
             # Signed is what is asked for in the end, however it was written.
             url = str(httpx.URL(url))
         except httpx.InvalidURL as error:
-            message = f"11100 {url!r:.200} is no URL"
-            raise NotUnderstood(message) from error
+            message = f"11100 {url!r:.200} is not a URL"
+            raise DeliveryRefused(message) from error
         headers = {"X-Twilio-Signature": signature(self._key, url, fields)}
         if method != "GET":
             headers["Content-Type"] = "application/x-www-form-urlencoded; charset=UTF-8"
@@ -240,13 +239,13 @@ class HttpApplication:
             )
         except httpx.HTTPError as error:
             message = f"11200 {url} does not answer: {type(error).__name__}"
-            raise NotHeard(message) from error
+            raise DeliveryFailed(message) from error
         if reply.is_success:
             return reply.text
         message = f"11200 {url} answers {reply.status_code}"
         if reply.is_server_error or reply.status_code in _LATER:
-            raise NotHeard(message)
-        raise NotUnderstood(message)
+            raise DeliveryFailed(message)
+        raise DeliveryRefused(message)
 
 
 def signature(key: bytes, url: str, fields: Fields) -> str:

@@ -1,4 +1,4 @@
-"""The simulated telephone world: who is called or written to, who answers, and who is told."""
+"""The simulated telephone network: calls, messages, the people who answer, and webhooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
 
-from headway.carrier.application import Application, Notice, NotUnderstood
+from headway.carrier.application import Application, DeliveryRefused, Notice
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
 from headway.carrier.life import Life
 from headway.carrier.pace import Pace, Tasks
@@ -34,7 +34,7 @@ class Post(Protocol):
     def __call__(
         self, sid: str, purpose: str, deliver: Callable[[], Awaitable[None]], *, last: bool
     ) -> None:
-        """Sends it; returns at once."""
+        """Send it; return at once."""
         ...
 
 
@@ -43,13 +43,9 @@ class Texting:
     """The messages of one world.
 
     Attributes:
-        ledger: writes them down.
-        pace: of the world.
         tasks: in which they are under way.
-        application: is told.
-        post: carries what it is told.
-        new_sid: makes ids.
-        inbound_urls: where it is told that somebody wrote to a number; "" stands for any.
+        post: sends webhooks.
+        inbound_urls: receive inbound messages, by number; "" stands for any.
     """
 
     ledger: Ledger
@@ -61,11 +57,10 @@ class Texting:
     inbound_urls: Mapping[str, str]
 
     def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
-        """Sends a message to a person, who may answer; returns at once.
+        """Send a message to a person, who may answer; return at once.
 
         Args:
             plan: what it is sent with.
-            fate: what becomes of it.
             nth: how often the number was called or written to before.
         """
         sid = self.new_sid("SM")
@@ -75,18 +70,16 @@ class Texting:
         return text
 
     def write(self, from_: str, to: str, words: str) -> Text:
-        """Lets a person write to one of the numbers; returns at once.
+        """Send a message from a person to one of the numbers; return at once.
 
         Args:
-            from_: the person's number.
             to: the number that is written to.
-            words: what is written.
         """
         plan = TextPlan(ref="", to=to, from_=from_, text=words)
         text = self._noted(plan, inbound=True)
         url = self.inbound_urls.get(to) or self.inbound_urls.get("")
         if url is not None:
-            self.post(text.sid, text.sid, lambda: self._tell(text, url), last=True)
+            self.post(text.sid, text.sid, lambda: self._deliver_inbound(text, url), last=True)
         return text
 
     async def _live(self, text: Text, fate: Fate) -> None:
@@ -102,7 +95,7 @@ class Texting:
         text.status = status
         if text.plan.status_url is None:
             return
-        number, text.told = text.told, text.told + 1
+        number, text.notices = text.notices, text.notices + 1
         purpose = f"{text.plan.to}:{text.nth}:{status}"
         self.post(
             text.sid,
@@ -111,12 +104,12 @@ class Texting:
             last=status.ended,
         )
 
-    async def _tell(self, text: Text, url: str) -> None:
+    async def _deliver_inbound(self, text: Text, url: str) -> None:
         said = await self.application.inbound(text, url)
         try:
             steps = read_twiml(said)
         except InvalidValue as error:
-            raise NotUnderstood(str(error)) from error
+            raise DeliveryRefused(str(error)) from error
         for one in steps:
             if isinstance(one, Message):
                 plan = TextPlan(ref="", to=text.plan.from_, from_=text.plan.to, text=one.text)
@@ -147,11 +140,9 @@ class World:
     """One simulated telephone world.
 
     Attributes:
-        ledger: all calls and messages.
         rates: what happens how often now.
         numbers: that calls can be made from; empty for any.
-        inbound_urls: where it is told that somebody wrote to a number; "" stands for any.
-        pace: its time.
+        inbound_urls: receive inbound messages, by number; "" stands for any.
     """
 
     def __init__(
@@ -165,9 +156,6 @@ class World:
         """A world in which nothing has happened.
 
         Args:
-            settings: what happens how often.
-            application: is told.
-            timing: real or virtual time.
             mark: what its ids are made of; None for what no other world has.
         """
         self.ledger = Ledger(settings.channels)
@@ -195,7 +183,7 @@ class World:
         self._made = 0
 
     def change(self, written: Mapping[str, object]) -> None:
-        """Changes rates from now on; see `Rates.changed`.
+        """Change rates from now on; see `Rates.changed`.
 
         Raises:
             InvalidValue: they are unknown, or cannot be.
@@ -203,11 +191,11 @@ class World:
         self.rates = self.rates.changed(written)
 
     def set_person(self, phone: str, person: Person) -> None:
-        """Tells what the person at a number does from now on."""
+        """Set what the person at a number does from now on."""
         self._people[phone] = (person, self._asked[phone])
 
     def next_fate(self, to: str) -> tuple[Fate, int]:
-        """Draws what becomes of the next request that concerns a number; each is drawn once.
+        """Draw the outcome of the next request that concerns a number; each is drawn once.
 
         Returns:
             The fate, and how often the number was called or written to before.
@@ -220,7 +208,7 @@ class World:
         return fate, nth
 
     def place(self, plan: CallPlan, fate: Fate, nth: int) -> Call:
-        """Begins a call; returns at once.
+        """Begin a call; return at once.
 
         Args:
             plan: what it is placed with.
@@ -230,21 +218,21 @@ class World:
         sid = self._new_sid("CA")
         call = Call(sid=sid, plan=plan, fate=fate, nth=nth, placed_at=self.pace.now_at())
         self.ledger.began(call)
-        self._tell(call)
-        self._lives[sid] = life = Life(call, self.pace, self._application, self._tell)
+        self._notify(call)
+        self._lives[sid] = life = Life(call, self.pace, self._application, self._notify)
         self._tasks.spawn(life.run())
         return call
 
     def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
-        """Sends a message; returns at once; as `place`."""
+        """Send a message; return at once; as `place`."""
         return self._texting.send(plan, fate, nth)
 
     def write(self, from_: str, to: str, text: str) -> Text:
-        """Lets a person write to one of the numbers; returns at once."""
+        """Let a person write to one of the numbers; return at once."""
         return self._texting.write(from_, to, text)
 
     async def hang_up(self, sid: str) -> None:
-        """Ends a call, as either side does; returns when it has ended, or had.
+        """End a call, as either side does; return when it has ended, or had.
 
         Raises:
             InvalidValue: there is no such call.
@@ -258,7 +246,7 @@ class World:
             await life.ended.wait()
 
     def lead_on(self, sid: str, words: str | None, url: str | None, method: str) -> bool:
-        """Has other words followed in a call; whether somebody listens to them."""
+        """Replace the script of a call; return whether the call is answered."""
         life, call = self._lives.get(sid), self.ledger.calls.get(sid)
         if life is None or call is None or call.status is not CallStatus.IN_PROGRESS:
             return False
@@ -266,11 +254,11 @@ class World:
         return True
 
     async def idle(self) -> None:
-        """Returns when nobody talks and no webhook is under way."""
+        """Return when no call and no webhook is under way."""
         await self._tasks.idle()
 
     async def close(self) -> None:
-        """Ends all that goes on, without a word to anybody."""
+        """End all calls and messages, without webhooks."""
         await self._tasks.close()
         await self._application.close()
 
@@ -280,7 +268,7 @@ class World:
         drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
         return kind + drawn
 
-    def _tell(self, call: Call) -> None:
+    def _notify(self, call: Call) -> None:
         if call.status.ended:
             self.ledger.ended(call)
             self._lives.pop(call.sid, None)
@@ -290,11 +278,11 @@ class World:
         notice = Notice(
             event=event,
             status=call.status,
-            number=call.told,
+            number=call.notices,
             at=self.pace.now_at(),
             duration_s=call.duration_s,
         )
-        call.told += 1
+        call.notices += 1
         self._post(
             call.sid,
             f"{call.plan.to}:{call.nth}:{event}",

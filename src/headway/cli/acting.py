@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import typer
 
-from headway.cli.exits import NO
+from headway.cli.failures import NO
 from headway.cli.options import PAGE, JobFilter
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
@@ -20,7 +20,7 @@ from headway.core.errors import InvalidValue
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:
-    """What is to be done, by whom and why."""
+    """An operation on jobs, its author and the reason."""
 
     verb: Verb
     edit: Edit
@@ -28,7 +28,7 @@ class Move:
     reason: str
 
     async def on(self, store: Store, ids: Sequence[str]) -> list[ActReply]:
-        """Does it on up to 1000 jobs; answers in the order of the ids."""
+        """Do it on up to 1000 jobs; answer in the order of the ids."""
         return await store.act(
             ActRequest(
                 request=str(uuid.uuid4()),
@@ -44,17 +44,15 @@ class Move:
 def move_jobs(
     session: Session, move: Move, ids: Sequence[str], wanted: JobFilter, *, yes: bool
 ) -> None:
-    """Does a move on the jobs named, or else on all that fit the filter, and tells the outcome.
+    """Do a move on the jobs named, or else on all that fit the filter, and print the outcome.
 
     Args:
-        session: of the command.
-        move: what.
         ids: the jobs; empty to go by the filter.
         wanted: the filter, with the states that the move applies to.
         yes: whether to act on what fits a filter without asking.
 
     Raises:
-        InvalidValue: neither or both were given, or nobody could be asked.
+        InvalidValue: neither or both were given, or there is no terminal to confirm on.
         Exit: with code 1, a job that was named is unknown or refused the move.
     """
     by_filter = wanted.names_something
@@ -66,14 +64,14 @@ def move_jobs(
         raise InvalidValue(message, hint="give ids, or options such as --lane")
     if ids:
         replies = session.with_store(lambda store: _on_ids(store, move, ids))
-        _tell(session, Counter(reply.answer for reply in replies), replies)
+        _print_outcome(session, Counter(reply.answer for reply in replies), replies)
         if any(reply.answer in {Acted.REFUSED, Acted.UNKNOWN} for reply in replies):
             raise typer.Exit(NO)
         return
     _ask_first(session, move, wanted, yes=yes)
     with progress(session.terminal, f"{move.verb} jobs") as meter:
         counts = session.with_store(lambda store: _on_filter(store, move, wanted, meter))
-    _tell(session, counts, None)
+    _print_outcome(session, counts, None)
     if not counts:
         for note in session.with_store(wanted.doubts):
             session.terminal.remark(note, "yellow")
@@ -99,19 +97,21 @@ async def _on_filter(store: Store, move: Move, wanted: JobFilter, meter: Meter) 
 def _ask_first(session: Session, move: Move, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
     if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
-        message = f"to {move.verb} {number} jobs, somebody has to agree"
+        message = f"to {move.verb} {number} jobs needs a confirmation"
         raise InvalidValue(message, hint="answer y, or give --yes")
 
 
 async def _how_many(store: Store, wanted: JobFilter) -> str:
-    """The number of jobs that fit, as far as a page tells it; empty for none."""
+    """Return how many jobs match, as one page shows it; empty for none."""
     async for page in wanted.pages(store):
         if page.rows:
             return f"{len(page.rows)}{' or more' if page.cursor else ''}"
     return ""
 
 
-def _tell(session: Session, counts: Counter[Acted], replies: list[ActReply] | None) -> None:
+def _print_outcome(
+    session: Session, counts: Counter[Acted], replies: list[ActReply] | None
+) -> None:
     if session.json:
         document: dict[str, object] = {answer.value: counts[answer] for answer in Acted}
         if replies is not None:

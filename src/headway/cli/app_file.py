@@ -21,7 +21,7 @@ _HINT = "name a file as calls.py, or a module as shop.jobs, with :name if the Ap
 
 
 def load_app(target: str) -> App:
-    """Imports a user's program and finds the App in it.
+    """Import a user's program and find the App in it.
 
     Args:
         target: a path that ends in .py, or a module's dotted name; either with `:name`. A file in
@@ -81,7 +81,6 @@ def at_app(session: Session, target: str) -> Session:
 
     Args:
         session: whose `--store` wins over the App's own store.
-        target: the App, as given.
 
     Raises:
         InvalidValue: the App was given an open store, which only its own process has.
@@ -95,7 +94,7 @@ def at_app(session: Session, target: str) -> Session:
 
 @contextmanager
 def _default_store(url: str) -> Generator[None]:
-    """Lets an App that names no store find this one, where it looks for it: in HEADWAY_STORE."""
+    """Let an App that names no store find this one, where it looks for it: in HEADWAY_STORE."""
     before = os.environ.get(_STORE)
     os.environ[_STORE] = url
     try:
@@ -143,7 +142,7 @@ def _is_of(missing: str | None, module: str) -> bool:
 
 def _explained(error: BaseException, place: str) -> tuple[str, str]:
     """What went wrong and where, with the innermost line of the user's own files."""
-    told = error.message if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
+    text = error.message if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, HeadwayError) else "run it with python to see it all"
     if isinstance(error, SyntaxError):
         return f"{place} cannot be imported: line {error.lineno}: {error.msg}", hint
@@ -153,7 +152,7 @@ def _explained(error: BaseException, place: str) -> tuple[str, str]:
         if "importlib" not in frame.filename and f"{_HERE}/" not in frame.filename
     ]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
-    return f"{place} cannot be imported: {told}{where}", hint
+    return f"{place} cannot be imported: {text}{where}", hint
 
 
 _HERE = str(Path(__file__).resolve().parent.parent)

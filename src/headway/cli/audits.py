@@ -11,8 +11,7 @@ async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
     """Audits everything.
 
     Args:
-        store: which store.
-        meter: told how many gates were looked at.
+        meter: shows how many gates were examined.
 
     Returns:
         All differences, and the sums of what was looked at.

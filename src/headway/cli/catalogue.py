@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "serve": Entry("serve", "Serve the HTTP API and do the chores of the store."),
         "dispenserd": Entry("dispenserd", "Serve clients of dispenserd as they are."),
         "worker": Entry("worker", "Claim jobs and run their handlers."),
+        "bridge": Entry("bridge", "Read and publish messages of Kafka."),
         "top": Entry("top", "Watch lanes, gates and jobs live, and act on them."),
         "send": Entry("send", "Make a job, or many of the same."),
         "jobs": Entry("jobs", "List jobs."),
@@ -69,11 +70,10 @@ class Catalogue(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401  (typer's own command type is private)
-        """Loads a command.
+        """Load a command.
 
         Args:
             ctx: not used.
-            cmd_name: as typed.
 
         Returns:
             The command.

@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, cast
 import typer
 from typer.core import TyperCommand
 
-from headway.cli.everywhere import JSON, STORE, Told
+from headway.cli.everywhere import JSON, STORE, GlobalOptions
 from headway.cli.session import Session
 
 Options = ParamSpec("Options")
@@ -34,7 +34,7 @@ def command(
     default: bool = False,
     cls: type[TyperCommand] | None = None,
 ) -> Callable[[Function[Options]], Function[Options]]:
-    """Makes a function a command of `app`.
+    """Make a function a command of `app`.
 
     Args:
         app: from `new_command`.
@@ -68,15 +68,15 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
 
     @wraps(function)
     def bound(context: typer.Context, store: str | None, json: bool, **values: object) -> None:
-        before = context.obj if isinstance(context.obj, Told) else Told()
-        told = context.obj = before.also(store=store, json=json)
+        before = context.obj if isinstance(context.obj, GlobalOptions) else GlobalOptions()
+        options = context.obj = before.also(store=store, json=json)
         if context.invoked_subcommand is not None:
             return
         for one in taken:
             if one.name in groups:
                 fields = {field.name: values.pop(field.name) for field in groups[one.name]}
                 values[one.name] = one.annotation(**fields)
-        session = Session(store=told.store, json=told.json)
+        session = Session(store=options.store, json=options.json)
         cast("Callable[..., None]", function)(session, **values)
 
     parameters = [

@@ -38,17 +38,14 @@ class Copied:
 async def copy_store(
     source: Store, target: Store, author: str, signed: Signed, meter: Meter
 ) -> Copied:
-    """Copies a stopped store into an empty one.
+    """Copy a stopped store into an empty one.
 
     The source is closed, and stays so: what it holds must not be dispatched twice. The target is
     closed until all is there, and then open as the source was.
 
     Args:
-        source: nobody works on it.
         target: empty.
-        author: who does it.
-        signed: why.
-        meter: told how many jobs were carried.
+        meter: shows how many jobs were copied.
 
     Returns:
         What was carried.
@@ -56,7 +53,7 @@ async def copy_store(
     Raises:
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
             not.
-        InvalidState: somebody works on the source, or changed it meanwhile.
+        InvalidState: a process works on the source, or changed it meanwhile.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
         message = "one of the two stores keeps nothing that could be copied"
@@ -90,11 +87,11 @@ async def _carry(
     rows: dict[str, int] = {}
     cursor: str | None = None
     while True:
-        parcel = await source.take_out(cursor)
-        await target.put_in(parcel)
-        rows[parcel.part] = rows.get(parcel.part, 0) + parcel.size
+        chunk = await source.export_chunk(cursor)
+        await target.import_chunk(chunk)
+        rows[chunk.part] = rows.get(chunk.part, 0) + chunk.size
         meter(rows.get("jobs", 0), total)
-        cursor = parcel.cursor
+        cursor = chunk.cursor
         if cursor is None:
             return rows
 

@@ -16,12 +16,9 @@ LANE = "lane:"
 def define(
     session: Session, item: Item, signed: Signed, *, done: str, about: str | None = None
 ) -> None:
-    """Makes one change and says so.
+    """Make one change and say so.
 
     Args:
-        session: of the command.
-        item: the change.
-        signed: who and why.
         done: the line to print afterwards.
         about: the name of a gate; if it is a lane that the store does not know, a note says so.
     """
@@ -31,19 +28,16 @@ def define(
         return await store.define(_request(session, item, signed)), doubt
 
     revision, doubt = session.with_store(work)
-    _tell(session, revision, done)
+    _print_revision(session, revision, done)
     if doubt:
         session.terminal.remark(doubt)
 
 
 def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:
-    """Closes any gate, for good or until a moment, and says until when.
+    """Close any gate, for good or until a moment, and say until when.
 
     Args:
-        session: of the command.
-        gate: its name.
         until: when it opens by itself, as given; None for never.
-        signed: who and why.
     """
     moment = optional_moment("--until", until)
 
@@ -57,13 +51,13 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
 
     revision, until_at, doubt = session.with_store(work)
     when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
-    _tell(session, revision, f"{gate} is closed {when}", closed_until=until_at)
+    _print_revision(session, revision, f"{gate} is closed {when}", closed_until=until_at)
     if doubt:
         session.terminal.remark(doubt)
 
 
 async def _doubt(store: Store, gate: str) -> str:
-    """What to say of a lane that nobody knows: it may be closed ahead, or be a slip."""
+    """Return the remark about an unknown lane: it may be closed in advance, or misspelt."""
     name = gate.removeprefix(LANE)
     if name == gate:
         return ""
@@ -78,7 +72,7 @@ def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
     return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)
 
 
-def _tell(session: Session, revision: int, done: str, **more: object) -> None:
+def _print_revision(session: Session, revision: int, done: str, **more: object) -> None:
     if session.json:
         session.terminal.document({"revision": revision, **more})
     else:

@@ -1,4 +1,4 @@
-"""The directory: where the ready-made systems keep what is no job, and their names.
+"""The directory: where the ready-made systems keep what is not a job, and their names.
 
 Loads no server and no system: commands that only look or migrate work without these extras.
 """
@@ -47,7 +47,7 @@ SystemNames = Annotated[
 
 
 class Migrated(Protocol):
-    """What became of the tables of one system, or of a part of it."""
+    """The result of migrating the tables of one system, or of a part of it."""
 
     @property
     def system(self) -> str:
@@ -66,7 +66,7 @@ class Migrated(Protocol):
 
 
 def directory_url(settings: Settings, store_url: str) -> str:
-    """Where systems keep what is no job: as the settings say, else beside the store."""
+    """Where systems keep what is not a job: as the settings say, else beside the store."""
     if settings.directory is not None:
         return settings.directory
     if is_postgres(store_url):
@@ -82,7 +82,7 @@ class Tables(Protocol):
     """What systems keep in the directory."""
 
     async def migrate(self) -> Sequence[Migrated]:
-        """Brings it to this program's schema."""
+        """Bring it to this program's schema."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The options that every command takes, and that may as well stand before its name."""
+"""The options of every command; they may be given before or after its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from headway.cli.json_text import to_json
+from headway.cli.text import to_json
 
 STORE = Annotated[
     str | None,
@@ -26,8 +26,8 @@ JSON = Annotated[
 VERSION = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
 
 
-class Told(NamedTuple):
-    """What was told so far.
+class GlobalOptions(NamedTuple):
+    """The values of the options that every command takes.
 
     Attributes:
         store: the URL of `--store`.
@@ -37,9 +37,9 @@ class Told(NamedTuple):
     store: str | None = None
     json: bool = False
 
-    def also(self, *, store: str | None, json: bool) -> Told:
-        """What was told before and what is told now; the later store wins."""
-        return Told(store=store or self.store, json=json or self.json)
+    def also(self, *, store: str | None, json: bool) -> GlobalOptions:
+        """Return these options merged with later ones; the later store wins."""
+        return GlobalOptions(store=store or self.store, json=json or self.json)
 
 
 def show_version(*, json: bool) -> None:

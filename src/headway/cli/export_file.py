@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 import typer
 
-from headway.cli.json_text import to_json
 from headway.cli.options import JobFilter
 from headway.cli.progress import Meter
+from headway.cli.text import to_json
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreFull
@@ -28,13 +28,11 @@ Write = Callable[[bytes], object]
 async def write_export(
     store: Store, wanted: JobFilter, write: Write, meter: Meter, *, trail: bool
 ) -> int:
-    """Writes the jobs that fit a filter, with their runs.
+    """Write the jobs that fit a filter, with their runs.
 
     Args:
-        store: where they are.
-        wanted: which ones.
         write: takes one line after another.
-        meter: told how many jobs were written, and how many there may be.
+        meter: shows how many jobs were written, and how many there may be.
         trail: whether to add each job's trail.
 
     Returns:

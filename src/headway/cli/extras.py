@@ -10,10 +10,7 @@ from headway.core.errors import InvalidValue
 
 @contextmanager
 def needs_extra(extra: str) -> Generator[None]:
-    """Imports in this block need an extra.
-
-    Args:
-        extra: its name.
+    """Import in this block need an extra.
 
     Raises:
         InvalidValue: a package that it brings is not installed.

@@ -8,16 +8,23 @@ import traceback
 
 import typer
 
-from headway.cli.exits import BUG, CALLER, exit_code
-from headway.cli.json_text import to_json
-from headway.cli.printable import printable, printable_json
-from headway.core.errors import HeadwayError
+from headway.cli.text import printable, printable_json, to_json
+from headway.core.errors import (
+    AccessError,
+    CallerError,
+    HandlerError,
+    HeadwayError,
+    InvariantBroken,
+    OwnershipError,
+    ProviderError,
+    StoreError,
+)
 
 DEBUG = "HEADWAY_DEBUG"
 
 
 def report(error: Exception, *, json: bool) -> int:
-    """Tells what failed, on standard error.
+    """Print an error to standard error.
 
     Args:
         error: of the error tree, of the command line's parser, or a bug.
@@ -28,7 +35,7 @@ def report(error: Exception, *, json: bool) -> int:
     """
     if os.environ.get(DEBUG):
         traceback.print_exception(error, file=sys.stderr)
-    code, message, hint = _told(error)
+    code, message, hint = _described(error)
     if json:
         document = {"error": {"code": code, "message": message, "hint": hint}}
         typer.echo(printable_json(to_json(document).decode()), err=True)
@@ -40,7 +47,7 @@ def report(error: Exception, *, json: bool) -> int:
     return CALLER if isinstance(error, typer.TyperException) else BUG
 
 
-def _told(error: Exception) -> tuple[str, str, str]:
+def _described(error: Exception) -> tuple[str, str, str]:
     if isinstance(error, HeadwayError):
         return error.code, error.message, error.hint
     if isinstance(error, typer.TyperException):
@@ -60,3 +67,41 @@ def _where_to_look(error: typer.TyperException) -> str:
         path = getattr(context, "command_path", "headway")
         return f"see {path} --help"
     return f"see {context.command_path} --help"
+
+
+DONE = 0
+"""The command did what it was asked."""
+NO = 1
+"""It ran, and the answer is no: differences, problems, refused rows or jobs."""
+CALLER = 2
+"""The call is wrong: fix it and call again. Also a wrong option or argument."""
+BUG = 70
+"""A bug in Headway; please report it."""
+INTERRUPTED = 130
+"""Stopped by Ctrl-C."""
+
+BY_BRANCH: dict[type[HeadwayError], int] = {
+    CallerError: CALLER,
+    AccessError: CALLER,
+    OwnershipError: 3,
+    StoreError: 4,
+    HandlerError: 5,
+    ProviderError: 6,
+    InvariantBroken: BUG,
+}
+"""The code of each branch of the error tree."""
+
+
+def exit_code(error: HeadwayError) -> int:
+    """The exit code for an error: that of its branch of the tree.
+
+    Args:
+        error: any error of the tree.
+
+    Returns:
+        A code of `BY_BRANCH`, or 1 for an error of no branch.
+    """
+    for branch, code in BY_BRANCH.items():
+        if isinstance(error, branch):
+            return code
+    return NO

@@ -1,4 +1,4 @@
-"""Gates as rows and facts for people."""
+"""Gates as rows and facts of text output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GATE_COLUMNS = (
 
 
 def gate_state(gate: GateState) -> str:
-    """Open, full or closed, in a word; `unused` for hours that no job has asked for yet."""
+    """Return "open", "full" or "closed"; "unused" for hours that no job has asked for yet."""
     if gate.closed_by or gate.closed_until is not None:
         return "closed"
     if gate.open:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from headway.cli.open_files import allow_many_files
-from headway.cli.server_address import LOOPBACK, AddressOptions
+from headway.cli.extras import needs_extra
+from headway.cli.server_address import LOOPBACK, AddressOptions, allow_many_files
 from headway.cli.settings import Settings
 from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
@@ -21,9 +21,8 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
 from headway.server.build import alive, build
-from headway.server.listening.listener import Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import Listener
+from headway.server.service import ServerOptions, Service
 from headway.web.dashboard import add_dashboard
 from headway.web.sign_in import BASE
 
@@ -36,9 +35,6 @@ class HttpServing:
 
     Attributes:
         app: whose kinds jobs are made by.
-        systems: ready-made ones.
-        address: where.
-        settings: of the session.
     """
 
     app: App
@@ -48,11 +44,11 @@ class HttpServing:
 
     @property
     def base_url(self) -> str | None:
-        """How the outside world reaches the server; None while nobody knows."""
+        """The public URL of the server; None if it is not known."""
         return self.settings.public_url or self.address.url
 
     async def run(self) -> None:
-        """Serves until SIGTERM or SIGINT; a second one waits for nothing.
+        """Serve until SIGTERM or SIGINT; a second one waits for nothing.
 
         Raises:
             InvalidValue: the address cannot be had, or would not be safe.
@@ -65,12 +61,7 @@ class HttpServing:
             await self._listen(listener)
 
     async def beside(self, store: Store, worker: Worker) -> None:
-        """Serves beside a worker until it is cancelled, which ends it in order.
-
-        Args:
-            store: the worker's.
-            worker: runs meanwhile.
-        """
+        """Serve beside a worker until it is cancelled, which ends it in order."""
         del worker
         async with self._ready(store) as listener:
             serving = asyncio.create_task(self._listen(listener))
@@ -89,6 +80,8 @@ class HttpServing:
         service = Service(store, self._options(), app=self.app)
         if self.systems.parts is not None:
             service.alerts.place = self.systems.parts.alert_place
+        if self.settings.kafka:
+            self._watch_kafka(service)
         server = build(service, self.systems.each)
         add_dashboard(server, service, self.systems.each)
         listener = Listener(server, address, on_stop=service.begin_stop)
@@ -101,12 +94,19 @@ class HttpServing:
             finally:
                 gc.unfreeze()
 
+    def _watch_kafka(self, service: Service) -> None:
+        # Only those who use Kafka have its client.
+        with needs_extra("kafka"):
+            from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
+            from headway.bridges.kafka.watching import start_seeing_kafka  # noqa: PLC0415
+        start_seeing_kafka(service, read_kafka_settings(self.settings.kafka))
+
     async def _listen(self, listener: Listener) -> None:
-        telling = asyncio.create_task(self._tell(listener))
+        logging_task = asyncio.create_task(self._log_address(listener))
         try:
             await listener.run()
         finally:
-            telling.cancel()
+            logging_task.cancel()
         log.info("server stopped")
 
     def _options(self) -> ServerOptions:
@@ -127,12 +127,12 @@ class HttpServing:
             docs=loopback,
         )
 
-    async def _tell(self, listener: Listener) -> None:
+    async def _log_address(self, listener: Listener) -> None:
         await listener.answers()
         if self.address.is_loopback and not await self.app.store.read(TokensQuery()):
             log.warning(
-                "the server is OPEN: whoever reaches this machine's loopback may do everything",
-                mend="headway token create NAME --role admin",
+                "the server is OPEN: any user of this machine's loopback may do everything",
+                fix="headway token create NAME --role admin",
             )
         log.info(
             "server listens",

@@ -1,4 +1,4 @@
-"""The import: each row of JSON Lines makes jobs; one that cannot is told and passed over."""
+"""The import: each row of JSON Lines makes jobs; one that cannot is reported and skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
 from headway.core.errors import CallerError, HeadwayError, InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
-from headway.runtime.importing import CalledOff, Importer
+from headway.runtime.inserting import CalledOff, Importer
 
 _HINT = "let it return a list of what kind.make(...) returns, or yield each; no async function"
 
@@ -24,7 +24,6 @@ class Refused(NamedTuple):
 
     Attributes:
         line: its number in the file, from 1.
-        error: why.
     """
 
     line: int
@@ -37,7 +36,6 @@ class Tally:
 
     Attributes:
         rows: rows read, the refused ones among them; empty lines do not count.
-        created: jobs that were made.
         existing: jobs that were there already, by id or key.
         cancelled: jobs that were cancelled as they were made.
         refused: rows that made nothing, in the file's order.
@@ -62,32 +60,31 @@ class Import:
     """One import.
 
     Args:
-        store: where to.
         importer: makes the jobs of a row.
-        author: who cancels what is called off.
-        tell: is told each refused row as it is found.
+        author: of the cancellations.
+        on_refused: called with each refused row as it is found.
     """
 
     def __init__(
-        self, store: Store, importer: Importer, author: str, tell: Callable[[Refused], None]
+        self, store: Store, importer: Importer, author: str, on_refused: Callable[[Refused], None]
     ) -> None:
         self._store = store
         self._importer = importer
         self._author = author
-        self._tell = tell
+        self._on_refused = on_refused
         self._waiting: list[Row] = []
         self.tally = Tally()
 
     async def run(self, lines: Iterable[bytes], meter: Meter) -> Tally:
-        """Imports all rows, a thousand jobs a step; a row's jobs are made together or not at all.
+        """Import all rows, a thousand jobs a step; a row's jobs are made together or not at all.
 
         Args:
             lines: the file's, each a JSON value.
-            meter: told how many bytes were read.
+            meter: shows how many bytes were read.
 
         Returns:
-            What was done. After an error of the store `tally` tells how far it got; a repeated
-            import makes no job twice whose importer gives it a key or an id.
+            What was done. After an error of the store `tally` holds what was done so far; a
+            repeated import makes no job twice whose importer gives it a key or an id.
 
         Raises:
             InvalidValue: the importer returned something else than several jobs.
@@ -136,7 +133,7 @@ class Import:
     def _refuse(self, line: int, error: str) -> None:
         refused = Refused(line, error)
         self.tally.refused.append(refused)
-        self._tell(refused)
+        self._on_refused(refused)
 
     async def _flush(self) -> None:
         rows, self._waiting = self._waiting, []
@@ -178,7 +175,7 @@ class Import:
 
 
 def _is_many(made: object) -> bool:
-    """Whether an importer returned several things, be it none: a record or a text is one."""
+    """Return whether an importer returned several things, be it none: a record or a text is one."""
     return isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
 
 

@@ -1,4 +1,4 @@
-"""A job, its runs and why it waits, as facts and rows for people."""
+"""A job, its runs and why it waits, as facts and rows of text output."""
 
 from __future__ import annotations
 

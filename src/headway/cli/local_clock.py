@@ -1,4 +1,4 @@
-"""Times as people read them: on the wall clock of their zone, with its offset."""
+"""Times in local time, with the offset from UTC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LocalClock:
         self._zone = zone
 
     def at(self, instant: int | None, *, exact: bool = False) -> str:
-        """Shows an instant.
+        """Show an instant.
 
         Args:
             instant: ms UTC.
@@ -54,5 +54,5 @@ class LocalClock:
 
 
 def rough(span_ms: int) -> str:
-    """A span for people: milliseconds only where there are no seconds."""
+    """Format a span of time; milliseconds only if it is below one second."""
     return format_duration(span_ms if span_ms < 1000 else span_ms // 1000 * 1000)

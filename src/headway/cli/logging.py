@@ -14,8 +14,8 @@ from typing import cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from headway.cli.printable import printable
 from headway.cli.settings import Settings
+from headway.cli.text import printable
 from headway.core.hidden import hidden_value
 from headway.runtime.log_file import LogFile
 
@@ -25,7 +25,7 @@ _INNER = frozenset({"_record", "_from_structlog"})
 
 
 def configure_logging(settings: Settings) -> None:
-    """Sets up logging for the whole process, the standard library's loggers included.
+    """Set up logging for the whole process, the standard library's loggers included.
 
     Args:
         settings: the least level, the format, and the file.
@@ -59,11 +59,11 @@ def configure_logging(settings: Settings) -> None:
     logger = logging.getLogger()
     logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
-    # It tells of each request; what matters of them, the client tells.
+    # It logs each request; the client already reports the errors that matter.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     # What it calls its context and its plug-ins is no news, and stands before all that is.
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    # When it starts and stops, Headway tells.
+    # Headway logs start and stop itself.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
@@ -94,10 +94,10 @@ class _StderrHandler(logging.Handler):
     """Writes to what is standard error at that moment: a progress bar makes room for lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record."""
+        """Write one record."""
         try:
             sys.stderr.write(f"{self.format(record)}\n")
-        except Exception:  # noqa: BLE001  (a log line that cannot be written stops nobody)
+        except Exception:  # noqa: BLE001  (a log line that cannot be written is dropped)
             self.handleError(record)
 
 
@@ -112,10 +112,10 @@ def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
 
 
 def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Replaces values whose names speak of secrets, and what looks like a secret within texts.
+    """Replace values whose names suggest secrets, and what looks like a secret within texts.
 
     Those are: what stands before `@` in URLs, tokens, credentials in headers, and values after
-    names that speak of secrets (`signature=...`).
+    names that suggest secrets (`signature=...`).
     """
     del logger, name
     shown = cast("EventDict", hidden_value(event))

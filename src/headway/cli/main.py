@@ -9,9 +9,8 @@ import typer
 from typer.main import get_command
 
 from headway.cli.catalogue import Catalogue
-from headway.cli.everywhere import JSON, STORE, VERSION, Told, show_version
-from headway.cli.exits import DONE, INTERRUPTED
-from headway.cli.failures import report
+from headway.cli.everywhere import JSON, STORE, VERSION, GlobalOptions, show_version
+from headway.cli.failures import DONE, INTERRUPTED, report
 
 root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 
@@ -20,12 +19,12 @@ root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 def headway(
     context: typer.Context, store: STORE = None, json: JSON = False, version: VERSION = False
 ) -> None:
-    """Dispatches work when it is due, within the limits that the real world sets.
+    """Dispatch work when it is due, within the limits that the real world sets.
 
     Raises:
         Exit: the version was shown.
     """
-    context.obj = Told(store=store, json=json)
+    context.obj = GlobalOptions(store=store, json=json)
     if version:
         show_version(json=json)
         raise typer.Exit(DONE)
@@ -34,13 +33,13 @@ def headway(
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
         arguments: of the command line, without the program's name.
 
     Returns:
-        The exit code; all that failed has been told on standard error.
+        The exit code; failures have been printed on standard error.
     """
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     try:
@@ -49,7 +48,7 @@ def call(arguments: Sequence[str]) -> int:
         )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can tell)
+    except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can report)
         return report(error, json="--json" in options)
     return code if isinstance(code, int) else DONE
 

@@ -30,7 +30,7 @@ Until = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signed:
-    """Who does it and why, for the trail."""
+    """The author and the reason, for the trail."""
 
     author: Annotated[
         str | None, typer.Option(help="Who does it; else HEADWAY_AUTHOR or your login name.")

@@ -1,4 +1,4 @@
-"""PostgreSQL stores, for commands; whoever uses another store needs no driver of it."""
+"""PostgreSQL stores, for commands; its driver is needed only for these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 def is_postgres(url: str) -> bool:
-    """Whether a URL is that of a PostgreSQL store."""
+    """Return whether a URL is that of a PostgreSQL store."""
     return url.partition("://")[0] in _SCHEMES
 
 
@@ -23,7 +23,7 @@ def untouched(url: str) -> str:
 
 
 def plain_url(url: str) -> str:
-    """The URL of the database that holds a store, for whoever knows no options of stores."""
+    """Return the plain URL of a store's database, without the store's options."""
     # Only those who use it have its driver.
     from headway.stores.postgres.options import OWN  # noqa: PLC0415
 
@@ -33,10 +33,7 @@ def plain_url(url: str) -> str:
 
 
 def migrate_postgres(url: str) -> tuple[int, int]:
-    """Brings a store to this program's schema.
-
-    Args:
-        url: of the store.
+    """Bring a store to this program's schema.
 
     Returns:
         The version before, and the version now.

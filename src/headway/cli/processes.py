@@ -1,4 +1,4 @@
-"""Several worker processes under one: what dies is started again, what is told to stop stops."""
+"""Several worker processes under one: what dies is started again, what is asked to stop stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from headway.cli.exits import CALLER, DONE
+from headway.cli.failures import CALLER, DONE
 from headway.runtime.timing import REAL
 
 TETHER = "--tether"
@@ -31,7 +31,6 @@ class Processes:
 
     Args:
         arguments: of each child, without the program's name.
-        count: how many.
         drain: whether a child that ends well has done its work.
     """
 
@@ -45,7 +44,7 @@ class Processes:
         self.restarts = 0
 
     async def run(self) -> int:
-        """Runs until told to stop, or until all children have drained.
+        """Run until asked to stop, or until all children have drained.
 
         SIGTERM and SIGINT are passed on to the children as SIGTERM, each time they come.
 

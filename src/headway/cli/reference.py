@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from headway.cli.exits import BUG, BY_BRANCH, CALLER, DONE, INTERRUPTED, NO
+from headway.cli.failures import BUG, BY_BRANCH, CALLER, DONE, INTERRUPTED, NO
 from headway.cli.main import root
 from headway.cli.settings import PREFIX, Settings
 
@@ -54,7 +54,7 @@ def _exits() -> Iterator[str]:
     for code in sorted({code for code, _ in rows}):
         meanings = "; ".join(text for number, text in rows if number == code)
         yield f"| {code} | {meanings}{'; any other bug' if code == BUG else ''} |"
-    yield "\nWith `HEADWAY_DEBUG=1` an error is told with its traceback.\n"
+    yield "\nWith `HEADWAY_DEBUG=1` an error is printed with its traceback.\n"
 
 
 def _branch(error: type[Exception]) -> str:

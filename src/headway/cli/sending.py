@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
+import msgspec
 import typer
 from uuid_utils import uuid7
 
-from headway.cli.json_text import to_json
-from headway.cli.named_values import read_values
 from headway.cli.progress import Meter
+from headway.cli.text import to_json
 from headway.contract.enqueue import Enqueued
 from headway.contract.store import Store
 from headway.core.duration import parse_duration
-from headway.core.errors import InvalidArguments, PayloadTooLarge
+from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
 from headway.core.instant import format_instant
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
 from headway.core.naming import check_name
@@ -23,12 +23,12 @@ from headway.runtime.app import App
 from headway.runtime.arguments import RESERVED
 
 KEPT = 1_000
-"""Replies that are kept to be told, of many."""
+"""The most replies that are kept for the output of a large batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendOptions:
-    """What is said of a job beside its arguments."""
+    """The options of a job besides its arguments."""
 
     due: Annotated[
         str | None,
@@ -40,7 +40,7 @@ class SendOptions:
     priority: Annotated[
         int | None, typer.Option(min=0, max=MAX_PRIORITY, help="Smaller first; 512 is usual.")
     ] = None
-    tenant: Annotated[str | None, typer.Option(help="For whom it is.")] = None
+    tenant: Annotated[str | None, typer.Option(help="The customer it runs for.")] = None
     subject: Annotated[str | None, typer.Option(help="What it is about.")] = None
     key: Annotated[
         str | None, typer.Option(help="Makes one job, however often it is sent with this key.")
@@ -68,10 +68,7 @@ def kind_job(
     """A job as an App's kind says, with its gates and policy.
 
     Args:
-        app: the App.
-        kind: the kind's name.
         texts: of the handler's arguments, as they were written.
-        options: beside them.
         due_at: ms UTC; None for now.
 
     Returns:
@@ -110,9 +107,7 @@ def plain_job(
     """A job without gates, its arguments as they are.
 
     Args:
-        kind: any name.
         texts: its arguments, as they were written.
-        options: beside them.
         due_at: ms UTC; None for now.
         now: the store's time, ms UTC.
 
@@ -145,13 +140,11 @@ def plain_job(
 
 
 async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> Sent:
-    """Enqueues as many jobs, a thousand a step.
+    """Enqueue as many jobs, a thousand a step.
 
     Args:
-        store: where to.
         make: gives a new job each time.
-        count: how many.
-        meter: told how many were sent.
+        meter: shows how many were sent.
 
     Returns:
         What was sent.
@@ -164,3 +157,76 @@ async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter:
         replies += step[: KEPT - len(replies)]
         meter(start + len(step))
     return Sent(replies, created)
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Read name=value pairs.
+
+    Args:
+        pairs: each with a name before its first `=`.
+
+    Returns:
+        The values by name, in the order given, as they were written.
+
+    Raises:
+        InvalidValue: one has no name or no `=`, or a name comes twice.
+    """
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            message = f"the argument {pair[:80]!r} is not a name=value"
+            raise InvalidValue(message, hint="as phone=+15550100 urgent=true")
+        if name in values:
+            message = f"the argument {name!r} is given twice"
+            raise InvalidValue(message, hint="give it once")
+        values[name] = text
+    return values
+
+
+def read_values(texts: Mapping[str, str]) -> dict[str, object]:
+    """Read values by name: what is JSON counts as that, all else is text.
+
+    `phone='"0155"'` is text that looks like a number.
+
+    Raises:
+        InvalidValue: one is not valid Unicode.
+    """
+    return {name: _value(name, text) for name, text in texts.items()}
+
+
+def read_object(option: str, text: str) -> bytes:
+    """Read a JSON object.
+
+    Args:
+        option: where it was given, for the message.
+        text: JSON.
+
+    Returns:
+        The object on one line, UTF-8.
+
+    Raises:
+        InvalidValue: it is no JSON, or no object.
+    """
+    try:
+        found: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        message = f"{option} is no JSON: {error}"
+        raise InvalidValue(message, hint=_OBJECT) from None
+    if not isinstance(found, dict):
+        message = f"{option} is no JSON object"
+        raise InvalidValue(message, hint=_OBJECT)
+    return to_json(cast("dict[str, object]", found))
+
+
+_OBJECT = """as '{"phone": "+15550100"}'"""
+
+
+def _value(name: str, text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    except UnicodeEncodeError:
+        message = f"the argument {name!r} is no valid Unicode"
+        raise InvalidValue(message, hint="write it in UTF-8") from None

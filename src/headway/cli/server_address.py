@@ -1,7 +1,9 @@
-"""Where a server may listen: on loopback at will, elsewhere only when it is told how it is safe."""
+"""Where a server may listen: freely on loopback, elsewhere only with explicit protection."""
 
 from __future__ import annotations
 
+import resource
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headway.core.errors import InvalidValue
-from headway.server.listening.listener import Address
+from headway.server.listener import ListenAddress
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -59,7 +61,7 @@ class AddressOptions:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
 
-    def address(self, *, has_tokens: bool) -> Address:
+    def address(self, *, has_tokens: bool) -> ListenAddress:
         """The address to listen at.
 
         Args:
@@ -85,7 +87,7 @@ class AddressOptions:
                 message,
                 hint="give --tls-cert and --tls-key; or --plain-http if a proxy does TLS before it",
             )
-        return Address(
+        return ListenAddress(
             host=self.host,
             port=self.port,
             certificate=self.tls_cert,
@@ -103,8 +105,23 @@ def _check_proxy(proxy: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """Return whether only this machine can reach what listens there."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host in LOOPBACK
+
+
+MOST = 65_536
+
+
+def allow_many_files() -> None:
+    """Raise the soft limit as far as the hard one allows: each long poll is a connection.
+
+    Shells often allow 1,024, for the sake of old programs that use select; none is here.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # a container may forbid it; then it stays as it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,27 +1,35 @@
-"""A worker in this process: runs an App's jobs until it is told to stop, or has drained."""
+"""A worker in this process: runs an App's jobs until stopped, or has drained."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
 import structlog
 import typer
 
+from headway.cli.extras import needs_extra
+from headway.cli.progress import Meter
 from headway.cli.settings import Settings
 from headway.contract.store import Store
+from headway.contract.views import LanesQuery
+from headway.core.job import MAX_BATCH
+from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App
+from headway.runtime.chores import TimetableChore
+from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
 log = structlog.stdlib.get_logger("headway.worker")
 
 SYSTEMS_AT_ONCE = 200
-"""Handlers that run at once where systems bring jobs, unless told otherwise."""
+"""Handlers that run at once if systems bring jobs, unless set otherwise."""
 
 Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
 """Something that goes on beside a worker for as long as it runs."""
@@ -29,7 +37,7 @@ Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeOptions:
-    """What a worker is told; None leaves its default."""
+    """Options of a worker; None leaves its default."""
 
     lanes: Annotated[
         str | None,
@@ -50,21 +58,21 @@ class ServeOptions:
     ] = None
     unknown_kinds: Annotated[
         Literal["retry", "dead"],
-        typer.Option(help="What becomes of a job whose kind the App has not."),
+        typer.Option(help="What happens to a job whose kind the App does not define."),
     ] = "retry"
 
     def for_worker(self) -> WorkerOptions:
         """The options of the worker that were given."""
-        told: WorkerOptions = {"order": self.order, "unknown": self.unknown_kinds}
+        options: WorkerOptions = {"order": self.order, "unknown": self.unknown_kinds}
         if self.lanes is not None:
-            told["lanes"] = self.lanes
+            options["lanes"] = self.lanes
         if self.concurrency is not None:
-            told["concurrency"] = self.concurrency
+            options["concurrency"] = self.concurrency
         if self.prefetch is not None:
-            told["prefetch"] = self.prefetch
+            options["prefetch"] = self.prefetch
         if self.grace is not None:
-            told["grace"] = self.grace
-        return told
+            options["grace"] = self.grace
+        return options
 
     def for_child(self) -> list[str]:
         """The same options for the command line of a process that does the work."""
@@ -83,7 +91,6 @@ def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> Serv
     """The worker's options where systems bring jobs.
 
     Args:
-        options: as they were given.
         lanes: of the systems; empty for none.
         whole: whether the App's own jobs are run as well.
     """
@@ -115,7 +122,6 @@ def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
 
     Args:
         settings: what they say of it wins.
-        base: a server's own address.
     """
     return SignalPlace(settings.public_url or base, settings.signing_keys)
 
@@ -129,15 +135,12 @@ async def serve(
     signals: SignalPlace = NOWHERE,
     around: AbstractAsyncContextManager[None] | None = None,
 ) -> int:
-    """Works until told to stop by SIGTERM or SIGINT, or by something beside it.
+    """Work until asked to stop by SIGTERM or SIGINT, or by something beside it.
 
     The first signal lets handlers end within the grace; the second does not wait for them.
 
     Args:
-        app: whose jobs.
-        options: of the worker.
         beside: each runs as a task; the worker stops when one returns.
-        settings: of the session.
         tether: a file descriptor; the worker stops when its other end is closed.
         signals: where its jobs are signalled.
         around: kept open for as long as it works.
@@ -147,10 +150,10 @@ async def serve(
     """
     await app.reach(settings.store_wait)
     async with around or nullcontext(), app:
-        told = options.for_worker()
-        told |= {"signal_base": signals.base, "signing_key": signals.keys}
-        told["keep_trail"] = settings.keep_trail
-        worker = app.worker(**told)
+        worker_options = options.for_worker()
+        worker_options |= {"signal_base": signals.base, "signing_key": signals.keys}
+        worker_options["keep_trail"] = settings.keep_trail
+        worker = app.worker(**worker_options)
         lanes = dict(worker.settings.lanes)
 
         def stop(now: bool) -> None:
@@ -180,7 +183,7 @@ async def serve(
 
 
 def _tie(tether: int, worker: Worker) -> None:
-    """Stops the worker when the process that started this one is gone."""
+    """Stop the worker when the process that started this one is gone."""
     loop = asyncio.get_running_loop()
 
     def untied() -> None:
@@ -188,3 +191,79 @@ def _tie(tether: int, worker: Worker) -> None:
         worker.stop()
 
     loop.add_reader(tether, untied)
+
+
+def trace_if_asked(app: App, settings: Settings) -> None:
+    """Trace an App's jobs, if the settings ask for it.
+
+    Spans that handlers make themselves go the same way.
+
+    Raises:
+        InvalidValue: the extra is not installed, or a variable is unusable.
+    """
+    if not settings.traces:
+        return
+    with needs_extra("otel"):
+        from opentelemetry.trace import set_tracer_provider  # noqa: PLC0415  (an extra)
+
+        from headway.runtime.tracing.exporting import otlp_provider  # noqa: PLC0415
+        from headway.runtime.tracing.trace import trace  # noqa: PLC0415
+    provider = otlp_provider("headway")
+    set_tracer_provider(provider)
+    trace(app, provider)
+
+
+_QUICK_S = 0.05
+_SLOW_S = 0.5
+_MANY = 5_000
+
+
+class Drain(StrEnum):
+    """What a worker waits for before it ends."""
+
+    ALL = "all"
+    """Its lanes hold no job that is not final."""
+    DUE = "due"
+    """The same, but for jobs that are not due yet."""
+
+
+async def wait_until_drained(
+    store: Store, lanes: Sequence[str], drain: Drain, meter: Meter
+) -> None:
+    """Return when the lanes hold nothing more.
+
+    What other workers of these lanes run, and what awaits a signal, counts as well.
+
+    Args:
+        meter: shows how many are final.
+    """
+    final_before: int | None = None
+    # The timetable's fires may be due, too, and a worker lays them beside its other work.
+    await TimetableChore(store, Timing()).lay()
+    while True:
+        left, final = await count_left(store, lanes, drain)
+        if final_before is None:
+            final_before = final
+        done = max(final - final_before, 0)
+        meter(done, done + left)
+        if not left:
+            return
+        await pause(_SLOW_S if left > _MANY else _QUICK_S)
+
+
+async def count_left(store: Store, lanes: Sequence[str], drain: Drain) -> tuple[int, int]:
+    """How many jobs of the lanes still count, and how many are final.
+
+    Returns:
+        Jobs that are not final (for `due`: and not scheduled for later), and final ones.
+    """
+    if drain is Drain.DUE:
+        # What is due but not yet promoted is counted as scheduled: promote it first.
+        while (await store.sweep(MAX_BATCH)).promoted:
+            pass
+    found = await store.read(LanesQuery(names=tuple(lanes)))
+    left = sum(lane.unfinished for lane in found)
+    final = sum(sum(lane.counts.values()) for lane in found) - left
+    if drain is Drain.DUE:
+        left -= sum(lane.counts.get(State.SCHEDULED, 0) for lane in found)
+    return left, final

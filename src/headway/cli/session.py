@@ -1,4 +1,4 @@
-"""A session: one call of the command, with what it was told and the store that it speaks to."""
+"""A session: one call of the command, with its settings and the store that it speaks to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Session:
     """One call of the command.
 
     Attributes:
-        terminal: where it prints.
         named_store: the URL of `--store`; None if the option was not given.
     """
 
@@ -63,9 +62,6 @@ class Session:
     def refuse_store(self, hint: str) -> None:
         """Refuse `--store`, for a command that uses no store of that name.
 
-        Args:
-            hint: what to do instead.
-
         Raises:
             InvalidValue: the option was given.
         """
@@ -74,7 +70,7 @@ class Session:
             raise InvalidValue(message, hint=hint)
 
     def author(self, named: str | None) -> str:
-        """Who stands on the trail: who was named, else the setting, else the login name."""
+        """Return the author for the trail: as named, else the setting, else the login name."""
         if named or self.settings.author:
             return named or self.settings.author or ""
         try:
@@ -85,10 +81,9 @@ class Session:
     def with_store(
         self, work: Callable[[Store], Awaitable[Result]], *, make: bool = False
     ) -> Result:
-        """Opens the store, does the work, and closes the store whatever happens.
+        """Open the store, does the work, and close the store whatever happens.
 
         Args:
-            work: gets the open store.
             make: whether a store that does not exist is made.
 
         Returns:
@@ -112,11 +107,7 @@ class Session:
         return asyncio.run(whole())
 
     def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
-        """Opens an App's store and declares what the App declares, does the work, and closes.
-
-        Args:
-            app: not opened yet.
-            work: gets the open store.
+        """Open an App's store and declare what the App declares, does the work, and close.
 
         Returns:
             What the work returns.
@@ -129,7 +120,7 @@ class Session:
         return asyncio.run(whole())
 
     def ask(self, query: Query[Result]) -> Result:
-        """Opens the store, asks one question, and closes it."""
+        """Open the store, asks one question, and close it."""
 
         async def one(store: Store) -> Result:
             return await store.read(query)

@@ -22,7 +22,7 @@ FILE_VARIABLE = "HEADWAY_CONFIG"
 
 
 class Settings(BaseSettings):
-    """What the command is told before its options; each option wins over its setting."""
+    """Settings of the command; each option overrides its setting."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -99,11 +99,17 @@ class Settings(BaseSettings):
     automations: dict[str, Any] = Field(
         default_factory=dict, description="of the system `automations`"
     )
+    kafka: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="brokers, and what `headway bridge` reads"
+    )
+    cassandra: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="where what is due far ahead lies"
+    )
 
     @field_validator("store_wait", "keep_trail")
     @classmethod
     def _is_a_duration(cls, text: str) -> str:
-        """Refuses what is no duration.
+        """Refuse what is no duration.
 
         Raises:
             ValueError: it is none.
@@ -117,16 +123,16 @@ class Settings(BaseSettings):
     @field_validator("public_url")
     @classmethod
     def _leads_somewhere(cls, url: str | None) -> str | None:
-        """Refuses what no provider could call: it would be found out by the first call only.
+        """Refuse what no provider could call: it would be found out by the first call only.
 
         Raises:
-            ValueError: it is no URL of HTTP.
+            ValueError: it is not a URL of HTTP.
         """
         if url is None:
             return None
         found = urlsplit(url)
         if found.scheme not in {"http", "https"} or not found.netloc or found.query:
-            message = "is no URL that begins with https:// or http://"
+            message = "is not a URL that begins with https:// or http://"
             raise ValueError(message)
         return url
 
@@ -135,7 +141,7 @@ class Settings(BaseSettings):
         """The keys of signal URLs; the first one signs.
 
         Raises:
-            InvalidValue: one is too short to keep anybody out.
+            InvalidValue: one is too short to be secure.
         """
         key = self.signing_key
         return read_signing_keys(None if key is None else key.get_secret_value())
@@ -155,7 +161,7 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Reads the settings.
+    """Read the settings.
 
     The file is headway.toml in the working directory, or what HEADWAY_CONFIG names.
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+from headway.cli.cassandra import make_link
 from headway.cli.directory import directory_url, system_package
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.runtime.app import App
-from headway.server.alerts.remembered import Place
-from headway.server.system import System
+from headway.server.alerts.rule import AlertStorage
+from headway.server.service import System
 
 PLAIN = frozenset({"automations", "lanes"})
 """Those that keep nothing besides jobs and ask no provider: `make(settings)`; the others share
@@ -24,16 +25,16 @@ class Parts(Protocol):
     """What systems share, as far as it is opened and closed here."""
 
     @property
-    def alert_place(self) -> Place:
-        """Where what was told of alerts outlives a server."""
+    def alert_place(self) -> AlertStorage:
+        """Where sent alerts are kept beyond a server's life."""
         ...
 
     async def open(self, base_url: str) -> None:
-        """Opens it."""
+        """Open it."""
         ...
 
     async def close(self) -> None:
-        """Closes it."""
+        """Close it."""
         ...
 
 
@@ -50,7 +51,7 @@ class Systems:
     parts: Parts | None = None
 
     def declare(self, app: App) -> list[str]:
-        """Adds their kinds to an app.
+        """Add their kinds to an app.
 
         Returns:
             The lanes of these kinds, and those that the systems declare besides; empty for none.
@@ -64,10 +65,10 @@ class Systems:
 
     @asynccontextmanager
     async def opened(self, base_url: str | None) -> AsyncGenerator[None]:
-        """Keeps open what they share, for as long as the block lasts.
+        """Keep open what they share, for as long as the block lasts.
 
         Args:
-            base_url: how the outside world reaches the server; None while nobody knows.
+            base_url: the public URL of the server; None if it is not known.
 
         Raises:
             StoreUnavailable: their directory cannot be reached.
@@ -88,11 +89,10 @@ NONE = Systems()
 
 
 def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Systems:
-    """Makes systems; each is given its own table of the settings.
+    """Make systems; each is given its own table of the settings.
 
     Args:
         names: as `--system` was given them.
-        settings: of the session.
         store_url: where the jobs are; the directory is beside it unless the settings say where.
 
     Returns:
@@ -119,4 +119,9 @@ def _parts(settings: Settings, store_url: str) -> Parts:
 
         exchange = read_exchange(settings.telephony)
     directory = Directory(directory_url(settings, store_url))
-    return Shared(directory=directory, exchange=exchange, signing_keys=settings.signing_keys)
+    shared = Shared(directory=directory, exchange=exchange, signing_keys=settings.signing_keys)
+    if settings.cassandra:
+        link = make_link(settings)
+        shared.cassandra = link
+        shared.also(link)
+    return shared

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.json_text import to_json
-from headway.cli.printable import printable, printable_json
+from headway.cli.text import printable, printable_json, to_json
 
 _UNSEEN_WIDTH = 160
 """Columns where there is no window to ask."""
@@ -34,26 +33,25 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Whether somebody watches: progress is drawn only then."""
+        """Whether there is a terminal; progress is drawn only then."""
         return self.remarks.is_terminal
 
     def document(self, document: object) -> None:
-        """Prints one JSON document on one line."""
+        """Print one JSON document on one line."""
         typer.echo(printable_json(to_json(document).decode()))
 
     def line(self, text: str, style: str = "") -> None:
-        """Prints a line of the answer."""
+        """Print a line of the answer."""
         self.answers.print(shown(text, style), soft_wrap=True)
 
     def remark(self, text: str, style: str = "") -> None:
-        """Prints a line beside the answer, on standard error."""
+        """Print a line beside the answer, on standard error."""
         self.remarks.print(shown(text, style), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-        """Prints rows under their headings.
+        """Print rows under their headings.
 
         Args:
-            columns: the headings.
             rows: a text for each column.
             empty: what to say instead when there are none.
         """
@@ -66,24 +64,24 @@ class Terminal:
             self._aligned([list(columns), *cells])
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Prints names and values, one pair a line; empty values are left out."""
+        """Print names and values, one pair a line; empty values are left out."""
         self._aligned([[name, printable(value)] for name, value in pairs if value])
 
     def confirmed(self, question: str) -> bool:
-        """Asks on a terminal; where nobody can answer, the answer is no."""
+        """Ask on a terminal; without one the answer is no."""
         if not sys.stdin.isatty():
             return False
         return typer.confirm(printable(question), err=True)
 
     def _drawn(self, columns: Sequence[str], rows: list[list[str]]) -> None:
         """On a terminal: colours, no columns without news, and folds where it is too narrow."""
-        told = [n for n in range(len(columns)) if n == 0 or any(row[n].strip("0") for row in rows)]
+        shown = [n for n in range(len(columns)) if n == 0 or any(row[n].strip("0") for row in rows)]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for n in told:
+        for n in shown:
             # The first column names the row: it must stay whole, to be copied.
             table.add_column(Text(columns[n]), overflow="fold", no_wrap=n == 0)
         for row in rows:
-            table.add_row(*(Text(row[n], style=STYLES.get(row[n], "")) for n in told))
+            table.add_row(*(Text(row[n], style=STYLES.get(row[n], "")) for n in shown))
         self.answers.print(table)
 
     def _aligned(self, rows: list[list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Where a server is, and the token that opens it; the token is never shown."""
+"""Address of a server and the token sent with each call; the token is never shown."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from urllib.parse import urlsplit
 from headway.core.errors import InvalidValue
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-"""Where a server is if nothing says where."""
+"""Used if neither an argument nor HEADWAY_URL gives a URL."""
 
 SCHEMES = ("http", "https")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Address:
-    """Where a server is.
+class ServerAddress:
+    """Address of a server.
 
     Attributes:
         url: without a slash at its end.
-        token: goes with each call; None for none.
+        token: sent with each call; None for none.
     """
 
     url: str
@@ -38,12 +38,12 @@ class Address:
 
     @property
     def is_open(self) -> bool:
-        """Whether others on the way can read the token."""
+        """Whether the token is sent unencrypted to another machine."""
         return self.token is not None and self.url.startswith("http:") and not self.is_loopback
 
 
-def read_address(url: str | None = None, token: str | None = None) -> Address:
-    """Reads where a server is.
+def read_address(url: str | None = None, token: str | None = None) -> ServerAddress:
+    """Read the address of a server from arguments and the environment.
 
     Args:
         url: of the server; if not given, HEADWAY_URL in the environment, else
@@ -54,16 +54,16 @@ def read_address(url: str | None = None, token: str | None = None) -> Address:
         The address.
 
     Raises:
-        InvalidValue: the URL is none of a server, or the token cannot be one.
+        InvalidValue: the URL is not a server's, or the token is not well-formed.
     """
-    return Address(
+    return ServerAddress(
         url=_checked_url(url or os.environ.get("HEADWAY_URL") or DEFAULT_URL),
         token=_checked_token(token or os.environ.get("HEADWAY_TOKEN") or None),
     )
 
 
 def is_server(url: str) -> bool:
-    """Whether this is the URL of a server, and not of a store."""
+    """Return whether this is the URL of a server, and not of a store."""
     return url.partition("://")[0] in SCHEMES
 
 
@@ -86,8 +86,8 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_token(token: str | None) -> str | None:
-    # What stands in it is never told: it is a secret, whatever is wrong with it.
+    # The message never shows the value: it is a secret even if it is malformed.
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        message = "the token holds what no token holds"
+        message = "the token is not well-formed"
         raise InvalidValue(message, hint="it is one word, as `headway token create` printed it")
     return token

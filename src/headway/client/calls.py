@@ -1,26 +1,124 @@
-"""Calls: requests to a server over connections that are kept, repeated where that may help."""
+"""HTTP calls to a server: errors, retries, and the connections they use."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 import msgspec
 
-from headway.client.address import Address
-from headway.client.exchange import AnswerLost, Carrier, Request, Unreachable
-from headway.client.problems import error_of
+from headway.client.address import ServerAddress
+from headway.client.exchange import HttpRequest, HttpTransport, ReplyLost, Unreachable
 from headway.core.draw import draw
 from headway.core.errors import (
+    CallerError,
+    Forbidden,
     HeadwayError,
     InvalidValue,
+    InvariantBroken,
     OutcomeUnknown,
+    StoreError,
+    StoreFull,
     StoreUnavailable,
     TooManyRequests,
+    Unauthenticated,
 )
 from headway.runtime.timing import Timing
+
+PROBLEM = "application/problem+json"
+
+_BUG = "bug"
+_HOW_TO_OPEN = "pass token=, or set HEADWAY_TOKEN; `headway token create` makes one"
+_URL_HINT = "is this the address of a Headway server?"
+
+_decode = msgspec.json.Decoder().decode
+
+
+def error_of(status: int, body: bytes, *, what: str, writes: bool) -> HeadwayError:
+    """Return the error that a reply means.
+
+    Args:
+        status: of the reply, 300 or above.
+        body: of the reply; a problem if a Headway server wrote it.
+        what: the call, for the message, as "POST /v1/jobs".
+        writes: whether the call may have written something.
+
+    Returns:
+        The error of its code; of an unknown code, the nearest branch.
+    """
+    problem = _problem(body)
+    code = problem.get("code", "")
+    if not code:
+        return _of_other_program(status, what, writes=writes)
+    detail = problem.get("detail") or f"{what} was answered with {status}"
+    hint = problem.get("hint", "")
+    if code == _BUG:
+        seen = problem.get("instance", "")
+        message = f"{what}: {detail}"
+        return InvariantBroken(message, hint=f"{hint}: {seen}" if seen else hint)
+    kind = _KINDS.get(code) or _branch(status)
+    if kind is Unauthenticated:
+        hint = hint or _HOW_TO_OPEN
+    return kind(detail, hint=hint)
+
+
+def _problem(body: bytes) -> Mapping[str, str]:
+    try:
+        decoded = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    if not isinstance(decoded, dict):
+        return {}
+    fields = cast("dict[str, object]", decoded)
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
+
+
+def _branch(status: int) -> type[HeadwayError]:
+    """Return the nearest branch for a code that this program does not know."""
+    known: dict[int, type[HeadwayError]] = {
+        401: Unauthenticated,
+        403: Forbidden,
+        429: TooManyRequests,
+        500: InvariantBroken,
+        503: StoreUnavailable,
+        507: StoreFull,
+    }
+    if status in known:
+        return known[status]
+    return CallerError if status < 500 else StoreError
+
+
+def _of_other_program(status: int, what: str, *, writes: bool) -> HeadwayError:
+    """Return the error for a reply that no Headway server wrote.
+
+    A proxy's, or another program's.
+    """
+    message = f"{what} was answered with {status}"
+    if status in {401, 407}:
+        return Unauthenticated(message, hint=_HOW_TO_OPEN)
+    if status == 403:
+        return Forbidden(message, hint="something before the server refuses the call")
+    if status == 429:
+        return TooManyRequests(message, hint="something before the server limits the calls")
+    if status == 503:
+        return StoreUnavailable(message, hint="the server is not there")
+    if status >= 500:
+        # A proxy does not know how far the call came.
+        return (OutcomeUnknown if writes else StoreUnavailable)(message)
+    return CallerError(message, hint=_URL_HINT)
+
+
+def _all(kind: type[HeadwayError]) -> Iterator[type[HeadwayError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _all(one)
+
+
+_KINDS: Mapping[str, type[HeadwayError]] = {kind.code: kind for kind in _all(HeadwayError)}
+
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Params = tuple[tuple[str, str], ...]
@@ -31,13 +129,12 @@ PASSING = (StoreUnavailable, OutcomeUnknown, TooManyRequests)
 """Errors after which the same call may succeed."""
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 _log = logging.getLogger("headway.client")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
-    """One call. All calls may be repeated, with the effect of one.
+class HttpCall:
+    """One call. Every call is idempotent and may be repeated.
 
     Attributes:
         method: of HTTP.
@@ -45,8 +142,8 @@ class Call:
         body: the JSON to send; None for none.
         params: of the query.
         headers: beside those of all calls.
-        waits_s: how long the server may take its time beyond the timeout: a long poll.
-        patience_s: for how long it is repeated while the server is away or asks for patience.
+    waits_s: how long the server may take beyond the timeout, for a long poll.
+        patience_s: for how long it is repeated while the server is unavailable or answers 429.
     """
 
     method: Method
@@ -62,8 +159,8 @@ class Call:
         """The call, for messages."""
         return f"{self.method} {self.path[:120]}"
 
-    def at(self, cursor: str) -> Call:
-        """The same call for the page that a cursor names."""
+    def at(self, cursor: str) -> HttpCall:
+        """Return the same call for the page that a cursor names."""
         return replace(self, params=(*self.params, ("cursor", cursor)))
 
     @property
@@ -73,8 +170,8 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
-    """What a call was answered.
+class HttpReply:
+    """The successful response to a call.
 
     Attributes:
         status: below 300.
@@ -91,12 +188,12 @@ class Reply:
         """The body, read.
 
         Raises:
-            StoreUnavailable: it is no JSON; something else than a Headway server answered.
+            StoreUnavailable: it is not JSON: something other than a Headway server answered.
         """
         try:
             return _decode(self.body) if self.body else None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            message = "the server's answer is no JSON"
+            message = "the server's reply is not JSON"
             raise StoreUnavailable(message, hint="is it a Headway server?") from None
 
 
@@ -106,36 +203,26 @@ class _Refusal:
     after_s: float = 0.0
 
 
-class Calls:
+class HttpCalls:
     """Calls one server; to be used in one event loop."""
 
-    def __init__(self, address: Address, *, timeout_s: float, timing: Timing) -> None:
-        """Makes it; nothing is opened before the first call.
-
-        Args:
-            address: of the server.
-            timeout_s: how long one try of a call may take.
-            timing: for limits and pauses.
-        """
+    def __init__(self, address: ServerAddress, *, timeout_s: float, timing: Timing) -> None:
         self._address = address
         self._timeout_s = timeout_s
         self._timing = timing
-        self._carrier: Carrier | None = None
-        # Pauses of programs that lost the same server must differ.
+        self._carrier: HttpTransport | None = None
+        # Jitter must differ between programs that lost the same server.
         self._seed = uuid4().hex
         self._drawn = 0
 
-    async def ask(self, call: Call) -> Reply:
-        """Makes a call, and makes it again while that may help.
-
-        Args:
-            call: what to ask.
+    async def ask(self, call: HttpCall) -> HttpReply:
+        """Make a call; repeat it while that may help.
 
         Returns:
             The answer.
 
         Raises:
-            HeadwayError: the server refuses, in its own words; or
+            HeadwayError: the server refuses, with its own message; or
                 StoreUnavailable: it cannot be reached, nothing was written; or
                 OutcomeUnknown: no answer came, it may have been written.
         """
@@ -144,7 +231,7 @@ class Calls:
         unknown = False
         while True:
             answered = await self._try(call)
-            if isinstance(answered, Reply):
+            if isinstance(answered, HttpReply):
                 return answered
             error = answered.error
             unknown = unknown or isinstance(error, OutcomeUnknown)
@@ -157,16 +244,16 @@ class Calls:
             tries += 1
 
     async def close(self) -> None:
-        """Closes all connections; a later call opens them again."""
+        """Close all connections; a later call opens them again."""
         carrier, self._carrier = self._carrier, None
         if carrier is not None:
             await carrier.close()
 
-    async def _try(self, call: Call) -> Reply | _Refusal:
-        """Makes a call once."""
+    async def _try(self, call: HttpCall) -> HttpReply | _Refusal:
+        """Make a call once."""
         carrier = self._opened()
         content = None if call.body is None else _encoded(call)
-        request = Request(call.method, call.path, content, call.params, call.headers)
+        request = HttpRequest(call.method, call.path, content, call.params, call.headers)
         limit_s = self._timeout_s + call.waits_s
         asked_at = self._timing.monotonic()
         try:
@@ -174,17 +261,17 @@ class Calls:
                 answer = await carrier.send(request, limit_s)
         except Unreachable as error:
             return _Refusal(error=self._unreachable(error))
-        except (AnswerLost, TimeoutError) as error:
-            return _Refusal(error=_lost(call, error))
+        except (ReplyLost, TimeoutError) as error:
+            return _Refusal(error=_reply_lost(call, error))
         if answer.status < 300:
-            return Reply(status=answer.status, body=answer.body, asked_at=asked_at)
+            return HttpReply(status=answer.status, body=answer.body, asked_at=asked_at)
         error = error_of(answer.status, answer.body, what=call.what, writes=call.writes)
         return _Refusal(error=error, after_s=_seconds(answer.retry_after))
 
-    def _opened(self) -> Carrier:
+    def _opened(self) -> HttpTransport:
         if self._carrier is None:
             try:
-                # Not before it is needed: a program that calls no server loads no HTTP.
+                # Imported lazily: a program that calls no server loads no HTTP library.
                 from headway.client.transport import Transport  # noqa: PLC0415
             except ImportError as error:
                 message = f"the client needs a package that is not installed: {error.name}"
@@ -202,30 +289,34 @@ class Calls:
         return whole * (0.5 + 0.5 * draw(f"{self._seed}:{self._drawn}"))
 
 
-def _encoded(call: Call) -> bytes:
+def _encoded(call: HttpCall) -> bytes:
     try:
         return _encode(call.body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"{call.what}: its body is nothing for JSON: {error}"
+        message = f"{call.what}: its body cannot be encoded as JSON: {error}"
         raise InvalidValue(message[:400]) from None
 
 
-def _lost(call: Call, error: Exception) -> HeadwayError:
-    told = str(error) or type(error).__name__
+def _reply_lost(call: HttpCall, error: Exception) -> HeadwayError:
+    text = str(error) or type(error).__name__
     if call.writes:
-        message = f"no answer to {call.what}: {told}"
+        message = f"no answer to {call.what}: {text}"
         return OutcomeUnknown(message, hint="repeating the call is safe")
-    message = f"no answer to {call.what}: {told}"
+    message = f"no answer to {call.what}: {text}"
     return StoreUnavailable(message)
 
 
 def _as_seen(error: HeadwayError, *, unknown: bool) -> HeadwayError:
-    """The error of the last try, unless an earlier one may have written something."""
+    """Return the error of the last try, unless an earlier one may have written something."""
     if unknown and isinstance(error, StoreUnavailable | TooManyRequests):
         return OutcomeUnknown(error.message, hint=error.hint)
     return error
 
 
-def _seconds(said: str) -> float:
-    """What Retry-After says, if it says seconds; not more than a minute is believed."""
-    return min(float(said), 60.0) if said.isascii() and said.isdigit() and len(said) < 9 else 0.0
+def _seconds(header: str) -> float:
+    """Return what Retry-After says, if it says seconds; at most a minute."""
+    return (
+        min(float(header), 60.0)
+        if header.isascii() and header.isdigit() and len(header) < 9
+        else 0.0
+    )

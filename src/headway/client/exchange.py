@@ -1,4 +1,4 @@
-"""One request and its answer, whatever carries them."""
+"""A request and its response, independent of the HTTP library."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import NamedTuple, Protocol
 
 
 class Unreachable(Exception):
-    """No connection; nothing was sent."""
+    """No connection could be made; nothing was sent."""
 
 
-class AnswerLost(Exception):
-    """It was sent, perhaps in part, and no whole answer came."""
+class ReplyLost(Exception):
+    """The request was sent, perhaps in part, and no complete response came."""
 
 
-class Request(NamedTuple):
-    """What is sent: to a path below the server's address, with JSON or without."""
+class HttpRequest(NamedTuple):
+    """A request to a path below the server's address, with a JSON body or without."""
 
     method: str
     path: str
@@ -23,26 +23,26 @@ class Request(NamedTuple):
     headers: tuple[tuple[str, str], ...]
 
 
-class Answer(NamedTuple):
-    """What came back."""
+class RawReply(NamedTuple):
+    """The response."""
 
     status: int
     body: bytes
     retry_after: str
 
 
-class Carrier(Protocol):
-    """Carries requests to one server."""
+class HttpTransport(Protocol):
+    """Sends requests to one server."""
 
-    async def send(self, request: Request, limit_s: float) -> Answer:
-        """Sends a request, and reads the answer.
+    async def send(self, request: HttpRequest, limit_s: float) -> RawReply:
+        """Send a request and read the response.
 
         Raises:
             Unreachable: it was not sent.
-            AnswerLost: it was sent, perhaps in part.
+            ReplyLost: it was sent, perhaps in part.
         """
         ...
 
     async def close(self) -> None:
-        """Lets go of all connections."""
+        """Close all connections."""
         ...

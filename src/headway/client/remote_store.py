@@ -4,64 +4,186 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 
-from headway.client.address import Address
-from headway.client.calls import Call, Calls, Reply
-from headway.client.definitions import DECLARED, definition
-from headway.client.fields import Fields, filled
-from headway.client.job_body import job_body
-from headway.client.questions import question
-from headway.client.read_record import read_record
-from headway.client.signal_body import signal_body
-from headway.client.workers import Workers
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.client.address import ServerAddress
+from headway.client.calls import HttpCall, HttpCalls, HttpReply
+from headway.client.poller import WorkerPoller
+from headway.client.queries import remote_query
+from headway.client.replies import ClaimResponse, read_claim, read_record
+from headway.client.requests import DECLARED, Fields, definition, filled, job_body
+from headway.client.work_requests import (
+    beat_body,
+    read_beat,
+    request_call,
+    settle_call,
+    signal_body,
+)
+from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
-from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.outcomes import Released, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
 from headway.core.errors import (
     CallerError,
     Forbidden,
+    HeadwayError,
     InvalidValue,
+    StoreUnavailable,
+    TooManyRequests,
     UnknownJob,
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
-from headway.runtime.background import Background
+from headway.runtime.event_loop import Background
 from headway.runtime.timing import Timing
+
+MOST_WORKERS = 1_000
+"""Workers whose pollers are kept."""
+MOST_URLS = 10_000
+"""Runs whose signal URL is known; the oldest is forgotten."""
+
+_log = logging.getLogger("headway.client")
+
+
+class Workers:
+    """The workers of one client; used in the loop that owns its connections."""
+
+    def __init__(self, calls: HttpCalls, timing: Timing) -> None:
+        self._calls = calls
+        self._timing = timing
+        self._pollers: OrderedDict[str, WorkerPoller] = OrderedDict()
+        self._pollers_by_seen: dict[int, WorkerPoller] = {}
+        self._signal_urls: OrderedDict[str, str] = OrderedDict()
+
+    def signal_url(self, ref: str) -> str | None:
+        """Return the URL that signals a run that was claimed here.
+
+        None if there is none.
+        """
+        return self._signal_urls.get(ref)
+
+    def pull(self, seen: int) -> WorkerPoller | None:
+        """Return the poller whose claims gave `seen`; None if there is none."""
+        return self._pollers_by_seen.get(seen)
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """As `Store.claim`; it may return what a poll has found."""
+        return await self._poller_of(request.worker).claim(request)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """As `Store.settle`."""
+        now = self._timing.wall_at()
+        reply = await self._work(settle_call(request.worker, request.outcomes, now))
+        return [Verdict(word) for word in reply.json["verdicts"]]
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """As `Store.beat`, also for jobs that polls brought and no claim has taken yet."""
+        pull = self._pollers.get(request.worker)
+        request_sent = request
+        if pull is not None:
+            if request.leaving:
+                await pull.leave(request.worker)
+            running = request.running + pull.kept
+            request_sent = replace(request, running=running, request=pull.received(request.request))
+        call = HttpCall(method="POST", path="/v1/leases", body=beat_body(request_sent))
+        answered = await self._work(call)
+        reply = read_beat(answered.json)
+        if pull is None:
+            return reply
+        pull.note_time(answered.asked_at, reply.now)
+        pull.forget(frozenset(reply.lost))
+        if request.leaving and self._pollers.pop(request.worker, None) is not None:
+            self._pollers_by_seen = {
+                seen: one for seen, one in self._pollers_by_seen.items() if one is not pull
+            }
+        mine = frozenset(request.running)
+        return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
+
+    async def leave(self) -> None:
+        """End all polls and release what they brought."""
+        pulls, self._pollers = self._pollers, OrderedDict()
+        self._pollers_by_seen = {}
+        for worker, pull in pulls.items():
+            await pull.leave(worker)
+
+    def _poller_of(self, worker: str) -> WorkerPoller:
+        pull = self._pollers.get(worker)
+        if pull is None:
+            seen = uuid4().int >> 66
+            pull = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
+            self._pollers[worker] = self._pollers_by_seen[seen] = pull
+            if len(self._pollers) > MOST_WORKERS:
+                _, oldest = self._pollers.popitem(last=False)
+                self._pollers_by_seen = {
+                    seen: one for seen, one in self._pollers_by_seen.items() if one is not oldest
+                }
+        return pull
+
+    async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
+        claimed = read_claim((await self._work(request_call(request, wait_s))).body)
+        self._note_urls(claimed)
+        return claimed.reply()
+
+    async def _give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
+        outcomes = tuple(Released(job.id, job.run, reason="no handler was free") for job in jobs)
+        try:
+            await self.settle(SettleRequest(worker=worker, outcomes=outcomes))
+        except HeadwayError as error:
+            _log.warning("%d jobs are given back by the next beat: %s", len(jobs), error)
+
+    async def _work(self, call: HttpCall) -> HttpReply:
+        """Make a worker's call.
+
+        Raises:
+            StoreUnavailable: there are too many calls, which heals by itself as that does.
+        """
+        try:
+            return await self._calls.ask(call)
+        except TooManyRequests as error:
+            raise StoreUnavailable(error.message, hint=error.hint) from None
+
+    def _note_urls(self, claimed: ClaimResponse) -> None:
+        urls = self._signal_urls
+        for job in claimed.jobs:
+            if job.signal_url is not None:
+                urls[job.ref or f"{job.id}:{job.run}"] = job.signal_url
+        while len(urls) > MOST_URLS:
+            urls.popitem(last=False)
+
 
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
 HINT_S = 1.0
-"""Seconds after which a wait for nobody's claim returns."""
-
-_log = logging.getLogger("headway.client")
+"""Seconds after which a wait without a claim returns."""
 
 
 class RemoteStore:
     """A server as a store, for workers and producers.
 
-    What concerns the store alone (sweeps, fires, terms, restoring) is the server's own, and is
-    refused with a `CallerError`: a worker runs without chores here.
+    What concerns the store alone (sweeps, fires, terms, restoring) is done by the server
+    itself, and is refused with a `CallerError`: a worker runs without chores here.
     """
 
     def __init__(
         self,
-        address: Address,
+        address: ServerAddress,
         *,
         timeout_s: float = 30.0,
         patience_s: float = 10.0,
         timing: Timing | None = None,
     ) -> None:
-        """Makes it; nothing is asked yet.
+        """Make it; nothing is asked yet.
 
         Args:
             address: of the server.
@@ -73,22 +195,20 @@ class RemoteStore:
         self._address = address
         self._timing = timing or Timing()
         self._patience_s = patience_s
-        self._calls = Calls(address, timeout_s=timeout_s, timing=self._timing)
-        # One loop for all callers: a worker's heart beats from a loop of its own.
+        self._calls = HttpCalls(address, timeout_s=timeout_s, timing=self._timing)
+        # One loop for all callers: a worker's heartbeat runs in a loop of its own.
         self._background = Background()
         self._workers = Workers(self._calls, self._timing)
         if address.is_open:
-            _log.warning(
-                "the token goes to %s unencrypted: whoever is on the way can read it", self
-            )
+            _log.warning("the token is sent to %s unencrypted", self)
 
     def __repr__(self) -> str:
-        """Where it is."""
+        """Return where it is."""
         return f"<RemoteStore {self._address.url}>"
 
     @property
     def runs_inline(self) -> bool:
-        """Never: each call goes over the network."""
+        """Always false: each call goes over the network."""
         return False
 
     def wall_at(self) -> int:
@@ -96,7 +216,10 @@ class RemoteStore:
         return self._timing.wall_at()
 
     def signal_url(self, ref: str) -> str | None:
-        """Where the outside world signals a run that was claimed here; None if none was told."""
+        """Return the URL that signals a run that was claimed here.
+
+        None if there is none.
+        """
         return self._workers.signal_url(ref)
 
     # ------------------------------------------------------------------------------ producers
@@ -106,18 +229,18 @@ class RemoteStore:
         if not jobs:
             return []
         now = self._timing.wall_at()
-        call = Call(
+        call = HttpCall(
             method="POST",
             path="/v1/jobs",
             body=[job_body(job, now) for job in jobs],
             patience_s=self._patience_s,
         )
-        said = (await self.ask(call)).json
-        return [Enqueued(one["id"], one["created"]) for one in said["jobs"]]
+        reply_json = (await self.ask(call)).json
+        return [Enqueued(one["id"], one["created"]) for one in reply_json["jobs"]]
 
     async def signal(self, signal: Signal) -> SignalReply:
         """As `Store.signal`."""
-        call = Call(
+        call = HttpCall(
             method="POST",
             path=f"/v1/signals/{quote(signal.key, safe='')}",
             body=signal_body(signal),
@@ -128,8 +251,8 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- workers
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As `Store.claim`; it may bring what a `wait` has found."""
-        return await self._there(self._workers.claim(request))
+        """As `Store.claim`; it may return what a `wait` has found."""
+        return await self._in_loop(self._workers.claim(request))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """As `Store.wait`, for the worker whose claim gave `seen`: by a long poll."""
@@ -138,15 +261,15 @@ class RemoteStore:
         if pull is None:
             await self._timing.pause(HINT_S)
         else:
-            await self._there(pull.wait())
+            await self._in_loop(pull.wait())
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """As `Store.settle`."""
-        return await self._there(self._workers.settle(request))
+        return await self._in_loop(self._workers.settle(request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """As `Store.beat`."""
-        return await self._there(self._workers.beat(request))
+        return await self._in_loop(self._workers.beat(request))
 
     # ------------------------------------------------------------------------------ operators
 
@@ -154,11 +277,11 @@ class RemoteStore:
         """As `Store.act`; the author is the token's name.
 
         Raises:
-            InvalidValue: it edits stage, gates or candidates, which only a store is told.
+            InvalidValue: it edits stage, gates or candidates, which the HTTP API does not have.
         """
         edit = request.edit
         if (edit.stage, edit.gates, edit.candidates) != (None, None, None):
-            message = "a server is not told to change a job's stage, gates or candidates"
+            message = "the HTTP API does not change a job's stage, gates or candidates"
             raise InvalidValue(message, hint="do so in a program that has the store")
         body: Fields = {
             "verb": str(request.verb),
@@ -168,7 +291,7 @@ class RemoteStore:
             "due": edit.due_at,
             "args": None if edit.args is None else msgspec.Raw(edit.args),
         }
-        call = Call(
+        call = HttpCall(
             method="POST",
             path="/v1/moves",
             body=filled(body),
@@ -179,36 +302,36 @@ class RemoteStore:
         return [read_record(ActReply, one) for one in replies]
 
     async def define(self, request: DefineRequest) -> int:
-        """As `Store.define`, but one after the other.
+        """As `Store.define`, but one item after the other.
 
-        What code declares is passed over where the token may not define: what the server has
-        holds then, and a gate that it lacks is told when a job needs it.
+        Declarations by code are skipped if the token may not define: the server's own definitions
+        hold, and a missing gate is reported when a job needs it.
 
         Raises:
-            CallerError: a server is not told that; those before it hold.
+            CallerError: the HTTP API has no such definition; those before it hold.
             Forbidden: the token may not define; those before it hold.
         """
         if request.revision is not None:
-            message = "a server is not told many definitions under one revision"
+            message = "the HTTP API takes one definition under a revision"
             raise CallerError(message, hint="use the HTTP API, with If-Match for each")
         calls = [definition(one, request.reason, self._patience_s) for one in request.items]
         only_declared = all(isinstance(one, DECLARED) for one in request.items)
         revision = 0
         for call in calls:
             try:
-                said = (await self.ask(call)).json
+                reply_json = (await self.ask(call)).json
             except Forbidden as error:
                 if not only_declared:
                     raise
                 _log.info("what the program declares is left to the server: %s", error)
                 return revision
-            revision = _revision(said) or revision
+            revision = _revision(reply_json) or revision
         return revision
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
         """As `Store.release_permit`; the author is the token's name."""
         del author
-        call = Call(
+        call = HttpCall(
             method="DELETE",
             path="/v1/permits",
             body={"gate": gate, "job": job, "reason": reason},
@@ -219,25 +342,25 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- reading
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """As `Store.read`, for what a server tells; else refused.
+        """As `Store.read`, for queries of the HTTP API; others are refused.
 
         Raises:
-            CallerError: only a store can be asked that.
+            CallerError: the HTTP API does not answer it.
             UnknownJob: the server says so where there may be other reasons for no answer.
         """
         if isinstance(query, JobsQuery) and query.ids is not None:
             return await self._jobs_by_id(query.ids)  # pyright: ignore[reportReturnType]  (a page)
-        asked = question(query, self._patience_s)
+        asked = remote_query(query, self._patience_s)
         try:
-            said = (await self.ask(asked.call)).json
-            while asked.whole and said["cursor"] is not None:
-                page = (await self.ask(asked.call.at(said["cursor"]))).json
-                said = {"rows": said["rows"] + page["rows"], "cursor": page["cursor"]}
+            reply_json = (await self.ask(asked.call)).json
+            while asked.whole and reply_json["cursor"] is not None:
+                page = (await self.ask(asked.call.at(reply_json["cursor"]))).json
+                reply_json = {"rows": reply_json["rows"] + page["rows"], "cursor": page["cursor"]}
         except UnknownJob:
             if not asked.missing:
                 raise
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
-        return asked.read(said)  # pyright: ignore[reportReturnType]  (made by the query's type)
+        return asked.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
 
     async def _jobs_by_id(self, ids: Sequence[str]) -> Page[JobView]:
         found = [await self.read(JobQuery(id=one)) for one in ids]
@@ -264,25 +387,25 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- the end
 
     async def close(self) -> None:
-        """Ends polls, gives back what they brought, and closes all connections."""
-        await self._there(self._shut())
+        """End polls, release what they brought, and close all connections."""
+        await self._in_loop(self._shut())
         self._background.close()
 
-    async def ask(self, call: Call) -> Reply:
-        """Makes any call."""
-        return await self._there(self._calls.ask(call))
+    async def ask(self, call: HttpCall) -> HttpReply:
+        """Make any call."""
+        return await self._in_loop(self._calls.ask(call))
 
     async def _shut(self) -> None:
         await self._workers.leave()
         await self._calls.close()
 
-    async def _there(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Runs something in the loop that has the connections."""
+    async def _in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the loop that owns the connections."""
         return await asyncio.wrap_future(self._background.submit(work))
 
 
-def _revision(said: object) -> int:
-    fields = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+def _revision(reply_json: object) -> int:
+    fields = cast("dict[str, object]", reply_json) if isinstance(reply_json, dict) else {}
     revision = fields.get("revision")
     return revision if isinstance(revision, int) else 0
 

@@ -1,11 +1,11 @@
-"""Requests over connections that are kept: the only place that knows the HTTP library."""
+"""HTTP requests over a connection pool: the only module that imports the HTTP library."""
 
 from __future__ import annotations
 
 import httpx
 
-from headway.client.address import Address
-from headway.client.exchange import Answer, AnswerLost, Request, Unreachable
+from headway.client.address import ServerAddress
+from headway.client.exchange import HttpRequest, RawReply, ReplyLost, Unreachable
 
 MOST_CONNECTIONS = 256
 KEPT_CONNECTIONS = 32
@@ -16,10 +16,9 @@ CONNECT_S = 5.0
 
 
 class Transport:
-    """Connections to one server; to be used in one event loop."""
+    """Connection pool to one server; used in one event loop."""
 
-    def __init__(self, address: Address) -> None:
-        """Makes it; nothing is opened before the first request."""
+    def __init__(self, address: ServerAddress) -> None:
         headers = {
             "Accept": "application/json",
             "Content-Type": "application/json",
@@ -39,8 +38,8 @@ class Transport:
             trust_env=not address.is_loopback,
         )
 
-    async def send(self, request: Request, limit_s: float) -> Answer:
-        """Sends a request, and reads the answer.
+    async def send(self, request: HttpRequest, limit_s: float) -> RawReply:
+        """Send a request and read the response.
 
         Args:
             request: what is sent.
@@ -48,7 +47,7 @@ class Transport:
 
         Raises:
             Unreachable: it was not sent.
-            AnswerLost: it was sent, perhaps in part.
+            ReplyLost: it was sent, perhaps in part.
         """
         try:
             reply = await self._http.request(
@@ -60,15 +59,15 @@ class Transport:
                 timeout=httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)),
             )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise Unreachable(_told(error)) from error
+            raise Unreachable(_text_of(error)) from error
         except httpx.HTTPError as error:
-            raise AnswerLost(_told(error)) from error
-        return Answer(reply.status_code, reply.content, reply.headers.get("Retry-After", ""))
+            raise ReplyLost(_text_of(error)) from error
+        return RawReply(reply.status_code, reply.content, reply.headers.get("Retry-After", ""))
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -110,7 +110,7 @@ class BeatRequest:
             earlier request that is not listed never reached it, and is released unused.
         lease_ms: how long its runs live from now.
         lanes: what it serves, for those who ask why nothing runs.
-        name: for people: host, process, what it is; not an identity.
+        name: a label: host, process, what it is; not an identity.
         progress: new progress of its runs, as (job, run, JSON).
         leaving: it has stopped and holds nothing more.
     """
@@ -133,7 +133,7 @@ class BeatReply:
         now: the store's time.
         lease_until: until when its runs live.
         lost: runs that are not live any more; their handlers must stop and write nothing.
-        cancel: runs that somebody wants cancelled.
+        cancel: runs with a requested cancel.
     """
 
     now: int

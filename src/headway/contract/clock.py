@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """Returns the time."""
 
     def __call__(self) -> int:
         """Milliseconds since 1970, UTC. May jump; the store makes it monotonic."""

@@ -116,9 +116,9 @@ class EntrySpec:
         name: of the entry.
         schedule: when it fires.
         job: what to enqueue; its id, due time and entry are filled in for each fire.
-        misfire: what becomes of fires missed in an outage.
+        misfire: what happens to fires missed in an outage.
         misfire_cap: the most fires that "all" makes up.
-        overlap: what becomes of a fire while its earlier one still waits or runs.
+        overlap: what happens to a fire while the job of the fire before still waits or runs.
         enabled: whether it fires.
     """
 
@@ -162,7 +162,7 @@ class SetToken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RevokeToken:
-    """Forgets a token; from now on nobody can use it."""
+    """Removes a token, which cannot be used any more."""
 
     id: str
 

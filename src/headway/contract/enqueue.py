@@ -26,7 +26,7 @@ class InFlight:
 
     Attributes:
         job: as for enqueue; its key says whether it is known already.
-        signal_key: under which its end will be told.
+        signal_key: of the signal that will report its end.
         since_at: when its work began; a job that is made was created then, if that is past.
         deadline_ms: from now; at its end the provider is asked or the deadline decides.
         members: the member it holds in each of its pools.

@@ -1,4 +1,4 @@
-"""Inserting: jobs that come into being with a transaction of the caller's own."""
+"""Inserting jobs within the caller's own transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class InsertsWithin(Protocol):
     """A store that shares a database with its callers.
 
     The one door through which a driver's connection comes in: the jobs exist if and only if the
-    transaction that is open there commits. Nothing is locked that anybody else wants, so it may
+    transaction that is open there commits. No lock is held that other callers need, so it may
     stay open for as long as it likes.
     """
 
@@ -22,11 +22,11 @@ class InsertsWithin(Protocol):
         """As `Store.enqueue`, in the transaction that is open on a connection.
 
         Runs on the caller's thread. When it raises, the transaction is as it was before, and can
-        go on. Those who wait are told after the commit where the connection's owner can tell of
-        it; else they look within seconds, or `wake` is called.
+        go on. Waiting workers are notified after the commit if the owner of the connection can
+        report it; otherwise they poll within seconds, or `wake` is called.
 
         Args:
-            connection: to the store's database, not used by anybody else meanwhile.
+            connection: to the store's database, not used for anything else meanwhile.
             jobs: as for enqueue.
 
         Returns:
@@ -44,7 +44,7 @@ class InsertsWithin(Protocol):
         ...
 
     def wake(self, lanes: Sequence[str]) -> None:
-        """Tells those who wait that such a transaction was committed.
+        """Notify waiting workers that such a transaction was committed.
 
         Args:
             lanes: in which; none for any.

@@ -1,7 +1,7 @@
-"""Moving: a stopped store's whole content, taken out of one store and put into another.
+"""Copying a stopped store's whole content to another store.
 
-A store that can be moved from and to brings `Movable`. What is carried is told by rows, not by
-files, so that any store can give to any other.
+A store that supports it implements `Movable`. The content is exported as rows, not as files, so
+that any store can be copied to any other.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel:
+class ExportChunk:
     """A part of a store's content.
 
     Attributes:
-        part: what its rows are, such as "jobs".
-        rows: MessagePack, as every store writes it.
+        part: the type of its rows, such as "jobs".
+        rows: MessagePack, the same for every store.
         size: how many rows.
-        cursor: of the next parcel; None after the last.
+        cursor: of the next chunk; None after the last.
     """
 
     part: str
@@ -29,29 +29,29 @@ class Parcel:
 
 @runtime_checkable
 class Movable(Protocol):
-    """A store whose content can be carried to another."""
+    """A store whose content can be copied to another."""
 
-    async def take_out(self, cursor: str | None) -> Parcel:
-        """Reads a parcel of at most 1000 jobs or other rows; writes nothing.
+    async def export_chunk(self, cursor: str | None) -> ExportChunk:
+        """Read a chunk of at most 1000 jobs or other rows; writes nothing.
 
-        What cannot be carried: workers and their leases, terms of leaders, and answers to
-        requests of the last hour. The store must stand still meanwhile.
+        Not exported are workers and their leases, terms of leaders, and replies to requests of
+        the last hour. The store must be stopped meanwhile.
 
         Args:
-            cursor: of the parcel before; None for the first.
+            cursor: of the previous chunk; None for the first.
 
         Raises:
-            InvalidValue: the cursor is none.
+            InvalidValue: the cursor is invalid.
         """
         ...
 
-    async def put_in(self, parcel: Parcel) -> None:
-        """Writes a parcel, whole, into a store that was empty before the first.
+    async def import_chunk(self, chunk: ExportChunk) -> None:
+        """Write a whole chunk into a store that was empty before the first.
 
-        A job that is there already is left as it is, with all that belongs to it, so that a
-        parcel can be put in again after a lost reply.
+        A job that exists already stays as it is, with all that belongs to it, so that an import
+        can be repeated after a lost reply.
 
         Raises:
-            InvalidValue: it is no parcel that this program knows.
+            InvalidValue: this version cannot read the chunk.
         """
         ...

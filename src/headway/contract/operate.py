@@ -81,7 +81,7 @@ class Acted(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActReply:
-    """What became of the move on one job, in the order of the request."""
+    """The result of the move on one job, in the order of the request."""
 
     id: str
     answer: Acted

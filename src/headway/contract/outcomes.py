@@ -17,7 +17,7 @@ class Closing:
         gate: its resolved name.
         for_ms: how long from now; None with `until_at` None for good.
         until_at: until when; takes precedence over `for_ms`.
-        reason: for people.
+        reason: free text.
     """
 
     gate: str
@@ -75,10 +75,17 @@ class Died(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(Outcome):
-    """Not now: due again later; the attempt is repeated."""
+    """Not now: due again later; the attempt is repeated.
+
+    Attributes:
+        after_ms: the delay.
+        until_at: the moment; takes precedence.
+        reason: the job's from now on; an empty one leaves that which it has.
+    """
 
     after_ms: int | None = None
     until_at: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,7 @@ class Verdict(StrEnum):
     LOST = "lost"
     """The run is not live any more; nothing was written."""
     CANCELLED = "cancelled"
-    """Written, but the job ends cancelled, because somebody asked for it."""
+    """Written, but the job ends cancelled, because a cancel was requested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

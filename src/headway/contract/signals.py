@@ -42,7 +42,7 @@ class Signal:
         extend_ms: of a progress: the new time from now to the deadline.
         after_ms: of a final RETRY: replaces the policy's delay.
         reason: of a final DEAD or DECLINED.
-        candidate: who answers an offer; empty takes whoever is asked.
+        candidate: who answers an offer; empty for the candidate whose turn it is.
         stage: of a final RETRY: where the next attempt is made; empty for the same stage.
         gates: of that stage, resolved.
         offer: it is about an offer alone: late once the candidate has accepted, though the job
@@ -81,7 +81,7 @@ class Heard(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalReply:
-    """What became of a signal.
+    """The reply to a signal.
 
     Attributes:
         answer: definite.

@@ -40,7 +40,7 @@ class Store(Protocol):
         ...
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Makes jobs that do not exist yet; inserts only.
+        """Make jobs that do not exist yet; inserts only.
 
         Guard: neither the id nor, within the tenant, a live key exists.
 
@@ -60,7 +60,7 @@ class Store(Protocol):
         ...
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """Starts up to n jobs in order, each with all its permits.
+        """Start up to n jobs in order, each with all its permits.
 
         Guard: each job is waiting, its gates fit now, and the claim's number is new. Promotes
         what is due first (at most 1000 jobs a lane). Starts count at the store's time of the
@@ -73,7 +73,7 @@ class Store(Protocol):
         ...
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """Writes what live runs say, with all that must follow.
+        """Write what live runs say, with all that must follow.
 
         Guard, for each outcome: the job is running or awaiting, its run and worker are these, and
         the worker's lease lives. What fails it answers LOST and changes nothing; the others are
@@ -91,14 +91,14 @@ class Store(Protocol):
         ...
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """Keeps the worker's leases, and tells it which runs are lost or to be cancelled.
+        """Extend the worker's leases, and return which runs are lost or to be cancelled.
 
         Guard: a lease that has ended is not revived.
         """
         ...
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """Settles, extends or labels the run that awaits under a key.
+        """Settle, extend or label the run that awaits under a key.
 
         Guard: the event was not applied before; for final and progress, the run awaits. Signal
         and deadline race here; the loser gets a definite LATE.
@@ -106,7 +106,7 @@ class Store(Protocol):
         ...
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """Makes jobs that are already under way: awaiting, in doubt, with their permits.
+        """Make jobs that are already under way: awaiting, in doubt, with their permits.
 
         A job that is known stays as it is, unless it is said to be `newer`. One whose signal key
         is the reference of a run goes on counting its runs from there.
@@ -116,14 +116,14 @@ class Store(Protocol):
         ...
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """Does an operator's move on each job, and puts it on the trail.
+        """Do an operator's move on each job, and put it on the trail.
 
         Guard: the verb applies to the job's state; a repeated request id changes nothing more.
         """
         ...
 
     async def define(self, request: DefineRequest) -> int:
-        """Declares, changes, pauses or resets gates, lanes, entries and tokens, all or none.
+        """Declare, change, pause or reset gates, lanes, entries and tokens, all or none.
 
         Guard: `revision` is current, if given.
 
@@ -139,7 +139,7 @@ class Store(Protocol):
         ...
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """Takes a permit from its holder by force; on the trail.
+        """Take a permit from its holder by force; on the trail.
 
         Returns:
             Whether the job held one there.
@@ -147,14 +147,14 @@ class Store(Protocol):
         ...
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """Lays fires of a timetable entry ahead, as scheduled jobs.
+        """Lay fires of a timetable entry ahead, as scheduled jobs.
 
         Guard: the revision is current, and each moment later than the last fired.
         """
         ...
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """Does up to n of each thing that time alone brings about.
+        """Do up to n of each thing that time alone brings about.
 
         Jobs of workers whose lease has ended, deadlines, jobs that never started, due jobs, timers
         of keyed gates, horizons of hours, retention. Safe for any number of sweepers at once.
@@ -167,15 +167,15 @@ class Store(Protocol):
         ...
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """Makes or keeps the holder the one who does chores with outside effects.
+        """Make or keep the holder the one who does chores with outside effects.
 
         Returns:
-            The term, which grows with each new holder; None while somebody else leads.
+            The term, which grows with each new holder; None while another holder leads.
         """
         ...
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleeps until something in these lanes may be claimable, or the moment has come.
+        """Sleep until something in these lanes may be claimable, or the moment has come.
 
         A hint only: it may return early, and a claim decides. What was committed after the claim
         whose reply gave `seen` is never slept through.
@@ -188,9 +188,9 @@ class Store(Protocol):
         ...
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """Answers a question from one snapshot."""
+        """Answer a question from one snapshot."""
         ...
 
     async def close(self) -> None:
-        """Lets go of everything; running operations end first."""
+        """Release everything; running operations end first."""
         ...

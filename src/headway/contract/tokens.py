@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSecret:
-    """What proves that somebody has the token.
+    """The proof that a caller has the token.
 
     Attributes:
         digest: SHA-256 of the secret, in hex; the secret itself is stored nowhere.
@@ -35,7 +35,7 @@ class TokenSpec:
 
     Attributes:
         id: 16 hexadecimal digits, part of the token's text.
-        name: for people; stands on the trail as the author of what is done with it.
+        name: a label; the trail shows it as the author of what is done with it.
         roles: at least one.
         tenants: only these; None for any.
         lanes: only these, or those that fit a pattern such as `send_*`; None for any.

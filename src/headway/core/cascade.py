@@ -8,7 +8,7 @@ from enum import StrEnum
 from headway.core.gates.spec import GateUse
 
 CANDIDATE = "{candidate}"
-"""In a gate's name, it stands for whoever's turn it is."""
+"""In a gate's name, it stands for the candidate whose turn it is."""
 
 
 class Answer(StrEnum):
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cascade:
-    """Who is still to be asked, whose turn it is, and what the others said.
+    """The candidates still to be asked, the current turn, and the answers of the others.
 
     Attributes:
         left: candidates not asked yet, in order; the one whose turn it is among them.
@@ -45,7 +45,7 @@ class Cascade:
     asked: tuple[Asked, ...] = ()
 
     def order(self) -> tuple[str, ...]:
-        """Who may be asked now: the one whose turn was cut short first, then the others."""
+        """Return the candidates to ask: first the one whose turn was cut short, then the others."""
         if self.turn and self.turn in self.left:
             return (self.turn, *(name for name in self.left if name != self.turn))
         return self.left
@@ -71,7 +71,7 @@ class Cascade:
 
     @property
     def accepted(self) -> str:
-        """Who took it last, while no other's turn has begun since; empty if nobody did."""
+        """The candidate who accepted it last; empty if none did, or another turn has begun."""
         last = self.asked[-1] if self.asked and not self.turn else None
         return last.candidate if last is not None and last.answer is Answer.ACCEPTED else ""
 
@@ -89,13 +89,13 @@ class Cascade:
         return Cascade(left=left, turn=turn, asked=self.asked)
 
     def begin_anew(self) -> Cascade:
-        """The cascade as it was before anybody was asked: those asked first, then the others."""
+        """Return the cascade as it was at first: those who were asked, then the others."""
         asked = tuple(dict.fromkeys(one.candidate for one in self.asked))
         return Cascade(left=(*asked, *(name for name in self.left if name not in asked)))
 
     @property
     def exhausted(self) -> bool:
-        """Whether nobody is left to ask."""
+        """Whether there is no candidate left to ask."""
         return not self.left
 
 

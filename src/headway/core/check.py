@@ -1,4 +1,4 @@
-"""The last check of a new job before it is stored, whoever made it."""
+"""The last check of a new job before it is stored."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def is_job_id(text: str) -> bool:
-    """Whether a text can be the id of a job: a UUID in lower case, as uuid prints it."""
+    """Return whether a text can be the id of a job: a UUID in lower case, as uuid prints it."""
     return _UUID.fullmatch(text) is not None
 
 
 def check_jobs(jobs: Sequence[NewJob]) -> None:
-    """Lets jobs pass that a store can keep.
+    """Accept jobs that a store can keep.
 
     Args:
         jobs: as their maker asks for them.
@@ -72,7 +72,7 @@ def _check_own(job: NewJob) -> None:
 
 
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
-    """Lets gates pass that a job can ask for together.
+    """Accept gates that a job can ask for together.
 
     Args:
         kind: of the job, for the message.
@@ -95,7 +95,7 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
 
 
 def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
-    """Lets a stage pass that a job may go to.
+    """Accept a stage that a job may go to.
 
     Args:
         whose: what says so, for the message.
@@ -113,7 +113,7 @@ def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
 
 
 def check_candidates(whose: str, candidates: Sequence[str]) -> None:
-    """Lets candidates pass that a cascade can ask.
+    """Accept candidates that a cascade can ask.
 
     Args:
         whose: what names them, for the message.

@@ -60,7 +60,7 @@ class Park(NamedTuple):
         head: the job.
         flow: its flow.
         gate: where it waits.
-        never_fits: it asks for more than the gate could ever give, and so holds back nobody.
+        never_fits: it asks for more than the gate's capacity, and so does not block others.
     """
 
     head: Head
@@ -102,12 +102,12 @@ def decide(
     free: int,
     fairness: Fairness | None = None,
 ) -> Decision:
-    """Decides one round of a claim.
+    """Decide one round of a claim.
 
     Args:
         flows: of one lane, none empty.
         gate: gives the view of a keyed gate; the same view each time.
-        ahead: tells who is parked at a gate.
+        ahead: returns the order of the first job parked at a gate.
         n: how many jobs may start.
         free: how many of them may be gated.
         fairness: of a fair lane; counts the starts.
@@ -120,7 +120,7 @@ def decide(
         decision = _one_flow(flows[0], n, free)
         if decision is not None:
             return decision
-    return _Round(gate, ahead, n, free, fairness).run(flows)
+    return _Round(gate, ahead, n, free, fairness, Decision()).run(flows)
 
 
 def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
@@ -158,31 +158,33 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
 
 
 def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
-    """Whether all heads need the same and nothing is, or would have to be, reserved."""
+    """Return whether all heads need the same and nothing is, or would have to be, reserved."""
     if any(amount > 1 or one.reserved for one, amount in view.shared):
         return False
     return not any(head.keyed or head.ticket is not None or head.candidates for head in heads)
 
 
+@dataclass(slots=True)
 class _Round:
-    """One round: a merge of the flows' heads, with the permits that are taken on the way."""
+    """One round: a merge of the flows' heads, with the permits that are taken on the way.
 
-    def __init__(
-        self,
-        gate: Callable[[GateUse], GateView],
-        ahead: Ahead,
-        n: int,
-        free: int,
-        fairness: Fairness | None,
-    ) -> None:
-        self.gate = gate
-        self.ahead = ahead
-        self.n = n
-        self.free = free
-        self.fairness = fairness
-        self.decision = Decision()
-        # Where this round parked somebody who could pass one day: those behind are held back.
-        self.parked: set[tuple[int, str]] = set()
+    Attributes:
+        gate: gives the view of a keyed gate; the same view each time.
+        ahead: returns the order of the first job parked at a gate.
+        n: how many jobs may start.
+        free: how many of them may be gated.
+        fairness: of a fair lane; counts the starts.
+        decision: what the round comes to.
+        parked: where it parked a job that could pass one day: those behind are held back.
+    """
+
+    gate: Callable[[GateUse], GateView]
+    ahead: Ahead
+    n: int
+    free: int
+    fairness: Fairness | None
+    decision: Decision
+    parked: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
         queue = [(self.rank(view, 0), place, 0) for place, view in enumerate(flows) if view.heads]
@@ -215,7 +217,7 @@ class _Round:
         return decision
 
     def reserve(self, head: Head, short: Sequence[tuple[GateView, int]]) -> None:
-        """Reserves the gates at which a head is short, if it is short of nothing else."""
+        """Reserve the gates at which a head is short, if it is short of nothing else."""
         if not all(one.is_short_for(amount) for one, amount in short):
             return
         for one, amount in short:
@@ -232,7 +234,7 @@ class _Round:
         return (order.priority, level, own, order.due_at, order.seq)
 
     def look_at(self, view: FlowView, head: Head) -> bool:
-        """Starts or parks a head; False if its flow must stop here for want of a handler."""
+        """Start or park a head; False if its flow must stop here for want of a handler."""
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
             return False
@@ -295,10 +297,10 @@ def _take(one: GateView, amount: int, members: dict[str, str], order: Order) -> 
 
 
 def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
-    """Whether a parked head may be moved into its flow with a ticket.
+    """Return whether a parked head may be moved into its flow with a ticket.
 
     A head that does not fit beside the tickets before it stays, and those behind it with it. A move
-    is in vain only if another flow was faster, or if a pool has room enough but not in one member.
+    is wasted only if another flow was faster, or if a pool has enough room but not in one member.
 
     Args:
         gate: as it is now.

@@ -1,4 +1,4 @@
-"""Draws that everybody who knows the seed repeats."""
+"""Pseudo-random draws that are reproducible from a seed."""
 
 from __future__ import annotations
 

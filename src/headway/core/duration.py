@@ -32,7 +32,7 @@ _HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w", or pass a tim
 
 
 def parse_duration(value: object) -> int:
-    """Reads a span of time.
+    """Read a span of time.
 
     A fraction of a millisecond is rounded up, so that no span becomes shorter than was asked.
 
@@ -64,7 +64,7 @@ def parse_duration(value: object) -> int:
 
 
 def format_duration(ms: int, *, parts: int = 2) -> str:
-    """Writes a span of time for people, as "1h 30m".
+    """Format a span of time, as "1h 30m".
 
     Args:
         ms: milliseconds; a negative span gets a minus sign.

@@ -1,7 +1,7 @@
 """Every error that Headway raises, in one tree; the branch says who must act.
 
 HeadwayError
-├── CallerError                 the call is wrong: mend it and call again (HTTP 400s)
+├── CallerError                 the call is wrong: fix it and call again (HTTP 400s)
 │   ├── InvalidValue            a value that cannot be what it is meant to be
 │   ├── UnknownKind             a kind that nothing declares
 │   ├── UnknownGate             a gate that nothing declares
@@ -12,7 +12,7 @@ HeadwayError
 │   ├── PayloadTooLarge         arguments, a result or a signal above the limit
 │   ├── KeyConflict             the key names another job with another body
 │   ├── IdConflict              the id names another job with another body
-│   ├── RevisionConflict        the definition was changed by somebody else meanwhile
+│   ├── RevisionConflict        the definition was changed by another caller meanwhile
 │   ├── BacklogFull             the lane holds as many jobs as it may
 │   ├── TooManyRequests         a caller asks more often than it may (HTTP 429)
 │   └── InvalidState            the verb does not apply to the state the job is in
@@ -29,12 +29,12 @@ HeadwayError
 │   ├── StoreCorrupt            the data is damaged: stop, keep it, restore
 │   ├── SchemaMismatch          the schema is newer or older than this program
 │   └── StoreChanged            another identity, or an older time, than was seen before
-├── ProviderError               a provider of calls, messages and the like did not do it
+├── ProviderError               a provider of calls, messages, … did not do it
 │   ├── ProviderRefused         definitely not done: nothing was begun
 │   └── ProviderUnsure          it may have been done: ask the provider, never repeat it
 ├── HandlerError                a handler failed; recorded on its job
 │   ├── HandlerTimeout          it ran longer than its timeout
-│   └── HandlerCancelled        it was told to stop
+│   └── HandlerCancelled        it was asked to stop
 └── InvariantBroken             a bug in Headway: loud, and the evidence is kept
 """
 
@@ -47,7 +47,7 @@ class HeadwayError(Exception):
     Attributes:
         code: a stable snake_case word for programs.
         message: one sentence that says what is wrong and where.
-        hint: how to mend it; may be empty.
+        hint: how to fix it; may be empty.
     """
 
     code: str = "headway_error"
@@ -137,7 +137,7 @@ class IdConflict(CallerError):
 
 
 class RevisionConflict(CallerError):
-    """Somebody else changed the definition meanwhile; nothing was written."""
+    """Another caller changed the definition meanwhile; nothing was written."""
 
     code = "revision_conflict"
 
@@ -239,7 +239,7 @@ class StoreChanged(StoreError):
 
 
 class ProviderError(HeadwayError):
-    """A provider of calls, messages and the like did not do what it was asked to do."""
+    """A provider, of calls or messages for example, did not do what it was asked to do."""
 
     code = "provider_error"
 
@@ -293,7 +293,7 @@ class HandlerTimeout(HandlerError):
 
 
 class HandlerCancelled(HandlerError):
-    """The handler was told to stop."""
+    """The handler was asked to stop."""
 
     code = "handler_cancelled"
 

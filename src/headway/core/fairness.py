@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -45,10 +45,10 @@ class Fairness:
         return max(self.starts.get(tenant, 0), self.level)
 
     def count(self, tenant: str) -> None:
-        """Counts one start of the tenant."""
+        """Count one start of the tenant."""
         step = 1_000_000 // self.weights.get(tenant, 1)
         if self.before is None:
-            self.before, self.step = self._least(self.ready.values()), step
+            self.before, self.step = self._least(set(self.ready.values())), step
         self.step = min(self.step, step)
         self.starts[tenant] = self.of(tenant) + step
         self.changed.add(tenant)
@@ -60,7 +60,7 @@ class Fairness:
             self.held.add(self.ready.pop(flow))
 
     def raise_level(self) -> None:
-        """Raises the level to the least of the tenants that can run or are held.
+        """Raise the level to the least of the tenants that can run or are held.
 
         A tenant that is held does not keep the level down, and gains nothing by waiting: while
         others start it rises as they do, so that it is as far behind them as it was, and at least
@@ -83,5 +83,5 @@ class Fairness:
             after = min(after, least)
         self.level = max(self.level, after)
 
-    def _least(self, tenants: Iterable[str]) -> int:
-        return min((self.of(tenant) for tenant in set(tenants)), default=self.level)
+    def _least(self, tenants: set[str]) -> int:
+        return min((self.of(tenant) for tenant in tenants), default=self.level)

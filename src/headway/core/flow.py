@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.core.gates.spec import GateUse
-from headway.core.gates.view import GateView
-
-
-class Order(NamedTuple):
-    """The order of start within a flow."""
-
-    priority: int
-    due_at: int
-    seq: int
+from headway.core.gates.view import GateView, Order
 
 
 class Head(NamedTuple):

@@ -61,7 +61,7 @@ def hidden_value(value: object) -> object:
 
 
 def _shown(value: object) -> object:
-    """Anything else is printed as its repr, and that may tell a secret too."""
+    """Anything else is printed as its repr, and that may show a secret too."""
     text = repr(value)
     hidden = hidden_text(text)
     return value if hidden == text else hidden

@@ -11,7 +11,7 @@ _HINT = 'write ISO 8601 with an offset, as "2026-12-01T10:00-08:00" or "2026-12-
 
 
 def parse_instant(value: object) -> int:
-    """Reads an instant.
+    """Read an instant.
 
     Args:
         value: an aware datetime, or ISO 8601 text with an offset or Z. What is finer than a
@@ -41,7 +41,7 @@ def parse_instant(value: object) -> int:
 
 
 def format_instant(at: int, zone: str | None = None) -> str:
-    """Writes an instant as ISO 8601 with its offset.
+    """Write an instant as ISO 8601 with its offset.
 
     Args:
         at: milliseconds since 1970 UTC.

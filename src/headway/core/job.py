@@ -85,7 +85,7 @@ class NewJob:
         id: a UUID in its canonical text, made by the caller's side.
         kind: names the handler.
         lane: where it waits.
-        tenant: for whom; empty for nobody in particular.
+        tenant: of the job; empty for none.
         subject: what it is about (a phone, a recipient); None for nothing.
         stage: of a kind with stages; else empty.
         args: a JSON object, UTF-8.
@@ -138,7 +138,8 @@ def body_hash(kind: str, lane: str, tenant: str, subject: str | None, args: byte
     # Each part goes in with its length, so that no two lists of parts run into one text.
     parts = [part.encode() for part in (kind, lane, tenant, subject or "")]
     head = b"".join(len(part).to_bytes(4) + part for part in parts)
-    # SHA-1 because a script inside Redis has no other; it tells bodies apart, and secures nothing.
+    # SHA-1 because a script inside Redis has no other; it distinguishes bodies, and secures
+    # nothing.
     return sha1(head + args, usedforsecurity=False).digest()[:12]
 
 
@@ -146,7 +147,7 @@ def derived_id(*parts: object) -> str:
     """The id of a job that follows from others: the same parts give the same id.
 
     Args:
-        parts: what it follows from, such as a cause's id, its life and a word.
+        parts: what it follows from, such as a cause's id, its life and a constant word.
 
     Returns:
         A UUID of version 8, in its canonical text.

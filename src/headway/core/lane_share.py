@@ -10,7 +10,7 @@ from math import gcd
 
 
 def share(lanes: Sequence[tuple[str, int]], n: int, turn: int) -> list[tuple[str, int]]:
-    """Shares the places of a claim between lanes by weight, exactly in the long run.
+    """Share the places of a claim between lanes by weight, exactly in the long run.
 
     The places of all turns form one row in which each lane has its weight's share of every
     stretch as long as the sum of the weights, well mixed. So claims of one job are as fair as

@@ -18,7 +18,7 @@ _DAYS_HINT = 'write days as "mon-fri", "mon,wed,sat-sun" or "daily"'
 
 
 def parse_minute(text: str) -> int:
-    """Reads a time of day, such as "09:00".
+    """Read a time of day, such as "09:00".
 
     Args:
         text: hours and minutes, from "00:00" to "24:00".
@@ -32,20 +32,20 @@ def parse_minute(text: str) -> int:
     match = _CLOCK.fullmatch(text.strip())
     minute = int(match[1]) * 60 + int(match[2]) if match else -1
     if not match or minute > DAY_MINUTES or int(match[2]) > 59:
-        message = f"{text[:60]!r} is no time of day"
+        message = f"{text[:60]!r} is not a time of day"
         raise InvalidValue(message, hint='write it as "09:00", from 00:00 to 24:00')
     return minute
 
 
 def format_minute(minute: int) -> str:
-    """Writes minutes since midnight as "09:00"; a minute of the next day as that day's time."""
+    """Write minutes since midnight as "09:00"; a minute of the next day as that day's time."""
     if minute > DAY_MINUTES:
         minute -= DAY_MINUTES
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
 def parse_days(text: object) -> tuple[int, ...]:
-    """Reads weekdays, such as "mon-fri".
+    """Read weekdays, such as "mon-fri".
 
     Args:
         text: names (the first three letters or the whole) and ranges of names, with commas
@@ -73,7 +73,7 @@ def parse_days(text: object) -> tuple[int, ...]:
 
 
 def format_days(days: tuple[int, ...]) -> str:
-    """Writes weekdays in order as "mon-fri,sun", so that `parse_days` reads the same again."""
+    """Write weekdays in order as "mon-fri,sun", so that `parse_days` reads the same again."""
     if days == EVERY_DAY:
         return "daily"
     runs: list[list[int]] = []

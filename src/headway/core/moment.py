@@ -1,4 +1,4 @@
-"""Moments as people give them: an instant with its offset, or a span from now."""
+"""Moments as written by a user: an instant with its offset, or a span from now."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Moment:
 
 
 def parse_moment(option: str, text: str) -> Moment:
-    """Reads a moment.
+    """Read a moment.
 
     Args:
         option: where it was given, for the message; empty if that is said elsewhere.
@@ -55,5 +55,5 @@ def parse_moment(option: str, text: str) -> Moment:
 
 
 def optional_moment(option: str, text: str | None) -> Moment | None:
-    """Reads a moment that need not be given; raises as `parse_moment`."""
+    """Read a moment that need not be given; raises as `parse_moment`."""
     return None if text is None else parse_moment(option, text)

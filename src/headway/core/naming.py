@@ -20,7 +20,7 @@ _STRAY = re.compile(r"[{}]")
 
 
 def check_name(what: str, name: object, *, empty: bool = False) -> str:
-    """Lets a usable name pass.
+    """Accept a usable name.
 
     Args:
         what: what the name names, for the message.
@@ -81,7 +81,7 @@ def resolve(
     keep: frozenset[str] = frozenset(),
     what: str = "gate",
 ) -> str:
-    """Fills a template with a job's arguments.
+    """Fill a template with a job's arguments.
 
     Values are inserted as they are and never read as templates again.
 
@@ -95,7 +95,7 @@ def resolve(
         The resolved name.
 
     Raises:
-        InvalidValue: an argument is missing or not a plain value, or the result is no name.
+        InvalidValue: an argument is missing or not a plain value, or the result is not a name.
     """
     if not placeholders(template):
         return template

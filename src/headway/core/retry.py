@@ -33,7 +33,7 @@ class RetryPolicy:
     jitter: Jitter = "equal"
 
     def exhausted(self, attempt: int) -> bool:
-        """Whether no attempt is left after this one (1 for the first)."""
+        """Return whether no attempt is left after this one (1 for the first)."""
         return attempt >= self.attempts
 
     def delay_ms(self, attempt: int, seed: str) -> int:
@@ -64,7 +64,7 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     cap: object = "1h",
     jitter: Jitter = "equal",
 ) -> RetryPolicy:
-    """Builds the policy by which a failed job is tried again.
+    """Build the policy by which a failed job is tried again.
 
     Args:
         attempts: how many attempts a life has, at least 1.

@@ -27,7 +27,7 @@ HELD = frozenset({State.RUNNING, State.AWAITING})
 """The states in which a job holds permits."""
 
 QUEUED = frozenset({State.SCHEDULED, State.WAITING, State.PARKED})
-"""The states in which nobody holds the job."""
+"""The states in which a job has no holder."""
 
 MOVES: dict[State, frozenset[State]] = {
     State.SCHEDULED: QUEUED | FINAL,
@@ -46,7 +46,7 @@ A queued job becomes `succeeded` only by an operator; `restore` alone makes jobs
 
 
 def check_move(old: State, new: State) -> None:
-    """Lets a move of the table pass.
+    """Accept a move of the table.
 
     Args:
         old: the state before.

@@ -1,9 +1,9 @@
-"""Zones: between the wall clocks of people and the instants of machines.
+"""Time zones: conversion between wall clocks and instants.
 
-An IANA zone is a list of stretches, each with one constant offset from UTC. When one ends, its
-wall clock jumps forward (the walls jumped over are a *gap*: they never are) or backward (the
-walls passed again are a *fold*: they are twice). All rules of local time in Headway are told in
-these words.
+An IANA zone is a list of stretches, each with one constant offset from UTC. When one ends, its wall
+clock jumps forward (the times jumped over are a *gap*: they never occur) or backward (the times
+passed again are a *fold*: they occur twice). All rules of local time in Headway use these two
+terms.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stretch:
 
 
 def find_zone(name: object) -> ZoneInfo:
-    """Finds an IANA zone by its name.
+    """Find an IANA zone by its name.
 
     Args:
         name: such as "Europe/Berlin"; upper and lower case count.

@@ -23,7 +23,6 @@ class Argument:
 
     Attributes:
         value: the plain value, where nothing else is said.
-        choice: values and their weights.
         numbered: how many different values there are, each as likely.
         pattern: how a number is written.
         column: the field of the row.
@@ -41,7 +40,6 @@ class Argument:
         Args:
             draws: where random ones come from.
             row: of the file; empty where there is none.
-            purpose: what it is for.
 
         Returns:
             The value.
@@ -62,7 +60,7 @@ class Argument:
 
 
 def read_argument(value: object) -> Argument:
-    """Reads what a scenario says.
+    """Read what a scenario says.
 
     Raises:
         InvalidValue: it is a table that names no way to choose a value.

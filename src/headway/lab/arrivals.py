@@ -24,8 +24,6 @@ class Arrival(NamedTuple):
         at: when it is enqueued, ms UTC.
         due_at: when it is due, ms UTC.
         id: the same for the same seed.
-        kind: of the job.
-        args: its arguments.
         priority: None for the kind's.
         cancel: it is cancelled as soon as it is enqueued.
         place: the file and line that it comes from; empty if it comes from none.
@@ -43,10 +41,6 @@ class Arrival(NamedTuple):
 
 class Arrivals:
     """All jobs of a scenario, in the order in which they arrive.
-
-    Args:
-        scenario: whose.
-        folder: where its files lie.
 
     Attributes:
         refused: the rows of its files that are no jobs, each with its line and why.
@@ -121,7 +115,7 @@ class Arrivals:
         )
 
     def _check_lengths(self, table: ArrivalsTable, args: Mapping[str, Any]) -> None:
-        """Refuse an argument that is to tell a length and does not: in a handler it would fail.
+        """Refuse an argument that should be a length and is not: the handler would fail on it.
 
         Raises:
             InvalidValue: with the field of the row, if it comes from one.
@@ -166,8 +160,8 @@ def _steps(scenario: Scenario, table: ArrivalsTable) -> list[tuple[int, float]]:
     start_at, end_at = scenario.start, scenario.start + (scenario.duration or 0)
     if table.rate is not None:
         return [(start_at, table.rate)]
-    told = [(one.at.resolve(start_at, scenario.tz), one.rate) for one in table.rates or ()]
-    known = [(min(max(at, start_at), end_at), rate) for at, rate in sorted(told)]
+    changes = [(one.at.resolve(start_at, scenario.tz), one.rate) for one in table.rates or ()]
+    known = [(min(max(at, start_at), end_at), rate) for at, rate in sorted(changes)]
     return [(start_at, 0.0), *known]
 
 

@@ -1,8 +1,8 @@
 """A telephone carrier that behaves like a real one: calls ring, are busy, are talked, and end.
 
-The end of a call is told by a webhook, which may be lost, come late, or come twice. The carrier
-keeps books of its own: it sees a call that is dialled twice, and a line that carries more calls
-than it has channels.
+The end of a call is reported by a webhook, which may be lost, late or sent twice. The carrier keeps
+its own records: it sees a call that is dialled twice, and a line that carries more calls than it
+has channels.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Status = Literal["unknown", "ringing", "in-progress", "ended"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fate:
-    """What becomes of a call.
+    """The drawn outcome of a call.
 
     Attributes:
-        outcome: the word that the webhook will say.
-        ring_ms: until somebody answers, or it ends unanswered.
-        talk_ms: of the call itself; 0 for one that nobody answers.
+        outcome: the outcome in the webhook.
+        ring_ms: until it is answered, or ends unanswered.
+        talk_ms: of the call itself; 0 for an unanswered one.
         lost: the webhook never comes.
         late_ms: how long after the end of the call the webhook comes.
         twice: it comes a second time.
@@ -42,12 +42,8 @@ class Call:
     """A call as the carrier knows it.
 
     Attributes:
-        sid: the carrier's own id.
         ref: under which it was dialled.
         line: the number it is made from.
-        to: the number that rings.
-        fate: what becomes of it.
-        status: where it stands.
         began: seconds of the loop's clock.
         ended: seconds of the loop's clock; None while it lasts.
     """
@@ -64,11 +60,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Webhook:
-    """What the carrier tells: this call has ended.
+    """A webhook: this call has ended.
 
     Attributes:
         event: its id, the same when it comes twice.
-        call: which.
         again: it has come before.
     """
 
@@ -88,7 +83,7 @@ class Carrier:
         calls: every call by its reference.
         live: calls that last, by line.
         peak: the most that lasted at once, by line.
-        heard: ends by outcome, and webhooks lost, late and twice.
+        counts: ends by outcome, and webhooks lost, late and twice.
         violations: what a real carrier's bill would show: a call dialled twice, a line overbooked.
     """
 
@@ -99,20 +94,17 @@ class Carrier:
         self.calls: dict[str, Call] = {}
         self.live: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
-        self.heard: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self._deliver = deliver
         self._deliveries: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
     def dial(self, ref: str, *, line: str, to: str, fate: Fate) -> str:
-        """Begins a call.
+        """Begin a call.
 
         Args:
-            ref: the caller's reference.
             line: the number it is made from.
-            to: the number that rings.
-            fate: what becomes of it.
 
         Returns:
             The carrier's id of the call.
@@ -136,12 +128,12 @@ class Carrier:
         return sid
 
     def status(self, ref: str) -> Status:
-        """Where a call stands, as a caller who asks is told."""
+        """Return the status of a call, as the carrier's API would."""
         call = self.calls.get(ref)
         return "unknown" if call is None else call.status
 
     async def close(self) -> None:
-        """Drops what is still to come; webhooks under way are let through."""
+        """Drop what is still to come; webhooks under way are let through."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -156,15 +148,15 @@ class Carrier:
         call.status = "ended"
         call.ended = asyncio.get_running_loop().time()
         self.live[call.line] -= 1
-        self.heard[fate.outcome] += 1
+        self.counts[fate.outcome] += 1
         if fate.lost:
-            self.heard["webhook lost"] += 1
+            self.counts["webhook lost"] += 1
             return
         event = f"{call.sid}.ended"
-        self.heard["webhook late"] += bool(fate.late_ms)
+        self.counts["webhook late"] += bool(fate.late_ms)
         self._later(fate.late_ms, lambda: self._send(Webhook(event=event, call=call)))
         if fate.twice:
-            self.heard["webhook twice"] += 1
+            self.counts["webhook twice"] += 1
             again = Webhook(event=event, call=call, again=True)
             self._later(fate.late_ms + 500, lambda: self._send(again))
 

@@ -26,14 +26,7 @@ class _Process:
 
 
 class Crew:
-    """Keeps the workers of a scenario.
-
-    Args:
-        scenario: what is asked for.
-        outside: plays their handlers.
-        store: where they work.
-        timing: their clock.
-    """
+    """Keeps the workers of a scenario."""
 
     def __init__(
         self, scenario: Scenario, outside: Outside, store: Store, timing: VirtualTiming
@@ -47,7 +40,7 @@ class Crew:
         self._failed: asyncio.Future[None] | None = None
 
     async def work(self) -> None:
-        """Lets workers come and go as the tables say, until it is cancelled."""
+        """Let workers come and go as the tables say, until it is cancelled."""
         self._failed = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as group:
@@ -62,7 +55,7 @@ class Crew:
                 await asyncio.wait(ending)
 
     async def kill(self, move: KillMove) -> None:
-        """Kills some workers at once, and starts as many in their place after a while.
+        """Kill some workers at once, and start as many in their place after a while.
 
         Args:
             move: which, how many, and after what time.
@@ -112,7 +105,7 @@ class Crew:
         task.add_done_callback(lambda done: self._gone(process, done))
 
     def _end(self, process: _Process) -> None:
-        # First the connection: what the worker would still say when it is cancelled is not heard.
+        # First the connection: what the cancelled worker still sends must not arrive.
         process.store.cut()
         process.task.cancel()
         self._alive = [one for one in self._alive if one is not process]

@@ -29,13 +29,9 @@ def declared_app(
     *,
     dead: Callable[[], bool] = lambda: False,
 ) -> App:
-    """Declares everything of a scenario.
+    """Declare everything of a scenario.
 
     Args:
-        scenario: what is asked for.
-        outside: plays the handlers.
-        store: where the app lives.
-        timing: its clock.
         dead: whether the process that runs the handlers has died.
 
     Returns:

@@ -1,4 +1,4 @@
-"""How long something takes: always the same, drawn at random, or told by an argument."""
+"""How long something takes: constant, drawn at random, or given by an argument."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _HINT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distribution:
-    """A span of time that is drawn anew each time.
+    """A span of time, drawn for each use.
 
     Attributes:
         shape: constant, uniform, exponential, lognormal or argument.
         first_ms: the span; the least; the mean; the median; what one unit of the argument is.
         second_ms: the most of a uniform one; what is added to the argument's.
         sigma: of the logarithm, of a lognormal one.
-        argument: the name of the job's argument that tells it.
+        argument: the name of the job's argument that gives it.
         at_least_ms: what is shorter becomes this.
         at_most_ms: what is longer becomes this.
     """
@@ -50,13 +50,12 @@ class Distribution:
 
         Args:
             unit: between 0 and 1, both excluded.
-            args: the job's arguments.
 
         Returns:
             Milliseconds.
 
         Raises:
-            InvalidValue: the argument that tells it is missing, or no number from 0.
+            InvalidValue: the argument is missing, or not a number from 0.
         """
         return round(min(max(self._raw(unit, args), self.at_least_ms), self.at_most_ms))
 
@@ -69,20 +68,20 @@ class Distribution:
             case "lognormal":
                 return self.first_ms * math.exp(self.sigma * _NORMAL.inv_cdf(unit))
             case "argument":
-                return self.second_ms + self._told(args) * self.first_ms
+                return self.second_ms + self._length(args) * self.first_ms
             case _:
                 return self.first_ms
 
-    def _told(self, args: Mapping[str, object]) -> float:
+    def _length(self, args: Mapping[str, object]) -> float:
         value = args.get(self.argument)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             message = f"the argument {self.argument!r} is {value!r}, which is no length"
-            raise InvalidValue(message, hint="a number from 0 tells how many units it takes")
+            raise InvalidValue(message, hint="give the number of units, from 0")
         return value
 
 
 def read_distribution(value: object) -> Distribution:
-    """Reads what a scenario says.
+    """Read what a scenario says.
 
     Args:
         value: a duration, or a table that names one shape.

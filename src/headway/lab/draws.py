@@ -14,11 +14,7 @@ Choice = TypeVar("Choice")
 
 
 class Draws:
-    """Numbers that look random and are the same for the same seed and purpose.
-
-    Args:
-        seed: any whole number.
-    """
+    """Numbers that look random and are the same for the same seed and purpose."""
 
     def __init__(self, seed: int) -> None:
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
@@ -38,7 +34,7 @@ class Draws:
         return ((int.from_bytes(digest) >> 12) + 0.5) / 2**52
 
     def chance(self, share: float, *purpose: object) -> bool:
-        """Whether something happens that does so in this share of all cases."""
+        """Return whether something happens that does so in this share of all cases."""
         return self.unit(*purpose) < share
 
     def choose(self, weights: Mapping[Choice, float], *purpose: object) -> Choice:
@@ -46,7 +42,6 @@ class Draws:
 
         Args:
             weights: at least one above 0.
-            purpose: what it is for.
 
         Returns:
             A key of the weights.

@@ -1,4 +1,4 @@
-"""From the tables of a scenario to what the engine is told: gates and retry policies."""
+"""Gates and retry policies of the engine, made from the tables of a scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def gate_spec(name: str, table: GateTable) -> GateSpec:
     """The gate that a table declares.
 
     Args:
-        name: fixed, or a template.
         table: what the scenario says of it.
 
     Returns:

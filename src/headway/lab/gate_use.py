@@ -15,7 +15,7 @@ from headway.lab.scenario_gates import HoursTable, PoolTable
 POINTS = 240
 """Into so many equal parts a plot divides the time."""
 _EACH = 12
-"""A template with more instances than these is told in one row."""
+"""A template with more instances than these is shown in one row."""
 _MINUTE_MS = 60_000
 
 
@@ -28,7 +28,6 @@ class GateUse:
         kind: slots, rate, hours, pool, or implicit.
         instances: how many gates the row stands for.
         capacity: permits, or starts in a window; the largest in the time; None for no limit.
-        starts: how many passed it.
         mean: permits out, or starts in the window, on average over the time and the instances.
         peak: the most at once, of any instance.
         member: it is a member of the pool in the row above.
@@ -53,7 +52,6 @@ class Curve:
     """The use of one gate over time, in `POINTS` equal parts of it.
 
     Attributes:
-        gate: its name.
         mean: of each part.
         peak: of each part.
         capacity: at the end of each part; None for no limit.
@@ -66,12 +64,7 @@ class Curve:
 
 
 class Meter:
-    """Measures the gates of one history.
-
-    Args:
-        history: what happened.
-        scenario: what the limits were.
-    """
+    """Measures the gates of one history."""
 
     def __init__(self, history: History, scenario: Scenario) -> None:
         self.start_at, self.end_at = history.start_at, max(history.end_at, history.start_at + 1)

@@ -17,14 +17,9 @@ class Taking(NamedTuple):
     """A gate passed by one run: what it took there, and until when it kept it.
 
     Attributes:
-        gate: the resolved name.
         template: under which it is declared; "" for an implicit one.
         member: chosen in a pool; else "".
-        amount: permits or starts.
-        from_at: when it was taken.
         to_at: when it was given back; FAR_AT while it is kept. A start of a rate is not kept.
-        job: the holder.
-        run: the holder's run.
     """
 
     gate: str
@@ -39,11 +34,9 @@ class Taking(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closed:
-    """A gate that somebody closed.
+    """A gate that an operator closed.
 
     Attributes:
-        gate: its name.
-        from_at: from when.
         to_at: until when; FAR_AT for good.
     """
 
@@ -58,8 +51,6 @@ class Changed:
 
     Attributes:
         gate: its name; of a pool's member `pool/member`.
-        at: when.
-        to: the new value.
     """
 
     gate: str
@@ -73,10 +64,8 @@ class History:
 
     Attributes:
         start_at: its first instant.
-        end_at: when it was read.
         sent: the ids of all jobs that were acknowledged.
-        jobs: as the store tells them, with their runs.
-        closings: what operators closed.
+        jobs: as in the store, with their runs.
         changes: what operators changed, in order.
         differences: what the store's own audit found.
         outside: what the outside world has to complain of.
@@ -125,11 +114,10 @@ def implicit_gates(job: JobView) -> tuple[str, ...]:
 
 
 async def read_into(history: History, store: Store) -> None:
-    """Adds what a store knows: its jobs with their runs, and what its audit finds.
+    """Add what a store knows: its jobs with their runs, and what its audit finds.
 
     Args:
         history: whose `jobs` and `differences` are replaced.
-        store: to be read.
     """
     history.jobs = [job async for job in _all_jobs(store)]
     found: list[Difference] = []

@@ -29,10 +29,6 @@ class Violation(NamedTuple):
 def check(history: History, scenario: Scenario) -> list[Violation]:
     """All violations of a history, in the order of the rules.
 
-    Args:
-        history: what happened.
-        scenario: what the limits were.
-
     Returns:
         Nothing, if the engine kept its promises.
     """
@@ -67,7 +63,7 @@ def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[V
 def _moves(takings: list[Taking]) -> list[tuple[int, int, Taking]]:
     moves = [(one.from_at, one.amount, one) for one in takings if one.to_at > one.from_at]
     moves += [(one.to_at, -one.amount, one) for one in takings if one.from_at < one.to_at < FAR_AT]
-    # What is given back at a moment has been given back before somebody else takes it.
+    # At the same instant, releases come before acquisitions.
     return sorted(moves, key=lambda move: (move[0], move[1] > 0))
 
 
@@ -107,7 +103,7 @@ def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
 
 
 def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Nothing starts behind a gate that somebody closed, between closing and opening."""
+    """Nothing starts behind a closed gate, between closing and opening."""
     closings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for closing in history.closings:
         closings[closing.gate].append((closing.from_at, closing.to_at))
@@ -124,7 +120,7 @@ def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Vio
 
 
 def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Runs of one job follow each other, numbered upwards, and none overlaps the next."""
+    """Run of one job follow each other, numbered upwards, and none overlaps the next."""
     for job in history.jobs:
         runs = sorted(job.runs, key=lambda run: run.run)
         for before, after in pairwise(runs):

@@ -22,7 +22,6 @@ class Moment:
     Attributes:
         after_ms: a span after the scenario's start.
         minute: of the day, by the clock of the scenario's zone; the first after its start.
-        at: an instant.
     """
 
     after_ms: int | None = None
@@ -33,7 +32,6 @@ class Moment:
         """The instant that is meant.
 
         Args:
-            start_at: when the scenario starts.
             zone: the IANA zone of its clock.
 
         Returns:
@@ -54,7 +52,7 @@ class Moment:
 
 
 def read_moment(value: object) -> Moment:
-    """Reads "2h" (after the start), "14:30" (by the clock) or an instant with an offset.
+    """Read "2h" (after the start), "14:30" (by the clock) or an instant with an offset.
 
     Raises:
         InvalidValue: it is none of these.

@@ -1,4 +1,4 @@
-"""The world outside of a scenario: what handlers do, what becomes of it, and who tells."""
+"""The environment of a scenario: what handlers do, its outcomes, and the signals."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ class Outside:
     """Plays the outside world of a scenario.
 
     Args:
-        scenario: what is asked for.
-        store: where signals are told; as a provider's webhook would, past every worker.
+        store: receives the signals, as from a provider's webhook, not through a worker.
         timing: how handlers pass their time.
 
     Attributes:
         carrier: carries what was handed over.
-        fates: attempts by (kind, outcome), and signals lost, late, repeated and in vain.
+        fates: attempts by (kind, outcome), and signals lost, late, repeated and ignored.
     """
 
     def __init__(self, scenario: Scenario, store: Store, timing: Timing) -> None:
@@ -53,8 +52,6 @@ class Outside:
         """The handler of a kind.
 
         Args:
-            kind: of the scenario.
-            arguments: their names.
             dead: whether its process has died; what it does then has no effect.
 
         Returns:
@@ -100,7 +97,7 @@ class Outside:
                     awaited.id,
                     awaited.run,
                 )
-                self.fates[awaited.kind, "told when asked"] += 1
+                self.fates[awaited.kind, "ended when asked"] += 1
                 return Ended(final=_DECIDED[outcome.then].value, reason=word)  # pyright: ignore[reportArgumentType]  (one of the three words)
             case _:
                 self.fates[awaited.kind, "still running when asked"] += 1
@@ -156,7 +153,7 @@ class Outside:
             )
         )
         if reply.answer is Heard.LATE:
-            self.fates[kind, "signal in vain"] += 1
+            self.fates[kind, "signal ignored"] += 1
 
     def _outcome(self, kind: str, table: KindTable, job: str, run: int) -> tuple[str, OutcomeTable]:
         outcomes = table.outcomes or _SUCCESS

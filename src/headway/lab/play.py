@@ -30,7 +30,7 @@ from headway.lab.scenario import (
 )
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
 from headway.lab.virtual_timing import VirtualTiming
-from headway.runtime.chores.sweep import Sweep
+from headway.runtime.chores import Sweep
 from headway.stores.memory import MemoryStore
 
 LONGEST_MS = 7 * 86_400_000
@@ -47,7 +47,6 @@ class Played:
     """What came of a scenario.
 
     Attributes:
-        history: what happened.
         fates: attempts by (kind, outcome).
     """
 
@@ -56,12 +55,10 @@ class Played:
 
 
 def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) -> Played:
-    """Plays a scenario to its end.
+    """Play a scenario to its end.
 
     Args:
-        scenario: what is asked for.
-        folder: where its files lie.
-        progress: told the scenario's name and the share of its time that has passed.
+        progress: called with the scenario's name and the share of its time that has passed.
 
     Returns:
         The same for the same scenario, always.

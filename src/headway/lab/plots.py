@@ -32,7 +32,7 @@ _KINDS = ("#2c6fbb", "#d98324", "#3c8d5a", "#8e5ea2", "#7f7f7f")
 
 
 def check_plotting() -> None:
-    """Lets the call pass if pictures can be drawn.
+    """Check that pictures can be drawn.
 
     Raises:
         InvalidValue: matplotlib is not installed.
@@ -47,7 +47,7 @@ def check_plotting() -> None:
 
 
 def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[Path]:
-    """Draws the gates and the waits of each report.
+    """Draw the gates and the waits of each report.
 
     Args:
         reports: the base first.

@@ -21,8 +21,7 @@ class KindCounts:
     """The jobs of one kind.
 
     Attributes:
-        runs: starts, repeated ones included.
-        outcomes: what became of the attempts, in the words of the scenario.
+        outcomes: of the attempts, as named in the scenario.
     """
 
     kind: str
@@ -51,9 +50,7 @@ class Waits:
     """How long the runs of one kind waited from due to start.
 
     Attributes:
-        total: the whole of it.
         eligible: the part in which every gate was open.
-        behind: the part behind gates.
     """
 
     kind: str
@@ -95,20 +92,14 @@ class Report:
         seed: of all that was random.
         start_at: ms UTC.
         end_at: ms UTC.
-        start: the same for people, by the clock of the scenario.
-        end: likewise.
-        tz: the clock's zone.
-        jobs: how many were enqueued.
+        start: the same as text, by the clock of the scenario.
         unfinished: how many of them are not final.
         last_final_at: when the last one ended; None if none did.
         kinds: by name.
         waits: by kind.
         lanes: by name.
-        gates: their use.
         refused: rows of files that are no jobs.
         violations: promises that were broken: none, unless there is a bug.
-        curves: for plots.
-        shapes: for plots.
     """
 
     name: str
@@ -137,13 +128,10 @@ def report(
     fates: Mapping[tuple[str, str], int],
     violations: Sequence[Violation],
 ) -> Report:
-    """Puts a history into numbers.
+    """Put a history into numbers.
 
     Args:
-        scenario: what was asked for.
-        history: what happened.
         fates: how many attempts of a kind had an outcome, by (kind, outcome).
-        violations: what the checker found.
 
     Returns:
         The numbers.

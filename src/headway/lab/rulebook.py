@@ -23,7 +23,6 @@ class Rulebook:
     """The limits of a scenario.
 
     Args:
-        scenario: what code declares.
         changes: what operators changed, in order.
     """
 
@@ -42,10 +41,8 @@ class Rulebook:
         """How many permits may be out, or how many starts a window may hold.
 
         Args:
-            gate: its resolved name.
             template: under which it is declared.
             at: when. At the very moment of a change the larger value counts.
-            member: of a pool.
 
         Returns:
             The number; None where there is no limit.
@@ -81,16 +78,14 @@ class Rulebook:
 
 
 def shows_open(table: HoursTable, zone: str, at: int) -> bool:
-    """Whether the clock on the wall shows an open time.
+    """Return whether the clock on the wall shows an open time.
 
     Args:
         table: the hours.
-        zone: where the clock hangs.
         at: the instant, ms UTC.
 
     Returns:
-        Told from the clock's reading alone: a span of today, or one of yesterday that has not
-        ended.
+        From the wall clock alone: a span of today, or one of yesterday that has not ended.
     """
     wall = (_EPOCH + timedelta(milliseconds=at)).astimezone(ZoneInfo(zone))
     minute = wall.hour * 60 + wall.minute

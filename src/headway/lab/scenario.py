@@ -40,15 +40,12 @@ class ArrivalsTable(Table):
     Attributes:
         name: for what-ifs; the kind's where it is empty.
         backlog: so many at the start.
-        rate: at a constant rate.
-        rates: at rates that change.
         pattern: at random moments, or evenly spaced.
         file: one job for each row of a file of JSON Lines, beside the scenario.
         due: the field with a row's due time, an instant.
         fields: fields of a row that are arguments under their own name.
         present: only rows in which these fields are given and not null.
         absent: only rows in which these fields are missing or null.
-        args: the arguments.
         due_after: how long after its arrival a job is due.
         cancel: each is cancelled as soon as it is enqueued.
     """
@@ -99,7 +96,6 @@ class WorkersTable(Table):
 
     Attributes:
         lanes: that they serve, and the weight of each.
-        count: how many processes.
         concurrency: handlers of each.
         lease: how long its runs live without a beat.
         starts: when they come; at the start where nothing is said.
@@ -116,12 +112,7 @@ class WorkersTable(Table):
 
 
 class MoveTable(Table):
-    """Something that happens at a moment.
-
-    Attributes:
-        at: when.
-        name: for what-ifs.
-    """
+    """Something that happens at a moment."""
 
     at: When
     name: str = ""
@@ -177,7 +168,6 @@ class Scenario(Table):
     """A whole scenario.
 
     Attributes:
-        name: for the reports.
         seed: of all that is random.
         start: the instant at which it begins.
         tz: the zone of its clock, for moments such as "14:30".

@@ -29,7 +29,6 @@ class ScenarioFile:
     """A scenario and its what-ifs.
 
     Attributes:
-        path: where it was read.
         scenarios: the base first, then each what-if under its own name.
     """
 
@@ -39,10 +38,6 @@ class ScenarioFile:
 
 def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
     """Reads and checks a scenario.
-
-    Args:
-        path: a TOML file.
-        seed: instead of the file's.
 
     Returns:
         What it says.
@@ -57,25 +52,26 @@ def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
     scenarios = [_checked(path, "", raw)]
     if not isinstance(changes, list):
         raise InvalidValue(
-            _told(path, [("what_if", "it is a list of tables: [[what_if]]")]), hint=_HINT
+            _message(path, [("what_if", "it is a list of tables: [[what_if]]")]), hint=_HINT
         )
     for number, change in enumerate(cast("list[dict[str, Any]]", changes)):
         where = f"what_if[{number}]"
         if change.keys() != {"name", "set"} or not isinstance(change["name"], str):
             raise InvalidValue(
-                _told(path, [(where, "it has a name and a table `set`, and nothing else")]),
+                _message(path, [(where, "it has a name and a table `set`, and nothing else")]),
                 hint=_HINT,
             )
         try:
             varied = merged(raw, cast("dict[str, object]", change["set"]))
         except InvalidValue as error:
-            raise InvalidValue(_told(path, [(f"{where}.set", str(error))]), hint=_HINT) from None
+            raise InvalidValue(_message(path, [(f"{where}.set", str(error))]), hint=_HINT) from None
         varied["name"] = change["name"]
         scenarios.append(_checked(path, f"{where}: ", varied))
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InvalidValue(
-            _told(path, [("what_if", "two of them have the same name, or the base's")]), hint=_HINT
+            _message(path, [("what_if", "two of them have the same name, or the base's")]),
+            hint=_HINT,
         )
     return ScenarioFile(path=path, scenarios=tuple(scenarios))
 
@@ -95,17 +91,17 @@ def _checked(path: Path, where: str, raw: dict[str, Any]) -> Scenario:
         faults = [
             (where + _key(one["loc"]), _said(one)) for one in cast("list[Any]", error.errors())
         ]
-        raise InvalidValue(_told(path, faults), hint=_HINT) from None
+        raise InvalidValue(_message(path, faults), hint=_HINT) from None
     faults = [(where + key, said) for key, said in _references(path, scenario)]
     if faults:
-        raise InvalidValue(_told(path, faults), hint=_HINT)
+        raise InvalidValue(_message(path, faults), hint=_HINT)
     return scenario
 
 
-def _told(path: Path, faults: Faults) -> str:
-    told = "; ".join(f"{key}: {said}" for key, said in faults[:_SHOWN])
+def _message(path: Path, faults: Faults) -> str:
+    listed = "; ".join(f"{key}: {said}" for key, said in faults[:_SHOWN])
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return f"{path}: {told}{more}"
+    return f"{path}: {listed}{more}"
 
 
 def _key(loc: tuple[str | int, ...]) -> str:

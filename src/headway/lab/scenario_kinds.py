@@ -1,4 +1,4 @@
-"""What a scenario file says of kinds of jobs, and of what becomes of their attempts."""
+"""The tables of a scenario file for kinds of jobs and the outcomes of their attempts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RetryTable(Table):
 
 
 class OutcomeTable(Table):
-    """What may become of an attempt.
+    """A possible outcome of an attempt.
 
     Attributes:
         share: how often, relative to the other outcomes.
@@ -54,16 +54,14 @@ class OutcomeTable(Table):
 
 
 class HandOverTable(Table):
-    """The work goes on outside, and a signal tells its end.
+    """The work goes on outside, and a signal reports its end.
 
     Attributes:
-        length: of the work outside.
-        timeout: after which nobody waits for the signal any more.
+        timeout: how long the signal is awaited.
         lost: the share of signals that never come.
         late: the share that comes later than the work ends.
-        late_by: how much later.
         duplicate: the share that comes twice.
-        on_deadline: what becomes of a job whose signal did not come in time.
+        on_deadline: what happens to a job whose signal did not come in time.
         ask: whether the provider is asked first.
     """
 
@@ -82,7 +80,7 @@ class KindTable(Table):
 
     Attributes:
         service: how long its handler takes, before it hands over or ends.
-        outcomes: what may become of an attempt; it succeeds where nothing is said.
+        outcomes: of an attempt; without any it succeeds.
     """
 
     lane: str = "main"

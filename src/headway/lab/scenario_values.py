@@ -14,7 +14,7 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def read_pace(value: object) -> float:
-    """Reads "120/h" as arrivals in a millisecond.
+    """Read "120/h" as arrivals in a millisecond.
 
     Raises:
         InvalidValue: it is no such text.

@@ -21,7 +21,7 @@ Reply = TypeVar("Reply")
 
 
 class Severed:
-    """A store behind a connection; once it is cut, nothing passes: whoever asks is cancelled.
+    """A store behind a connection; once it is cut, every call is cancelled.
 
     Args:
         inner: the store that does the work.
@@ -107,4 +107,4 @@ class Severed:
         return await self._through().read(query)
 
     async def close(self) -> None:
-        """Leaves the store open: others use it."""
+        """Leave the store open: others use it."""

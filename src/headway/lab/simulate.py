@@ -33,12 +33,11 @@ class Simulation:
 def simulate(
     path: Path, *, seed: int | None = None, progress: Progress | None = None
 ) -> Simulation:
-    """Plays a scenario file on virtual time, and checks what happened.
+    """Play a scenario file on virtual time, and check what happened.
 
     Args:
         path: a TOML file; the files that it names lie beside it.
-        seed: instead of the file's.
-        progress: told the name of the scenario at hand and the share of it that is done.
+        progress: called with the name of the current scenario and the share of it that is done.
 
     Returns:
         The same for the same file and seed, always.
@@ -61,9 +60,6 @@ def simulate(
 
 def as_json(simulation: Simulation) -> bytes:
     """All numbers of a simulation as one JSON document, those of the plots included.
-
-    Args:
-        simulation: what came of it.
 
     Returns:
         `{"reports": [...]}`, UTF-8, without a line break at the end.

@@ -1,4 +1,4 @@
-"""A report as tables for people."""
+"""A report as tables of text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ _SHOWN = 20
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text that cannot reach the terminal as anything but text."""
-    told = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-    return Text(told, style=style)
+    """Return text without terminal control sequences."""
+    printable = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return Text(printable, style=style)
 
 
 def show(console: Console, reports: Sequence[Report]) -> None:
-    """Prints every report, and a comparison if there are several.
+    """Print every report, and a comparison if there are several.
 
     Args:
-        console: where.
         reports: the base first.
     """
     for report in reports:
@@ -81,11 +80,11 @@ def _table(title: str, first: str, *others: str | Text) -> Table:
 def _kinds(report: Report) -> Table:
     heads = ("jobs", "succeeded", "dead", "cancelled", "unfinished", "starts")
     table = _table("Jobs", "kind", *heads)
-    table.add_column("what became of attempts", overflow="fold")
+    table.add_column("outcomes of attempts", overflow="fold")
     for row in report.kinds:
         counts = (row.jobs, row.succeeded, row.dead, row.cancelled, row.unfinished, row.runs)
-        told = ", ".join(f"{name} {count:,}" for name, count in row.outcomes.items())
-        table.add_row(plain(row.kind), *(f"{count:,}" for count in counts), plain(told))
+        outcomes = ", ".join(f"{name} {count:,}" for name, count in row.outcomes.items())
+        table.add_row(plain(row.kind), *(f"{count:,}" for count in counts), plain(outcomes))
     return table
 
 

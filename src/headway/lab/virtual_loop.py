@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.start_at + self.passed_ms
 
     def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
-        """Refuses: a thread's work takes real time, which is none here.
+        """Refuse: a thread's work takes real time, which is none here.
 
         Raises:
             InvariantBroken: always.
@@ -72,7 +72,7 @@ class _Leap(selectors.DefaultSelector):
 def run_virtually(
     main: Callable[[VirtualLoop], Coroutine[Any, Any, Result]], start_at: int
 ) -> Result:
-    """Runs a coroutine to its end in virtual time.
+    """Run a coroutine to its end in virtual time.
 
     Args:
         main: is given the loop that it runs on.

@@ -1,4 +1,4 @@
-"""What a handler can say beside "done": each is told to the store in one settlement.
+"""What a handler can say beside "done": each is written in one settlement.
 
 A handler that returns anything else has succeeded, and one that raises anything else has failed.
 """
@@ -20,10 +20,10 @@ class Retry(Exception):
     """Raised by a handler: this attempt failed, try again.
 
     Args:
-        reason: for people; recorded as the attempt's error.
+        reason: free text; recorded as the attempt's error.
         after: the delay, as "90s" or a timedelta; the kind's backoff if neither is given.
         at: the moment, as an aware datetime or ISO 8601 with an offset.
-        close: the resolved name of a gate to close for everybody until then.
+        close: the resolved name of a gate to close for all jobs until then.
         stage: of the kind: where the next attempt is made; this stage if not given.
         gates: what that stage asks for, instead of what is declared of it; as in `@app.job`.
 
@@ -78,14 +78,16 @@ class Snooze:
     Args:
         after: the delay, as "5m" or a timedelta.
         until: the moment, as an aware datetime or ISO 8601 with an offset.
+        reason: free text; the job's reason until its next run ends.
 
     Raises:
         InvalidValue: neither or both are given, or one is not understood.
     """
 
-    __slots__ = ("after_ms", "until_at")
+    __slots__ = ("after_ms", "reason", "until_at")
 
-    def __init__(self, *, after: object = None, until: object = None) -> None:
+    def __init__(self, *, after: object = None, until: object = None, reason: str = "") -> None:
+        self.reason = reason
         self.after_ms, self.until_at = moment("Snooze", after=after, at=until)
         if self.after_ms is None and self.until_at is None:
             message = "Snooze does not say for how long"
@@ -97,7 +99,6 @@ class Next:
     """Returned by a handler: go on with this stage of the kind, and its gates.
 
     Attributes:
-        stage: of the kind.
         gates: what it asks for, instead of what is declared of the stage; as in `@app.job`. The
             store must know them: `App.declare_gates`.
     """
@@ -136,7 +137,7 @@ class Ended:
     """Returned by a reconcile handler: the provider is through with it.
 
     Attributes:
-        final: what becomes of the job.
+        final: the job's outcome.
         body: what the provider said, for the record: any value that JSON can carry.
         reason: of a dead one, or of one that is tried again.
         after: of a retry: the delay, as "5m" or a timedelta; the kind's backoff if not given.
@@ -157,7 +158,7 @@ class Ended:
     known_as: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be done.
+        """Refuse what cannot be done.
 
         Raises:
             InvalidValue: as the class says.
@@ -180,7 +181,7 @@ class Unknown:
 
 
 def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
-    """Lets gates pass that have a stage.
+    """Accept gates that have a stage.
 
     Raises:
         InvalidValue: they have none.
@@ -192,7 +193,7 @@ def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
 
 
 def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:
-    """Reads a delay or a moment.
+    """Read a delay or a moment.
 
     Args:
         what: who asks, for the message.

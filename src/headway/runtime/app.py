@@ -2,41 +2,382 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Unpack
+from threading import Lock
+from typing import Any, Self, TypeVar, Unpack, cast
 
 from headway.contract.enqueue import Enqueued
 from headway.contract.inserting import InsertsWithin
 from headway.contract.signals import SignalReply
+from headway.contract.store import Store
 from headway.contract.views import LanesQuery
-from headway.core.errors import AccessError, UnknownGate
+from headway.core.duration import parse_duration
+from headway.core.errors import AccessError, InvalidValue, UnknownGate, UnknownKind
+from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
-from headway.core.naming import did_you_mean
+from headway.core.naming import check_name, did_you_mean
 from headway.runtime import event_loop
-from headway.runtime.batches import batches
-from headway.runtime.kind import Kind
-from headway.runtime.sent import Sent
+from headway.runtime.declaration import Declaration
+from headway.runtime.entries import EntryOptions, read_entry
+from headway.runtime.event_loop import Background
+from headway.runtime.inserting import Importer, Sent, batches, inserts_within
+from headway.runtime.job import Job
+from headway.runtime.kind import NOOP, Kind
+from headway.runtime.kind_options import JobOptions, KindOptions, read_options
+from headway.runtime.lanes import LaneOptions, read_lane
+from headway.runtime.persist import persist
 from headway.runtime.signals import SignalOptions, read_signal
-from headway.runtime.sources.sourcing import Sourcing
-from headway.runtime.store_owner import StoreOwner
-from headway.runtime.within import inserts_within
-from headway.runtime.worker.served import Lanes, read_lanes
+from headway.runtime.sources import Rows, Source, SourceOptions, Sourcing
+from headway.runtime.timing import Timing
+from headway.runtime.worker.plans import Middleware
+from headway.runtime.worker.reports import OnFailure, check_hook
 from headway.runtime.worker.worker import Worker
-from headway.runtime.worker.worker_options import WorkerOptions
+from headway.runtime.worker.worker_options import Lanes, WorkerOptions, read_lanes
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Opener = Callable[[str], Store]
+Result = TypeVar("Result")
 
 _log = logging.getLogger("headway.worker")
 
 
-class App(StoreOwner):
-    """A program's kinds of work, and the store that they live in."""
+class App:
+    """A program's kinds of work, and the store that they live in.
+
+    Attributes:
+        kinds: by name; `noop` is built in.
+        importers: by name.
+        sources: by name.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        opener: Opener,
+        store: Store | None = None,
+        name: str = "app",
+        timing: Timing | None = None,
+    ) -> None:
+        """Make an app; the store is opened when it is first needed.
+
+        Args:
+            store: an open one instead; the app does not close it.
+            name: the author on the trail of what the app declares.
+        """
+        self.importers: dict[str, Importer] = {}
+        self.sources: dict[str, Source] = {}
+        self._noop = _noop_kind()
+        self.kinds: dict[str, Kind] = {self._noop.name: self._noop}
+        self._timing = timing or Timing()
+        self._middleware: list[Middleware] = []
+        self._on_failure: list[OnFailure] = []
+        self._declaration = Declaration(check_name("app", name))
+        self._url = url or ""
+        self._opener = opener
+        self._given = store
+        self._store = store
+        self._lent: Store | None = None
+        self._around: list[Callable[[Store], Store]] = []
+        self._opening = Lock()
+        self._background = Background()
+
+    # ------------------------------------------------------------------------------ declarations
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The lanes of this app: those of its kinds, and those that it declares."""
+        lanes = {kind.lane: None for kind in self.kinds.values() if kind is not self._noop}
+        lanes |= dict.fromkeys(self._declaration.lanes)
+        return tuple(lanes) or (self._noop.lane,)
+
+    def job(self, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]:
+        """Declare a kind of work by its handler.
+
+        Args:
+            options: see `JobOptions`.
+
+        Returns:
+            A decorator that makes the function a `Kind`.
+        """
+
+        def declare(fn: Callable[..., Any]) -> Kind:
+            if not inspect.isroutine(fn):
+                message = f"{fn!r:.80} is not a function"
+                raise InvalidValue(message, hint="write `@app.job()` over a def or an async def")
+            kind = Kind(
+                read_options(fn.__name__, options),
+                fn,
+                reconciler=self._reconciler,
+                lanes=self._lane_of,
+                timing=self._timing,
+            )
+            self._add(kind)
+            if "reconcile" in options:
+                kind.reconcile(options["reconcile"])
+            return kind
+
+        return declare
+
+    def lane(self, name: str, **options: Unpack[LaneOptions]) -> None:
+        """Declare what a lane carries; a lane that is not declared carries the defaults.
+
+        Args:
+            options: see `LaneOptions`.
+
+        Raises:
+            InvalidValue: an option is unusable.
+        """
+        self._declaration.add_lane(read_lane(name, options))
+
+    def timetable(self, name: str, kind: Kind | str, **options: Unpack[EntryOptions]) -> None:
+        """Declare work that recurs.
+
+        Args:
+            kind: what each fire is a job of.
+            options: see `EntryOptions`; `schedule` must be given.
+
+        Raises:
+            UnknownKind: this app has no such kind.
+            InvalidValue: an option is unusable.
+        """
+        self._declaration.add_entry(read_entry(name, self.kind(kind), options))
+
+    def middleware(self, fn: Middleware) -> Middleware:
+        """Put a function around each handler: `async def fn(job, call_next)`.
+
+        Args:
+            fn: awaits `call_next()` and returns what that returned, or something else.
+
+        Returns:
+            The function as it is. The first one declared is the outermost.
+        """
+        self._middleware.append(fn)
+        return fn
+
+    def on_failure(self, fn: OnFailure) -> OnFailure:
+        """Call a function with the `Failure` of each failed attempt, as error trackers need it.
+
+        Args:
+            fn: a plain function that returns quickly; it is called in the worker's event loop
+                after the attempt was logged. What it raises is logged, and changes nothing.
+
+        Returns:
+            The function as it is.
+
+        Raises:
+            InvalidValue: it is an async function.
+        """
+        self._on_failure.append(check_hook(fn))
+        return fn
+
+    def importer(self, name: str) -> Callable[[Function], Function]:
+        """Declare a function that makes jobs of the rows of a file.
+
+        Args:
+            name: under which `headway import` finds it.
+
+        Returns:
+            A decorator that leaves the function as it is. It takes one row, and returns the
+            jobs (from a kind's `make`) that come of it, or raises anything to refuse the row.
+
+        Raises:
+            InvalidValue: there is one of this name already.
+        """
+        if name in self.importers:
+            message = f"there are two importers {name!r}"
+            raise InvalidValue(message, hint="name one of them otherwise")
+
+        def add(fn: Function) -> Function:
+            self.importers[name] = fn
+            return fn
+
+        return add
+
+    def source(self, **options: Unpack[SourceOptions]) -> Callable[[Rows], Source]:
+        """Declare what the application's own tables say should be pending.
+
+        Args:
+            options: see `SourceOptions`.
+
+        Returns:
+            A decorator that makes the function a `Source`. The function yields jobs (from a
+            kind's `make`, each with a key); a job that the store has is left as it is.
+
+        Raises:
+            InvalidValue: an option is unusable, or there is one of this name already.
+        """
+
+        def declare(fn: Rows) -> Source:
+            source = Source(fn, options)
+            if source.name in self.sources:
+                message = f"there are two sources {source.name!r}"
+                raise InvalidValue(message, hint="name one of them otherwise")
+            self.sources[source.name] = source
+            return source
+
+        return declare
+
+    def kind(self, kind: Kind | str) -> Kind:
+        """The kind of a name.
+
+        Raises:
+            UnknownKind: this app has none.
+        """
+        if not isinstance(cast("object", kind), Kind | str):
+            message = f"{kind!r:.80} is not a kind"
+            raise UnknownKind(message, hint="pass what @app.job() made of a function, or its name")
+        name = kind if isinstance(kind, str) else kind.name
+        found = self.kinds.get(name)
+        if found is None or (isinstance(kind, Kind) and found is not kind):
+            message = f"this app has no kind {name[:80]!r}"
+            hint = did_you_mean(name, self.kinds, "declare it with @app.job()")
+            raise UnknownKind(message, hint=hint)
+        return found
+
+    # --------------------------------------------------------------------------------- the store
+
+    @property
+    def store(self) -> Store:
+        """The store; opened now if it was not."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    opened = self._opener(self._url)
+                    for wrap in self._around:
+                        opened = wrap(opened)
+                    self._store = opened
+        return self._store
+
+    @property
+    def url(self) -> str:
+        """The URL of the store; empty if the app was given an open one."""
+        return "" if self._given is not None else self._url
+
+    def move_to(self, url: str) -> None:
+        """Use another store than was said, as a command's `--store` asks for.
+
+        Raises:
+            InvalidValue: a store was given open, or is open already.
+        """
+        if self._store is not None:
+            message = "the app has its store open already"
+            raise InvalidValue(message, hint="say where the store is before it is used")
+        self._url = url
+
+    def use(self, store: Store) -> None:
+        """Live in this store, as a worker over HTTP asks for it; the app does not close it.
+
+        Raises:
+            InvalidValue: another store was given open, or is open already.
+        """
+        if self._lent is store:
+            return
+        if self._store is not None:
+            message = "the app has its store open already"
+            raise InvalidValue(message, hint="say which store it uses before it is used")
+        self._lent = store
+        for wrap in self._around:
+            store = wrap(store)
+        self._given = self._store = store
+
+    def observe(self, around_store: Callable[[Store], Store], around_handlers: Middleware) -> None:
+        """Put something around the app's store and, outermost, around each handler.
+
+        Args:
+            around_store: makes of a store one that does the same.
+            around_handlers: as for `middleware`.
+
+        Raises:
+            InvalidValue: the app has opened its store already.
+        """
+        if self._store is not self._given:
+            message = "the app has its store open already"
+            raise InvalidValue(message, hint="observe it before it is used")
+        self._around.append(around_store)
+        if self._given is not None:
+            self._given = self._store = around_store(self._given)
+        self._middleware.insert(0, around_handlers)
+
+    async def declare(self) -> None:
+        """Declare gates, lanes and entries to the store; done at the first use."""
+        await self._declaration.declare(self.store, self.kinds)
+
+    async def reach(self, within: object = "1m") -> None:
+        """Open the store, and declare; try again while the store is away.
+
+        Args:
+            within: for how long it tries, as "1m" or a timedelta; "0s" for a single time.
+
+        Raises:
+            StoreError: the store is still away then, or its error does not pass by itself.
+        """
+        timing = self._timing
+        give_up_at = timing.monotonic() + parse_duration(within) / 1000
+        await persist(
+            timing,
+            "opening the store",
+            self.declare,
+            until=lambda: timing.monotonic() >= give_up_at,
+        )
+
+    async def declare_gates(self, *specs: GateSpec) -> None:
+        """Declare gates that the program chooses at run time, all or none.
+
+        They apply at once, also to jobs that wait already, and are declared again to a store that
+        was lost.
+
+        Args:
+            specs: each as it is from now on.
+
+        Raises:
+            InvalidValue: the store knows one as another kind; nothing was written.
+            StoreError: the store cannot do it now.
+        """
+        await self._declaration.declare_gates(self.store, specs)
+
+    def open(self) -> Self:
+        """Open the store, and declare."""
+        self._wait_for(self.declare())
+        return self
+
+    def close(self) -> None:
+        """Close the store that the app opened; a later call opens it again."""
+        store = self._store
+        self._background.run(self.close_async(), inline=store is not None and store.runs_inline)
+        self._background.close()
+
+    async def close_async(self) -> None:
+        """As `close`, for callers that can await."""
+        store, self._store = self._store, self._given
+        if store is not None and store is not self._given:
+            await store.close()
+
+    def __enter__(self) -> Self:
+        """As `open`."""
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        """As `close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Open the store, and declare."""
+        await self.declare()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """As `close_async`."""
+        await self.close_async()
 
     # ---------------------------------------------------------------------------------- jobs
 
     def send(self, kind: Kind | str, /, *, connection: object = None, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
-        """Makes a job; when this returns, it is stored.
+        """Make a job; when this returns, it is stored.
 
         Args:
             kind: a kind or its name.
@@ -70,7 +411,7 @@ class App(StoreOwner):
         return (await self._enqueue([self.kind(kind).make(**given)], connection))[0]
 
     def send_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[Sent]:
-        """Makes many jobs, in steps of 1000; each step is stored whole or not at all.
+        """Make many jobs, in steps of 1000; each step is stored whole or not at all.
 
         Args:
             jobs: from a kind's `make`.
@@ -95,7 +436,7 @@ class App(StoreOwner):
         """As `send_many`, for callers that can await.
 
         Raises:
-            InvalidValue: one of them is no job; those of the batches before it are stored.
+            InvalidValue: one of them is not a job; those of the batches before it are stored.
         """
         sent: list[Sent] = []
         for batch in batches(jobs):
@@ -103,7 +444,7 @@ class App(StoreOwner):
         return sent
 
     def wake(self, *lanes: str) -> None:
-        """Tells waiting workers that a transaction in which jobs were sent has committed.
+        """Wake waiting workers after the commit of a transaction in which jobs were sent.
 
         Without it they look within seconds. Sessions of SQLAlchemy and Django's connections do
         this by themselves.
@@ -116,7 +457,7 @@ class App(StoreOwner):
             store.wake(lanes)
 
     def signal(self, key: str, *, event: str, **options: Unpack[SignalOptions]) -> SignalReply:
-        """Tells what the outside world says about a job that awaits it.
+        """Report an external event of a job that awaits it.
 
         Args:
             key: the job's reference, or a key that it is known as.
@@ -124,7 +465,7 @@ class App(StoreOwner):
             options: see `SignalOptions`.
 
         Returns:
-            What became of it.
+            The reply of the store.
 
         Raises:
             InvalidValue: the signal says nothing or too much, or a value is not understood.
@@ -139,27 +480,10 @@ class App(StoreOwner):
         """As `signal`, for callers that can await."""
         return await self.store.signal(read_signal(key, event, options))
 
-    # ------------------------------------------------------------------------------- workers
-
-    async def _begin(self, lanes: Lanes) -> None:
-        """Declare, and warn of lanes that neither the app nor its store knows: they may be slips.
-
-        It is no error: a lane comes into being with its first job.
-        """
-        await self.declare()
-        strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
-        if not strange:
-            return
-        # The token of a worker over HTTP may not be allowed to list lanes.
-        with suppress(AccessError):
-            known = {one.name for one in await self.store.read(LanesQuery())}
-            for name in sorted(strange - known):
-                meant = did_you_mean(name, known.union(self.lanes))
-                hint = meant and f"; {meant}"
-                _log.warning("the worker serves an unknown lane: lane=%r%s", name, hint)
+    # ----------------------------------------------------------------------------------- workers
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
-        """Makes a worker for this app's kinds.
+        """Make a worker for this app's kinds.
 
         Args:
             options: see `WorkerOptions`; it serves all lanes of the app if none are given.
@@ -184,10 +508,10 @@ class App(StoreOwner):
         return Worker(self.store, self.kinds, **{**given, **options})
 
     async def look_at_sources(self) -> None:
-        """Brings the store in line with the app's sources, as workers do now and then.
+        """Bring the store in line with the app's sources, as workers do now and then.
 
         Raises:
-            InvalidValue: a source gave something that is no job with a key.
+            InvalidValue: a source gave something that is not a job with a key.
             CallerError: a job was refused; what came before it is made.
             StoreError: the store cannot do it now.
         """
@@ -196,6 +520,23 @@ class App(StoreOwner):
         await sourcing.begin()
         for source in self.sources.values():
             await sourcing.look(source)
+
+    async def _begin(self, lanes: Lanes) -> None:
+        """Declare, and warn of lanes that neither the app nor its store knows: they may be slips.
+
+        It is not an error: a lane is created with its first job.
+        """
+        await self.declare()
+        strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
+        if not strange:
+            return
+        # The token of a worker over HTTP may not be allowed to list lanes.
+        with suppress(AccessError):
+            known = {one.name for one in await self.store.read(LanesQuery())}
+            for name in sorted(strange - known):
+                meant = did_you_mean(name, known.union(self.lanes))
+                hint = meant and f"; {meant}"
+                _log.warning("the worker serves an unknown lane: lane=%r%s", name, hint)
 
     def _sourcing(self) -> Sourcing:
         return Sourcing(
@@ -207,7 +548,7 @@ class App(StoreOwner):
         )
 
     def _sourced(self) -> WorkerOptions:
-        """What a worker must mind where an application's own tables are the truth."""
+        """Return the options of a worker whose app has sources."""
         sourcing = self._sourcing()
 
         async def before() -> None:
@@ -218,7 +559,7 @@ class App(StoreOwner):
         return {"before": before, "rebuild": sourcing.rebuild, "duties": duties}
 
     def run(self, **options: Unpack[WorkerOptions]) -> None:
-        """Works until SIGTERM or Ctrl-C; a second one does not wait for handlers.
+        """Work until SIGTERM or Ctrl-C; a second one does not wait for handlers.
 
         A store that is away when it starts is tried again, as `reach` does.
 
@@ -236,14 +577,43 @@ class App(StoreOwner):
         finally:
             await self.close_async()
 
-    # ------------------------------------------------------------------------------ internals
+    # --------------------------------------------------------------------------------- internals
+
+    def _add(self, kind: Kind) -> None:
+        if kind.name in self.kinds:
+            message = f"there are two kinds {kind.name!r}"
+            raise InvalidValue(message, hint="name one of them otherwise: @app.job(name=...)")
+        self.kinds[kind.name] = kind
+
+    def _lane_of(self, kind: str) -> str | None:
+        found = self.kinds.get(kind)
+        return found.lane if found else None
+
+    def _reconciler(self, kind: Kind, ask: Callable[..., Any]) -> str:
+        """Declare the kind whose jobs ask the provider about another's."""
+        asking = Kind(KindOptions(name=f"{kind.name}.reconcile", lane=kind.lane), _asking, asks=ask)
+        self._add(asking)
+        return asking.name
+
+    def _wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine for a caller that cannot await."""
+        try:
+            inline = self.store.runs_inline
+        except BaseException:
+            work.close()  # the store could not be opened, so the work is never awaited
+            raise
+        return self._background.run(work, inline=inline)
+
+    async def _declare_anew(self) -> None:
+        self._declaration.forget()
+        await self.declare()
 
     async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
         await self.declare()
         try:
             replies = await self._insert(jobs, connection)
         except UnknownGate:
-            # The store may have been lost since it was told of the gates.
+            # The store may have been lost since the gates were declared.
             if not self._declaration.forget():
                 raise
             await self.declare()
@@ -267,3 +637,16 @@ class App(StoreOwner):
             self._wait_for(self.declare())
             replies = store.enqueue_within(connection, jobs)
         return [Sent(*reply) for reply in replies]
+
+
+async def _asking(job: Job, **facts: object) -> None:
+    """Stand for a reconcile handler, which a worker calls in its own way."""
+
+
+async def _noop(job: Job, **_: object) -> None:
+    """Do nothing."""
+
+
+def _noop_kind() -> Kind:
+    """Return the built-in kind `noop`, whose handler ignores the arguments."""
+    return Kind(KindOptions(name=NOOP), _noop)

@@ -64,7 +64,7 @@ class Arguments:
         self._raw = msgspec.json.Decoder(dict[str, Any])
 
     def check(self, given: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
-        """Checks arguments and encodes them; the same arguments always give the same bytes.
+        """Check arguments and encode them; the same arguments always give the same bytes.
 
         Args:
             given: by name.
@@ -116,10 +116,9 @@ class Arguments:
             raise self._refused(error) from None
 
     def call(self, fn: Callable[..., object], args: bytes, *first: object) -> object:
-        """Calls a handler with the arguments of a stored job.
+        """Call a handler with the arguments of a stored job.
 
         Args:
-            fn: the handler.
             args: a JSON object.
             first: what it takes before them.
 
@@ -202,7 +201,7 @@ class Arguments:
         said = f"{said[:1].lower()}{said[1:300]}"
         if where:
             return InvalidArguments(f"{self.kind}: argument {where!r}: {said}")
-        return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be values for JSON")
+        return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be JSON values")
 
 
 def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
@@ -215,10 +214,6 @@ def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotati
 
 def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parameter]:
     """A handler's parameters, with their annotations as types.
-
-    Args:
-        kind: its kind, for messages.
-        fn: the handler.
 
     Returns:
         The parameters in their order.
@@ -244,7 +239,7 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
 
 
 def refuse_reserved(kind: str, names: tuple[str, ...]) -> None:
-    """Lets names pass that `send` does not need for itself.
+    """Accept names that `send` does not need for itself.
 
     Raises:
         InvalidValue: one is reserved.

@@ -1,4 +1,4 @@
-"""A job that awaits too long, as its reconcile handler sees it; and what becomes of the answer."""
+"""A job that awaits too long, as its reconcile handler sees it; and how its answer is applied."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.state import State
 from headway.runtime.answers import Ended, Running, Unknown
-from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
+from headway.runtime.records import encode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Awaited:
-    """A job whose end nobody has told.
+    """A job whose end was not reported.
 
     Attributes:
         id: the job.
@@ -72,7 +72,7 @@ _args = msgspec.json.Decoder(dict[str, Any])
 async def reconcile(
     job: Job, store: Store, ask: Callable[[Awaited], Any], kinds: Mapping[str, Kind]
 ) -> None:
-    """Asks the provider about a job, and signals what it says.
+    """Ask the provider about a job, and signal what it says.
 
     Args:
         job: the reconcile job.
@@ -134,7 +134,7 @@ def _ended(answer: Ended, view: JobView, event: str, kinds: Mapping[str, Kind]) 
         stage=answer.stage,
         gates=gates,
         known_as=answer.known_as,
-        # Whoever accepts while the provider is asked is not overruled.
+        # A candidate who accepts while the provider is asked is not overruled.
         offer=view.cascade is not None,
     )
 

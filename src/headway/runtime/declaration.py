@@ -25,9 +25,8 @@ class Declaration:
     Attributes:
         lanes: by name.
         entries: by name.
-        gates: that the app chooses at run time, by name; said once more, they take the place of
+        gates: that the app chooses at run time, by name; said again, they take the place of
             those that its kinds name.
-        author: stands on the trail.
     """
 
     def __init__(self, author: str) -> None:
@@ -35,10 +34,10 @@ class Declaration:
         self.entries: dict[str, EntrySpec] = {}
         self.gates: dict[str, GateSpec] = {}
         self.author = author
-        self._told: tuple[Store, int] | None = None
+        self._declared: tuple[Store, int] | None = None
 
     def add_lane(self, spec: LaneSpec) -> None:
-        """Declares a lane.
+        """Declare a lane.
 
         Raises:
             InvalidValue: it is declared already.
@@ -49,7 +48,7 @@ class Declaration:
         self.lanes[spec.name] = spec
 
     def add_entry(self, spec: EntrySpec) -> None:
-        """Declares an entry.
+        """Declare an entry.
 
         Raises:
             InvalidValue: it is declared already.
@@ -65,16 +64,15 @@ class Declaration:
         return min((ms for ms in leases if ms is not None), default=None)
 
     def forget(self) -> bool:
-        """The next `tell` tells all of it again; whether any of it was told before."""
-        told, self._told = self._told, None
-        return told is not None
+        """Make the next `declare` repeat all; return whether anything was declared."""
+        declared, self._declared = self._declared, None
+        return declared is not None
 
-    async def tell_gates(self, store: Store, specs: Iterable[GateSpec]) -> None:
-        """Declares gates now, and remembers them for whoever has to be told again.
+    async def declare_gates(self, store: Store, specs: Iterable[GateSpec]) -> None:
+        """Declare gates now, and remember them to repeat when the store was lost.
 
         Args:
-            store: to tell.
-            specs: said again in another way, the last one holds.
+            specs: a later one of the same name replaces the former.
 
         Raises:
             InvalidValue: the store knows one as another kind; nothing was written or remembered.
@@ -85,18 +83,17 @@ class Declaration:
             await store.define(DefineRequest(items=items, author=self.author))
             self.gates |= gates
 
-    async def tell(self, store: Store, kinds: Mapping[str, Kind]) -> None:
-        """Declares everything to the store, unless it was told and nothing came since.
+    async def declare(self, store: Store, kinds: Mapping[str, Kind]) -> None:
+        """Declare everything to the store, unless that was done and nothing was added since.
 
         Args:
-            store: to tell.
             kinds: by name.
 
         Raises:
             InvalidValue: two gates of one name differ, or a kind is not complete.
         """
         size = len(kinds) + len(self.lanes) + len(self.entries)
-        if self._told == (store, size):
+        if self._declared == (store, size):
             return
         for kind in kinds.values():
             kind.check_stages()
@@ -107,7 +104,7 @@ class Declaration:
         items += [DeclareEntry(spec=spec) for spec in self.entries.values()]
         if items:
             await store.define(DefineRequest(items=tuple(items), author=self.author))
-        self._told = (store, size)
+        self._declared = (store, size)
 
 
 def _gates(kinds: Iterable[Kind]) -> Iterator[GateSpec]:

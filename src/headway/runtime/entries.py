@@ -44,7 +44,7 @@ class EntryOptions(TypedDict, total=False):
 
 
 def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
-    """Reads the declaration of an entry.
+    """Read the declaration of an entry.
 
     Args:
         name: of the entry.

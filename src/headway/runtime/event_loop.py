@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from importlib.util import find_spec
 from typing import Any, TypeVar
+
+from headway.core.errors import InvariantBroken
 
 Result = TypeVar("Result")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs something to its end on the fastest loop there is.
-
-    Args:
-        work: what to run.
+    """Run something to its end on the fastest loop there is.
 
     Returns:
         What it returns.
@@ -25,20 +26,20 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def on_signals(stop: Callable[[bool], None]) -> None:
-    """Calls when the program is told to end, by SIGTERM or Ctrl-C, in the running loop.
+    """Call when the program is asked to end, by SIGTERM or Ctrl-C, in the running loop.
 
     Args:
         stop: called with False the first time, and with True from the second on.
     """
     loop = asyncio.get_running_loop()
-    told: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int) -> None:
-        stop(bool(told))
-        told.append(number)
+    def on_signal(number: int) -> None:
+        stop(bool(received))
+        received.append(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, hear, number)
+        loop.add_signal_handler(number, on_signal, number)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -47,3 +48,83 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     import uvloop  # noqa: PLC0415  (an extra: it may not be there)
 
     return uvloop.new_event_loop
+
+
+Result = TypeVar("Result")
+
+
+class Background:
+    """One event loop in a thread of its own; started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Coroutine[Any, Any, Result], *, inline: bool = False) -> Result:
+        """Run something to its end, and wait for it.
+
+        Args:
+            inline: it ends without suspending, if no event loop runs in the caller's thread.
+
+        Returns:
+            What it returns; what it raises is raised here.
+        """
+        if inline and not _in_a_loop():
+            return _drive(work)
+        return self.submit(work).result()
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Run something in the loop, and do not wait for it.
+
+        Returns:
+            Has what it returns or raises; cancelling it cancels the work.
+        """
+        return asyncio.run_coroutine_threadsafe(work, self._started())
+
+    def close(self) -> None:
+        """End the loop and its thread; it starts again when it is needed again."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_main, args=(self._loop,), name="headway-background", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _drive(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run something to its end here and now: the way to another thread costs more than most work.
+
+    Raises:
+        InvariantBroken: it suspended, though its store says that it never does.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    message = "a store that runs inline has suspended"
+    raise InvariantBroken(message)
+
+
+def _main(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

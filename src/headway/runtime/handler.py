@@ -28,9 +28,7 @@ class Handler:
 
     Attributes:
         fn: the function as the user wrote it.
-        place: where it runs.
         wants_job: whether its first parameter is the job.
-        arguments: its other parameters.
     """
 
     __slots__ = ("arguments", "fn", "place", "wants_job")
@@ -46,7 +44,7 @@ class Handler:
         self.place = _place(kind, fn, processes=processes)
 
     def call(self, job: Job, args: bytes) -> object:
-        """Calls the function; the result of an async one is to be awaited.
+        """Call the function; the result of an async one is to be awaited.
 
         Raises:
             InvalidArguments: its annotations refuse the arguments; it was not called.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import (
@@ -24,12 +24,10 @@ from headway.core.errors import (
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import check_name
 from headway.runtime.answers import moment
-from headway.runtime.desk import Desk
-from headway.runtime.encoding import encode
-from headway.runtime.sync_job import SyncJob
+from headway.runtime.records import encode
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]
-"""Why a handler is told to stop: its job is cancelled, its lease lost, its worker stops, its time
+"""Why a handler is asked to stop: its job is cancelled, its lease lost, its worker stops, its time
 is up."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +37,7 @@ class Job:
     """A run of a job, in its handler.
 
     Attributes:
-        stop: why the handler is told to stop; None while it is not.
+        stop: why the handler is asked to stop; None while it is not.
         handed: whether this run has handed over.
         touched: whether its end is more than a plain one.
     """
@@ -52,9 +50,9 @@ class Job:
     _then: tuple[NewJob, ...] = ()
     _close: tuple[Closing, ...] = ()
 
-    def __init__(self, claimed: Claimed, desk: Desk) -> None:
+    def __init__(self, claimed: Claimed, context: HandlerContext) -> None:
         self.claimed = claimed
-        self._desk = desk
+        self._context = context
 
     @property
     def id(self) -> str:
@@ -93,7 +91,7 @@ class Job:
 
     @property
     def tenant(self) -> str:
-        """For whom it is; empty for nobody in particular."""
+        """The tenant; empty for none."""
         return self.claimed.tenant
 
     @property
@@ -123,21 +121,21 @@ class Job:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the handler is told to stop, for whatever reason; look at it now and then."""
+        """Whether the handler is asked to stop, for whatever reason; look at it now and then."""
         return self.stop is not None
 
     @property
     def signal_url(self) -> str | None:
         """Where the outside world signals this run; None while no server is configured."""
-        return self._desk.signal_url(self.ref)
+        return self._context.signal_url(self.ref)
 
     @property
     def sync(self) -> SyncJob:
         """The same job for handlers that cannot await."""
-        return SyncJob(self, self._desk)
+        return SyncJob(self, self._context)
 
     async def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
-        """Says, before the outside world is touched, that a signal will tell the end.
+        """Record, before the outside world is touched, that a signal will report the end.
 
         Once this has returned, no other run of the job is started for this attempt, whatever
         happens to the worker. What the handler returns or raises then is only recorded, but for
@@ -149,34 +147,34 @@ class Job:
 
         Raises:
             LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: somebody cancelled the job; do not touch the outside world.
+            HandlerCancelled: the job was cancelled; do not touch the outside world.
         """
         outcome = self.handing_over(key, timeout)
-        self.settled_by(outcome, await self._desk.write(outcome))
+        self.settled_by(outcome, await self._context.write(outcome))
 
     async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
-        """Hands over to the candidate whose turn it is, under the job's reference.
+        """Hand over to the candidate whose turn it is, under the job's reference.
 
         Args:
             timeout: until the next candidate's turn.
 
         Raises:
             LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: somebody cancelled the job; do not ask the candidate.
+            HandlerCancelled: the job was cancelled; do not ask the candidate.
         """
         await self.hand_over(timeout=timeout)
 
     async def known_as(self, key: str) -> None:
-        """Adds a key, such as the provider's id, under which signals find this run.
+        """Add a key, such as the provider's id, under which signals find this run.
 
         Raises:
             LeaseLost: the run is not live any more; nothing was written.
         """
         outcome = KnownAs(self.id, self.run, key=check_name("key", key))
-        self.settled_by(outcome, await self._desk.write(outcome))
+        self.settled_by(outcome, await self._context.write(outcome))
 
     async def give_back(self, gate: str) -> None:
-        """Frees one gate before the end.
+        """Free one gate before the end.
 
         Args:
             gate: its resolved name; for a pool, the pool's.
@@ -185,10 +183,10 @@ class Job:
             LeaseLost: the run is not live any more; nothing was written.
         """
         outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))
-        self.settled_by(outcome, await self._desk.write(outcome))
+        self.settled_by(outcome, await self._context.write(outcome))
 
     async def progress(self, value: object) -> None:
-        """Shows how far it is; the newest value goes out with the next beat of a live run.
+        """Show how far it is; the newest value goes out with the next beat of a live run.
 
         Args:
             value: anything that JSON can carry.
@@ -196,12 +194,12 @@ class Job:
         Raises:
             PayloadTooLarge: it is above the limit.
         """
-        self._desk.note_progress(self.id, self.run, encode("progress", value))
+        self._context.note_progress(self.id, self.run, encode("progress", value))
 
     def then(self, *jobs: NewJob) -> None:
-        """Creates jobs in the same step as this run's next settlement or hand-over.
+        """Create jobs in the same step as this run's next settlement or hand-over.
 
-        They fall if the run fails, is snoozed or handed back: the next run makes them anew.
+        They fall if the run fails, is snoozed or handed back: the next run creates them again.
 
         Args:
             jobs: from a kind's `make`.
@@ -217,13 +215,13 @@ class Job:
     def close(
         self, gate: str, *, after: object = None, until: object = None, reason: str = ""
     ) -> None:
-        """Closes a gate for everybody, in the same step as this run's next settlement.
+        """Close a gate for all jobs, in the same step as this run's next settlement.
 
         Args:
             gate: its resolved name.
             after: for how long, as "60s" or a timedelta.
             until: the moment, as an aware datetime or ISO 8601 with an offset.
-            reason: for people.
+            reason: free text.
 
         Raises:
             InvalidValue: it has no end, or a value is not understood.
@@ -238,13 +236,13 @@ class Job:
         self.follow((), (closing,))
 
     def follow(self, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> None:
-        """Adds to what must follow the next settlement."""
+        """Add to what must follow the next settlement."""
         self._then += then
         self._close += close
         self.touched = True
 
-    def told_to_stop(self, why: Stop) -> None:
-        """Takes note that the handler is to stop; what is lost stays lost."""
+    def request_stop(self, why: Stop) -> None:
+        """Take note that the handler is to stop; what is lost stays lost."""
         if self.stop != "lost":
             self.stop = why
         self.touched = True
@@ -270,19 +268,117 @@ class Job:
         return HandedOver(self.id, self.run, then, close, key=name, timeout_ms=timeout_ms)
 
     def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
-        """Takes note of what the store answered while the handler still runs.
+        """Take note of what the store answered while the handler still runs.
 
         Raises:
             LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: the job is not handed over, because somebody cancelled it.
+            HandlerCancelled: the job is not handed over, because it was cancelled.
         """
         if verdict is Verdict.LOST:
-            self.told_to_stop("lost")
+            self.request_stop("lost")
             message = f"run {self.ref} of kind {self.kind!r} is not live any more"
             raise LeaseLost(message, hint="stop; another worker may have it")
         if isinstance(outcome, HandedOver):
             self.handed = self.touched = True
             if verdict is Verdict.CANCELLED:
-                self.told_to_stop("cancel")
+                self.request_stop("cancel")
                 message = f"job {self.id} is cancelled"
                 raise HandlerCancelled(message, hint="stop before the outside world is touched")
+
+
+class HandlerContext(Protocol):
+    """Writes for the runs of one worker."""
+
+    def signal_url(self, ref: str) -> str | None:
+        """Where the outside world signals a run; None while no server is configured."""
+        ...
+
+    async def write(self, outcome: Outcome) -> Verdict:
+        """Write an outcome of a live run, and say what the store answered."""
+        ...
+
+    def write_from_thread(self, outcome: Outcome) -> Verdict:
+        """The same, for a handler that is not in the event loop."""
+        ...
+
+    def note_progress(self, job: str, run: int, data: bytes) -> None:
+        """Keep the newest progress of a run for the next beat."""
+        ...
+
+
+class Handing(Protocol):
+    """What is needed of the job itself."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        ...
+
+    @property
+    def run(self) -> int:
+        """The number of this run."""
+        ...
+
+    def handing_over(self, key: str | None, timeout: object) -> HandedOver:
+        """The hand-over, with all that must follow it."""
+        ...
+
+    def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
+        """Take note of what the store answered while the handler still runs."""
+        ...
+
+
+class SyncJob:
+    """What a handler in a thread or a process calls instead of awaiting."""
+
+    __slots__ = ("_context", "_job")
+
+    def __init__(self, job: Handing, context: HandlerContext) -> None:
+        self._job = job
+        self._context = context
+
+    def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
+        """As `Job.hand_over`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: the job was cancelled; do not touch the outside world.
+        """
+        self._write(self._job.handing_over(key, timeout))
+
+    def offer(self, *, timeout: object = "5m") -> None:
+        """As `Job.offer`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: the job was cancelled; do not ask the candidate.
+        """
+        self.hand_over(timeout=timeout)
+
+    def known_as(self, key: str) -> None:
+        """As `Job.known_as`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        self._write(KnownAs(self._job.id, self._job.run, key=check_name("key", key)))
+
+    def give_back(self, gate: str) -> None:
+        """As `Job.give_back`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        self._write(GaveBack(self._job.id, self._job.run, gate=check_name("gate", gate)))
+
+    def progress(self, value: object) -> None:
+        """As `Job.progress`.
+
+        Raises:
+            PayloadTooLarge: it is above the limit.
+        """
+        job = self._job
+        self._context.note_progress(job.id, job.run, encode("progress", value))
+
+    def _write(self, outcome: Outcome) -> None:
+        self._job.settled_by(outcome, self._context.write_from_thread(outcome))

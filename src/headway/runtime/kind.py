@@ -15,11 +15,14 @@ from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.runtime.handler import Handler
 from headway.runtime.kind_options import Gates, KindOptions, check_priority, check_template
-from headway.runtime.known_values import KnownValues
-from headway.runtime.needs import Needs
+from headway.runtime.needs import KnownValues, Needs
 from headway.runtime.timing import Timing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+NOOP = "noop"
+"""The built-in kind, whose jobs do nothing."""
 
 
 class Kind:
@@ -42,14 +45,14 @@ class Kind:
         lanes: Callable[[str], str | None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
-        """Declares it.
+        """Declare it.
 
         Args:
             options: what it says of all its jobs.
             fn: the handler of its first stage.
             asks: the reconcile handler, in a kind that stands for one.
             reconciler: declares the kind that asks about this one's jobs.
-            lanes: tells the lane of another kind, if that is known.
+            lanes: returns the lane of another kind, if that is known.
             timing: the caller's clock, for what expires.
         """
         self.name = options.name
@@ -74,7 +77,7 @@ class Kind:
         self._policy: JobPolicy | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (whatever the handler takes and returns)
-        """Calls the first handler as a plain function, for its own tests."""
+        """Call the first handler as a plain function, for its own tests."""
         return self._fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -99,7 +102,7 @@ class Kind:
         return self._policy
 
     def stage(self, name: str) -> Callable[[Function], Function]:
-        """Makes a function the handler of a further stage.
+        """Make a function the handler of a further stage.
 
         Args:
             name: one of the kind's stages.
@@ -130,7 +133,7 @@ class Kind:
         return add
 
     def check_stages(self) -> None:
-        """Lets the kind pass if each of its stages has a handler.
+        """Accept the kind if each of its stages has a handler.
 
         Raises:
             InvalidValue: one has none.
@@ -141,7 +144,7 @@ class Kind:
                 raise InvalidValue(message, hint=f"decorate one with @{self.name}.stage({name!r})")
 
     def reconcile(self, ask: Function) -> Function:
-        """Makes a function the one that asks the provider what became of a job that awaits.
+        """Register the function that asks the provider about a job that awaits.
 
         Args:
             ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
@@ -173,7 +176,7 @@ class Kind:
         candidates: Sequence[str] | None = None,
         **arguments: object,
     ) -> NewJob:
-        """Makes a job to be sent, or to follow from another.
+        """Make a job to be sent, or to follow from another.
 
         Args:
             due: an aware datetime or ISO 8601 with an offset; now if not given.
@@ -257,7 +260,7 @@ class Kind:
         return needs.uses(known.all())
 
     def takes(self, names: Sequence[str]) -> bool:
-        """Whether its handler can be called with these arguments and no others."""
+        """Return whether its handler can be called with these arguments and no others."""
         arguments = self._arguments
         return arguments.open or (
             arguments.required.issubset(names) and set(names).issubset(arguments.names)

@@ -40,10 +40,10 @@ class JobOptions(TypedDict, total=False):
         start_within: a job with gates that is not started by then is handed back.
         expires: a job that has not started so long after its due time becomes dead.
         subject: a template over arguments: what a job is about.
-        tenant: a template over arguments: for whom a job is.
+        tenant: a template over arguments: the customer a job is for.
         key: a template over arguments: makes the enqueue idempotent.
         on_deadline: what an unanswered hand-over becomes: "dead" or "retry".
-        reconcile: asks the provider what became of a job that awaits too long.
+        reconcile: asks the provider about a job that awaits too long.
         reconcile_within: how long that may take before the deadline decides.
         on_final: the kind of a job that is created in the step in which a job ends.
         on_final_states: in which ends; only "dead" if not given.
@@ -106,7 +106,7 @@ class KindOptions:
 
 
 def read_options(name: str, options: JobOptions) -> KindOptions:
-    """Reads the options of `@app.job`.
+    """Read the options of `@app.job`.
 
     Args:
         name: of the function.
@@ -154,10 +154,10 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
 
 
 def check_priority(priority: object) -> int:
-    """Lets a priority pass.
+    """Accept a valid priority.
 
     Raises:
-        InvalidValue: it is no whole number from 0 to 4294967295.
+        InvalidValue: it is not a whole number from 0 to 4294967295.
     """
     if isinstance(priority, bool) or not isinstance(priority, int):
         message = f"priority must be a whole number, not {priority!r:.80}"
@@ -169,7 +169,7 @@ def check_priority(priority: object) -> int:
 
 
 def check_template(what: str, kind: str, template: object, names: Sequence[str]) -> None:
-    """Lets a template pass whose placeholders are arguments of the kind.
+    """Accept a template whose placeholders are arguments of the kind.
 
     Raises:
         InvalidValue: one is not.

@@ -33,7 +33,7 @@ class LaneOptions(TypedDict, total=False):
 
 
 def read_lane(name: str, options: LaneOptions) -> LaneSpec:
-    """Reads the declaration of a lane.
+    """Read the declaration of a lane.
 
     Args:
         name: of the lane.

@@ -50,7 +50,7 @@ class LaneLatency:
 async def lane_latencies(
     store: Store, names: Sequence[str] | None = None
 ) -> tuple[LaneLatency, ...]:
-    """Compares what each lane reaches with its target; at most a few bounded reads a lane.
+    """Compare what each lane reaches with its target; at most a few bounded reads a lane.
 
     A wait runs from the moment at which the job was due (or came, if it was due before that) to
     its first start, and so includes the time behind gates.
@@ -63,7 +63,7 @@ async def lane_latencies(
         One for each lane, by name, or in the order of `names`.
 
     Raises:
-        StoreError: the store cannot tell now.
+        StoreError: the store cannot be read now.
     """
     lanes = await store.read(LanesQuery(names=None if names is None else tuple(names)))
     if names is None and len(lanes) > MOST_LANES:
@@ -131,7 +131,7 @@ async def _waiting(store: Store, lane: LaneView, *, newest: bool = False) -> Job
 
 
 async def _only_handlers_missing(store: Store, lane: LaneView, oldest: JobView | None) -> bool:
-    """Whether a job that waits could start if only somebody took it."""
+    """Return whether a job that waits could start if a worker claimed it."""
     job = oldest or await _waiting(store, lane, newest=True)
     why = await store.read(WhyQuery(id=job.id)) if job else None
     if why is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from headway.core.errors import InvalidValue
 
 MODE = 0o600
-"""What a log tells is for its owner alone."""
+"""Only the owner may read a log."""
 
 
 class LogFile(RotatingFileHandler):
@@ -25,7 +25,7 @@ class LogFile(RotatingFileHandler):
     """
 
     def __init__(self, path: Path, *, size: int, keep: int) -> None:
-        """Opens the file, and makes it if it does not exist.
+        """Open the file, and make it if it does not exist.
 
         Args:
             path: of the newest file; older ones are `path.1`, `path.2`, ...
@@ -39,7 +39,7 @@ class LogFile(RotatingFileHandler):
             super().__init__(path, maxBytes=size, backupCount=keep, encoding="utf-8")
         except OSError as error:
             message = f"the log file {path} cannot be written: {error.strerror}"
-            raise InvalidValue(message, hint="mend log_file or HEADWAY_LOG_FILE") from None
+            raise InvalidValue(message, hint="fix log_file or HEADWAY_LOG_FILE") from None
 
     def _open(self) -> TextIOWrapper:
         stream = open(self.baseFilename, "a", encoding=self.encoding, opener=_private)  # noqa: SIM115  (the handler closes it)
@@ -48,14 +48,14 @@ class LogFile(RotatingFileHandler):
         return stream
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  (its base's name)
-        """Whether the file is full; goes on in the one that another process began."""
+        """Return whether the file is full; goes on in the one that another process began."""
         del record
         if self.stream is None or self._is_another():
             self._reopen()
         return os.stat(self.baseFilename).st_size >= self.maxBytes
 
     def doRollover(self) -> None:  # noqa: N802  (its base's name)
-        """Begins a new file, unless another process has just done so."""
+        """Begin a new file, unless another process has just done so."""
         with self._alone():
             if self._is_another():
                 self._reopen()
@@ -63,7 +63,7 @@ class LogFile(RotatingFileHandler):
                 super().doRollover()
 
     def _is_another(self) -> bool:
-        """Whether the file of that name is not the one that is open here."""
+        """Return whether the file of that name is not the one that is open here."""
         if not self.stream:
             return True
         try:

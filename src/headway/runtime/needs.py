@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
 from headway.core.job import MAX_SHARED_GATES
-from headway.core.naming import ALWAYS_KNOWN, placeholders, resolve
+from headway.core.naming import ALWAYS_KNOWN, check_name, placeholders, resolve
 from headway.core.zone import find_zone
 
 CANDIDATE = frozenset({"candidate"})
@@ -108,3 +108,46 @@ def _refuse_unknown(kind: str, spec: GateSpec, known: frozenset[str]) -> None:
         if field not in known:
             message = f"the gate {spec.name!r} needs an argument {field!r}, which {kind!r} lacks"
             raise InvalidValue(message, hint="add the parameter, or correct the gate")
+
+
+class KnownValues:
+    """The values that a job's names may be made of."""
+
+    __slots__ = ("kind", "lane", "tenant", "values")
+
+    def __init__(self, kind: str, lane: str, values: Mapping[str, object]) -> None:
+        self.kind = kind
+        self.lane = lane
+        self.tenant = ""
+        self.values = values
+
+    def all(self) -> Mapping[str, object]:
+        """The arguments, with `tenant`, `lane` and `kind` among them."""
+        return {**self.values, "tenant": self.tenant, "lane": self.lane, "kind": self.kind}
+
+    def take(
+        self, what: str, template: str | None, given: str | None, *, empty: bool = False
+    ) -> str | None:
+        """The name that was given, else the template filled.
+
+        Args:
+            what: what the name names; a tenant is known from then on.
+            template: from the kind; None for none.
+            given: by the caller; None for none.
+            empty: whether the empty name is allowed.
+
+        Returns:
+            The name; None for none.
+
+        Raises:
+            InvalidValue: it is not a name.
+        """
+        if given is not None:
+            name = check_name(what, given, empty=empty)
+        elif template is None or not placeholders(template):
+            name = template
+        else:
+            name = resolve(template, self.all(), what=what)
+        if what == "tenant":
+            self.tenant = name or ""
+        return name

@@ -27,10 +27,9 @@ async def persist(
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> Reply:
-    """Calls until the store answers.
+    """Call until the store answers.
 
     Args:
-        timing: for the pauses.
         what: the operation, for the log.
         call: makes the same call each time.
         until: whether to give up after the failure at hand.

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Protocol, cast
 import msgspec
 
 from headway.contract.views import JobView, LaneView
+from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.core.job import MAX_RESULT
 
 Record = dict[str, object]
 
@@ -75,3 +77,28 @@ def _embedded(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_embedded(one) for one in cast("list[object]", value)]
     return value
+
+
+def encode(what: str, value: object) -> bytes:
+    """A value as JSON.
+
+    Args:
+        what: what it is, for the message.
+        value: anything that JSON can carry.
+
+    Returns:
+        UTF-8.
+
+    Raises:
+        InvalidValue: JSON cannot carry it.
+        PayloadTooLarge: it is above the limit.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        message = f"the {what} is not JSON-serialisable: {error}"
+        raise InvalidValue(message[:400]) from None
+    if len(data) > MAX_RESULT:
+        message = f"the {what} has {len(data)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; store it, keep a reference")
+    return data

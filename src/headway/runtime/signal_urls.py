@@ -1,4 +1,4 @@
-"""Pre-signed signal URLs: whoever has one can signal that one key until it expires, and no more."""
+"""Pre-signed signal URLs: each allows signalling one key until it expires, and nothing else."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SignalUrls:
 
     Attributes:
         base: the address under which the server is reached, with or without a slash at its end.
-        keys: the newest first: it signs, and all verify; without one, URLs are not signed, and
-            are heard only by a server that is open.
+        keys: the newest first: it signs, and all verify; without one, URLs are not signed, and are
+            accepted only by a server that is open.
     """
 
     base: str
@@ -69,8 +69,6 @@ def find_fault(
     """What is wrong with a signed URL, in a time that does not depend on which key fits.
 
     Args:
-        keys: that verify.
-        key: of the signal, decoded.
         expires: as it stands in the URL.
         signature: as it stands in the URL.
         now: the moment, ms UTC; a URL is good until just before its end.
@@ -85,7 +83,7 @@ def find_fault(
 
 
 def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Reads the keys of a setting.
+    """Read the keys of a setting.
 
     Args:
         written: one key, or several, the newest first; in text they are divided by commas.
@@ -94,7 +92,7 @@ def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
         The keys, the newest first.
 
     Raises:
-        InvalidValue: one is too short to keep anybody out; the message does not hold it.
+        InvalidValue: one is too short to be secure; the message does not contain it.
     """
     if written is None:
         return ()
@@ -111,7 +109,6 @@ def sign(secret: str, purpose: str, *parts: str) -> str:
     """Return the signature of a link, for its URL.
 
     Args:
-        secret: a signing key.
         purpose: is signed first, so that no other use of the same key can be passed off as this.
         parts: of the link; none but the last may hold a line break.
     """

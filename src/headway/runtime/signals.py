@@ -8,7 +8,7 @@ from headway.contract.signals import Decided, Signal, SignalKind
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
-from headway.runtime.encoding import encode
+from headway.runtime.records import encode
 
 Final = Literal["succeeded", "retry", "dead", "accepted", "declined"]
 
@@ -17,14 +17,14 @@ class SignalOptions(TypedDict, total=False):
     """What a signal says: exactly one of `final`, `progress` and `note`.
 
     Attributes:
-        final: settles the job: what becomes of it.
+        final: settles the job with this outcome.
         progress: the work goes on; `extend` gives it a new deadline.
         note: a label for the record, such as "DELIVERED"; also after the end.
         extend: of a progress: the new time to the deadline from now, as "5m" or a timedelta.
         body: for the record: any value that JSON can carry.
         reason: of a final dead or declined.
         after: of a final retry: the delay, as "90s" or a timedelta.
-        candidate: who answers an offer; whoever is asked if not given.
+        candidate: who answers an offer; the candidate whose turn it is if not given.
         offer: it is about an offer alone, such as the end of the call that asked: late once the
             candidate has accepted.
         known_as: a key, such as the provider's id, under which signals find the run from now on.
@@ -43,7 +43,7 @@ class SignalOptions(TypedDict, total=False):
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
-    """Reads a signal.
+    """Read a signal.
 
     Args:
         key: a job's reference, or a key that it is known as.

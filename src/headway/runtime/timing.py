@@ -22,7 +22,7 @@ class Timing:
         return time.time_ns()
 
     async def pause(self, seconds: float) -> None:
-        """Lets others run for so long; 0 lets each of them run once."""
+        """Let others run for so long; 0 lets each of them run once."""
         await asyncio.sleep(seconds)
 
     def limit(self, seconds: float | None) -> asyncio.Timeout:
@@ -30,10 +30,9 @@ class Timing:
         return asyncio.timeout(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Waits for an event.
+        """Wait for an event.
 
         Args:
-            event: what to wait for.
             seconds: at most so long.
 
         Returns:
@@ -51,5 +50,5 @@ REAL = Timing()
 
 
 async def pause(seconds: float) -> None:
-    """Lets others run for so long, in real time."""
+    """Let others run for so long, in real time."""
     await REAL.pause(seconds)

@@ -1,4 +1,4 @@
-"""The server as an ASGI app: routes, guards around them, and what runs beside them."""
+"""The server as an ASGI app: routes, middleware, and the tasks that run beside them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,91 @@ from importlib import metadata
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
-from headway.core.errors import InvariantBroken
-from headway.server.access.doorkeeper import Doorkeeper
+from headway.core.errors import InvalidValue, InvariantBroken
+from headway.runtime.chores import Sweep, TimetableChore
+from headway.server.access.authenticator import Authenticator
 from headway.server.access.policy import policy_of
-from headway.server.alerting import start_alerts
-from headway.server.api_description import DESCRIPTION, describe
-from headway.server.api_page import add_api_page
-from headway.server.chores import start_chores
-from headway.server.guards.access_log import AccessLog
-from headway.server.guards.body_limit import BodyLimit
-from headway.server.guards.browsers import Browsers
-from headway.server.guards.headers import SafeHeaders
-from headway.server.guards.one_meaning import OneMeaning
-from headway.server.guards.request_id import RequestId
-from headway.server.guards.unexpected import Unexpected
-from headway.server.metrics.request_metrics import CountRequests
-from headway.server.quick_way import QuickWay
-from headway.server.replies.problem import tell_problems
+from headway.server.alerts.alert import LogSink, Sink
+from headway.server.alerts.engine_rules import rules
+from headway.server.alerts.rule_book import Book, Facts, RuleBook, check_names
+from headway.server.alerts.settings import AlertSettings, read_alert_settings
+from headway.server.alerts.watch import AlertWatcher
+from headway.server.api_docs import DESCRIPTION, add_api_page, describe
+from headway.server.fast_path import FastPath
+from headway.server.metrics.scrape import CountRequests
+from headway.server.middleware.body_limit import BodyLimit
+from headway.server.middleware.checks import CrossSiteCheck, SecurityHeaders, UnambiguousHeaders
+from headway.server.middleware.requests import AccessLog, RequestId, UnexpectedErrors
+from headway.server.replies.problem import add_problem_handlers
 from headway.server.routes.catalogue import QUICK, ROUTERS
-from headway.server.service import Service
-from headway.server.system import System
+from headway.server.service import Service, System
+
+
+def start_chores(service: Service) -> None:
+    """Sweep, and keep the timetable's fires ahead, for as long as the server runs.
+
+    Any number of servers and workers may do both at once.
+    """
+    keep = service.options.keep_trail_ms
+    sweep = Sweep(service.store, service.timing, keep_trail_ms=keep)
+    service.spawn(sweep.run(), "sweep")
+    service.spawn(TimetableChore(service.store, service.timing).run(), "timetable")
+
+
+def start_alerts(service: Service) -> None:
+    """Alerts for as long as the server runs, if it is the one of its store that leads.
+
+    Args:
+        service: whose store, whose systems' rules, and whose options say who is alerted.
+
+    Raises:
+        InvalidValue: the options are unusable, or an extra is missing.
+    """
+    settings = read_alert_settings(service.options.alerts)
+    books = (engine_book(settings), *service.alerts.books)
+    check_names(books, settings.off)
+    service.alerts.off = settings.off
+    watch = AlertWatcher(
+        service.store,
+        service.timing,
+        books=books,
+        alerts=service.alerts,
+        sinks=_sinks(settings),
+        each_ms=settings.each_ms,
+    )
+    service.spawn(watch.run(), "alerts")
+
+
+def engine_book(settings: AlertSettings) -> Book:
+    """Return the rules of the engine; they look at the facts as they are.
+
+    Args:
+        settings: with the values from which on they speak.
+    """
+
+    async def see(facts: Facts) -> Facts:
+        return facts
+
+    return RuleBook(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
+
+
+def _sinks(settings: AlertSettings) -> list[Sink]:
+    sinks: list[Sink] = [LogSink()]
+    if not settings.urls:
+        return sinks
+    try:
+        # Needed only if alerts go out through it.
+        from headway.server.alerts.apprise_sink import AppriseSink  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        message = f"alerts.urls needs the package {error.name}, which is not installed"
+        raise InvalidValue(message, hint="pip install 'headway[alerts]'") from None
+    for number, url in enumerate(settings.urls, start=1):
+        sinks.append(AppriseSink(url, f"alerts.urls: address {number}"))
+    return sinks
 
 
 def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
-    """The server.
+    """Yield the server.
 
     Args:
         service: what its routes work with; closed with the server, but not its store.
@@ -62,42 +123,39 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    app.state.door = Doorkeeper(service.tokens, service.rates)
+    app.state.authenticator = Authenticator(service.tokens, service.rates)
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
         _refuse_open_doors(one)
-        # Not included: that would build each route anew, in the first request that passes by it.
+        # Not `include_router`: that would build each route again, in the first request that reaches
+        # it.
         app.router.routes.extend(one.routes)
     describe(app)
     if options.docs:
         add_api_page(app)
-    tell_problems(app)
+    add_problem_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(QuickWay, routes=QUICK)
+    app.add_middleware(FastPath, routes=QUICK)
     app.add_middleware(
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
-    app.add_middleware(Browsers, hosts=options.hosts)
-    app.add_middleware(OneMeaning)
-    app.add_middleware(Unexpected)
+    app.add_middleware(CrossSiteCheck, hosts=options.hosts)
+    app.add_middleware(UnambiguousHeaders)
+    app.add_middleware(UnexpectedErrors)
     app.add_middleware(AccessLog, timing=service.timing)
     app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(SecurityHeaders)
     if options.traces:
         # Only those who trace have what it needs.
-        from headway.server.guards.callers_trace import CallersTrace  # noqa: PLC0415
+        from headway.server.middleware.tracing import TraceContext  # noqa: PLC0415
 
-        app.add_middleware(CallersTrace)
+        app.add_middleware(TraceContext)
     app.add_middleware(RequestId)
     return app
 
 
 @asynccontextmanager
 async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenerator[None]:
-    """What must run beside a server, for as long as the block lasts.
-
-    Args:
-        service: closed at the end.
-        systems: each is started.
+    """Return what must run beside a server, for as long as the block lasts.
 
     Raises:
         HeadwayError: something cannot be declared, or the store cannot be reached.

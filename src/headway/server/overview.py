@@ -26,7 +26,6 @@ class Overview:
     """What a whole store looks like; its parts were read one after another.
 
     Attributes:
-        stats: of the whole store.
         lanes: by name.
         gates: by name, the first 500 of them.
         more_gates: whether there are more.
@@ -45,14 +44,11 @@ class Overview:
         return [lane.name for lane in self.lanes if lane.spec.target_ms is not None]
 
 
-async def look_over(store: Store) -> Overview:
-    """Looks at a whole store; the number of its jobs does not matter.
-
-    Args:
-        store: any.
+async def read_overview(store: Store) -> Overview:
+    """Look at a whole store; the number of its jobs does not matter.
 
     Raises:
-        StoreError: the store cannot tell now.
+        StoreError: the store cannot be read now.
     """
     lanes = await store.read(LanesQuery())
     gates: list[GateState] = []

@@ -23,11 +23,11 @@ from starlette.types import Receive, Scope
 
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.server.access.policy import policy_of
-from headway.server.replies.error_members import add_members
-from headway.server.turns import give_turn, in_steps
+from headway.server.replies.problem import add_members
+from headway.server.turns import run_in_steps, yield_to_loop
 
 MAX_DEPTH = 100
-"""Objects and lists within each other. Whoever decodes a job later may have less stack left, or
+"""Objects and lists within each other. A later decoder may have less stack left, or
 another Python, which allows fewer."""
 MOST_VALUES = 100_000
 """Values of a body, or of one item of a body that is a list; each key counts as one."""
@@ -40,7 +40,7 @@ INLINE = 65_536
 that are counted in one step, and those of its items that are decoded in one."""
 
 _SHAPING = (b",", b":", b"[", b"{")
-# Of each bracket and comma, by how much the depth grows.
+# How much each bracket and comma changes the depth.
 _NO_STEP = bytes(set(range(256)) - set(b"[]{},"))
 _STEPS = bytes.maketrans(b"[]{},", bytes((1, 255, 1, 255, 0)))
 _IS_COMMA = bytes((1, *[0] * 255))
@@ -79,7 +79,7 @@ def read_json(body: bytes) -> object:
         size += len(text)
         if size > INLINE:
             size = 0
-            give_turn()
+            yield_to_loop()
     return values
 
 
@@ -102,7 +102,7 @@ def decode_bounded(body: bytes) -> object:
 def _one_value(body: bytes) -> object:
     value = decode_bounded(body)
     if len(body) > INLINE:
-        give_turn()
+        yield_to_loop()
     keys = _keys(value)
     if body.count(b":") != keys and _scanned(body, MOST_VALUES).colons != keys:
         json.loads(body, object_pairs_hook=_refuse_repeated_key)
@@ -150,7 +150,7 @@ def _scanned(body: bytes, most: int) -> _Shape:
     values = quotes = colons = commas = depth = start = 0
     while start < len(body):
         if start:
-            give_turn()
+            yield_to_loop()
         piece = body[start : start + INLINE]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
             # In a string of JSON a backslash escapes the next character; nowhere else is there one.
@@ -203,8 +203,6 @@ class StrictRequest(Request):
     """A request whose JSON is decoded strictly.
 
     Args:
-        scope: of the request.
-        receive: of the request.
         adapter: of the body; None if it has no model.
     """
 
@@ -234,7 +232,7 @@ class StrictRequest(Request):
         self._large = large
         is_list = False
         try:
-            value = await in_steps(lambda: self._read(body))
+            value = await run_in_steps(lambda: self._read(body))
             is_list = isinstance(value, list)
             return value
         finally:
@@ -268,7 +266,6 @@ def validated(adapter: TypeAdapter[Any], value: object, *where: str) -> Any:  # 
     """A value as a model has it.
 
     Args:
-        adapter: of the model.
         value: plain JSON.
         where: the place of the value in the request; the body if not given.
 
@@ -294,7 +291,7 @@ class Strict(APIRoute):
         policy, lists, adapter = policy_of(self), _lists_asked(self), _body_adapter(self)
 
         async def strictly(request: Request) -> Response:
-            # FastAPI reads the body before its dependencies: nobody unknown may make it do so.
+            # FastAPI reads the body before its dependencies; an unknown caller must not cause that.
             if policy is not None:
                 await policy.admit(request)
             _refuse_repeated(request, lists)
@@ -317,7 +314,7 @@ class AnyType(Strict):
     """A strict route whose body is JSON whatever its Content-Type, as `curl -d` sends it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, told that the body is JSON."""
+        """Return the handler, with the Content-Type set to JSON."""
         handle = super().get_route_handler()
 
         async def as_json(request: Request) -> Response:
@@ -347,10 +344,10 @@ def _lists_asked(route: APIRoute) -> frozenset[str]:
 
 
 def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
-    """Lets a query pass that says each thing once: of two, one would be dropped without a word.
+    """Accept a query without repeated names: of two values, one would be dropped silently.
 
     Raises:
-        InvalidValue: a parameter that is no list was given twice.
+        InvalidValue: a parameter that is not a list was given twice.
     """
     if not request.url.query:
         return

@@ -1,7 +1,7 @@
 """Turns: work on a large body runs in a thread, and lets the event loop run between its steps.
 
 A thread holds the interpreter for each step, in a thread as much as in the loop, and a loop that
-contends for it waits for each event anew. So after each step the thread waits until the loop has
+contends for it waits again for each event. So after each step the thread waits until the loop has
 been served.
 """
 
@@ -18,15 +18,15 @@ Result = TypeVar("Result")
 _give: ContextVar[Callable[[], None] | None] = ContextVar("_give", default=None)
 
 
-def give_turn() -> None:
-    """Let the event loop run before the next step; does nothing outside of `in_steps`."""
+def yield_to_loop() -> None:
+    """Let the event loop run before the next step; does nothing outside of `run_in_steps`."""
     give = _give.get()
     if give is not None:
         give()
 
 
-async def in_steps(work: Callable[[], Result]) -> Result:
-    """Run work in a thread that calls `give_turn` between its steps.
+async def run_in_steps(work: Callable[[], Result]) -> Result:
+    """Run work in a thread that calls `yield_to_loop` between its steps.
 
     Args:
         work: if the caller is cancelled, it ends at its next turn.

@@ -1,4 +1,4 @@
-"""Opens the store that a URL names."""
+"""Open the store that a URL names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headway.stores.sqlite import SqliteStore, parse_url
 
 
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
-    """Opens a store.
+    """Open a store.
 
     Args:
         url: `sqlite:///headway.db`, `sqlite:////absolute/path.db?synchronous=full`,
             `postgresql://user@host/database?namespace=headway`,
             `redis://localhost:6379/0?namespace=main` (also rediss, unix, redis+sentinel and
-            redis+cluster), or `memory://` for one that is gone with this process.
-        clock: tells ms since 1970; None for the machine's.
+            redis+cluster), or `memory://` for one in this process.
+        clock: returns ms since 1970; None for the machine's.
 
     Returns:
         The store; to be closed.
@@ -37,7 +37,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return _open_postgres(url, clock)
     if scheme in REDIS_SCHEMES:
         return _open_redis(url, clock)
-    # What follows a scheme may hold a password.
+    # The rest of a URL may contain a password.
     shown = f"{scheme}://…" if "://" in url else url
     message = f"{shown!r} is not the URL of a store"
     hint = "sqlite:///headway.db, postgresql://…, redis://… or memory://"
@@ -49,7 +49,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 def _open_redis(url: str, clock: Clock | None) -> Store:
     options = parse_redis_url(url)
     try:
-        # Only those who use it have its client.
+        # Its client is an optional dependency.
         from headway.stores.redis.store import RedisStore  # noqa: PLC0415
     except ImportError as error:
         message = f"the Redis store needs a package that is not installed: {error.name}"
@@ -59,7 +59,7 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
 
 def _open_postgres(url: str, clock: Clock | None) -> Store:
     try:
-        # Only those who use it have its client.
+        # Its client is an optional dependency.
         from headway.stores.postgres.options import parse_url as parse  # noqa: PLC0415
         from headway.stores.postgres.store import PostgresStore  # noqa: PLC0415
     except ImportError as error:

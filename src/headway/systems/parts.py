@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headway.bridges.cassandra.link import Link
 from headway.runtime.timing import REAL, Timing
 from headway.systems.directory.alerts.place import AlertPlace
 from headway.systems.directory.database import Directory
@@ -15,11 +16,11 @@ class Openable(Protocol):
     """Something of one system that must be open before the first job or request."""
 
     async def open(self) -> None:
-        """Opens it; the directory is open by then."""
+        """Open it; the directory is open by then."""
         ...
 
     async def close(self) -> None:
-        """Closes it; of one that is not open nothing is asked."""
+        """Close it; of one that is not open nothing is asked."""
         ...
 
 
@@ -32,8 +33,8 @@ class Parts:
         exchange: who places calls and sends messages.
         base_url: how the outside world reaches the server; empty until that is known.
         signing_keys: of links in messages; the first signs, all are accepted.
-        timing: clocks and pauses.
-        alert_place: in the directory, where what was told of alerts outlives a server.
+        cassandra: where what is due far ahead lies; None where all of it is in the store.
+        alert_place: in the directory, where the state of sent alerts outlives a server.
     """
 
     directory: Directory
@@ -41,6 +42,7 @@ class Parts:
     base_url: str = ""
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
     timing: Timing = REAL
+    cassandra: Link | None = None
     alert_place: AlertPlace = field(init=False)
     _others: list[Openable] = field(default_factory=list[Openable], init=False)
 
@@ -48,11 +50,11 @@ class Parts:
         self.alert_place = AlertPlace(self.directory)
 
     def also(self, other: Openable) -> None:
-        """Opens and closes something else with the parts."""
+        """Open and close something else with the parts."""
         self._others.append(other)
 
     async def open(self, base_url: str) -> None:
-        """Opens what must be open before the first job or request.
+        """Open what must be open before the first job or request.
 
         Args:
             base_url: how the outside world reaches the server.
@@ -72,7 +74,7 @@ class Parts:
             raise
 
     async def close(self) -> None:
-        """Closes the connections of all."""
+        """Close the connections of all."""
         for other in self._others:
             await other.close()
         await self.exchange.close()

@@ -7,7 +7,7 @@ START_AT = 1_767_225_600_000
 
 
 class FakeClock:
-    """Tells the time that it was told.
+    """Returns the time that it was set to.
 
     Attributes:
         at: the time now, in ms UTC.
@@ -21,7 +21,7 @@ class FakeClock:
         return self.at
 
     def advance(self, ms: int) -> int:
-        """Moves the time on.
+        """Move the time on.
 
         Args:
             ms: by how much; a negative number jumps back, as real clocks do now and then.
@@ -33,7 +33,7 @@ class FakeClock:
         return self.at
 
     def jump_to(self, at: int) -> int:
-        """Moves the time to an instant, forward or back.
+        """Move the time to an instant, forward or back.
 
         Args:
             at: ms UTC.

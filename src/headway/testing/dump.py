@@ -1,4 +1,4 @@
-"""All that a store tells of itself, to compare one store, or one moment, with another."""
+"""The whole content of a store, to compare one store, or one moment, with another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from headway.contract.views import (
     EntryView,
     GatesQuery,
     GateState,
-    JobQuery,
     JobsQuery,
     JobView,
     LanesQuery,
@@ -42,7 +41,6 @@ class Dump:
         timetable: by name.
         tokens: by id.
         trail: oldest first.
-        stats: counts and totals.
     """
 
     jobs: tuple[JobView, ...]
@@ -56,19 +54,12 @@ class Dump:
 
 
 async def dump(store: Store) -> Dump:
-    """Reads all of a small store; nothing else may use it meanwhile.
-
-    Args:
-        store: to be read.
+    """Read all of a small store; nothing else may use it meanwhile.
 
     Returns:
-        What it tells.
+        Its content.
     """
-    jobs: list[JobView] = []
-    async for listed in every_job(store):
-        whole = await store.read(JobQuery(id=listed.id))
-        if whole is not None:
-            jobs.append(whole)
+    jobs = [job async for job in every_job(store, whole=True)]
     gates: list[GateState] = []
     cursor: str | None = None
     while True:
@@ -91,33 +82,30 @@ async def dump(store: Store) -> Dump:
     )
 
 
-def unnumbered(told: Dump) -> Dump:
+def unnumbered(dumped: Dump) -> Dump:
     """A dump without the numbers of its rows: a step that is undone may use numbers up or not.
 
-    What the numbers are for, the order of records, is in the order in which they are told.
-
-    Args:
-        told: a dump.
+    The order of records, which the numbers are for, is the order of the lists.
 
     Returns:
         The same with each `seq` 0.
     """
-    jobs = tuple(replace(job, seq=0) for job in told.jobs)
-    return replace(told, jobs=jobs, trail=tuple(replace(line, seq=0) for line in told.trail))
+    jobs = tuple(replace(job, seq=0) for job in dumped.jobs)
+    return replace(dumped, jobs=jobs, trail=tuple(replace(line, seq=0) for line in dumped.trail))
 
 
-async def every_job(store: Store) -> AsyncIterator[JobView]:
+async def every_job(store: Store, *, whole: bool = False) -> AsyncIterator[JobView]:
     """The jobs of a store, oldest arrival first.
 
     Args:
-        store: to be read.
+        whole: with their runs and trails.
 
     Yields:
-        Each job as listings show it, without runs and trail.
+        Each job as listings show it.
     """
     cursor: str | None = None
     while True:
-        page = await store.read(JobsQuery(cursor=cursor, limit=1000))
+        page = await store.read(JobsQuery(cursor=cursor, limit=1000, runs=whole, trail=whole))
         for job in page.rows:
             yield job
         cursor = page.cursor
@@ -127,9 +115,6 @@ async def every_job(store: Store) -> AsyncIterator[JobView]:
 
 async def differences(store: Store) -> list[Difference]:
     """What an audit finds that does not add up, all pages of it.
-
-    Args:
-        store: to be read.
 
     Returns:
         Nothing, unless there is a bug.
@@ -147,10 +132,6 @@ async def differences(store: Store) -> list[Difference]:
 def compare(one: Dump, other: Dump) -> list[str]:
     """Says in which records two dumps differ.
 
-    Args:
-        one: a dump.
-        other: another.
-
     Returns:
         A line for each difference; empty if the dumps are equal.
     """
@@ -164,7 +145,7 @@ def compare(one: Dump, other: Dump) -> list[str]:
         if len(lefts) != len(rights):
             lines.append(f"{part.name}: {len(lefts)} against {len(rights)} records")
         for first, second in zip(lefts, rights, strict=False):
-            lines.extend(_told(part.name, first, second))
+            lines.extend(_differences(part.name, first, second))
     return lines
 
 
@@ -172,7 +153,7 @@ def _records(part: object) -> tuple[object, ...]:
     return cast("tuple[object, ...]", part) if isinstance(part, tuple) else (part,)
 
 
-def _told(what: str, first: object, second: object) -> list[str]:
+def _differences(what: str, first: object, second: object) -> list[str]:
     names: tuple[str, ...] = getattr(type(first), "__slots__", ())
     key = getattr(first, "id", getattr(first, "name", ""))
     return [

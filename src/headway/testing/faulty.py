@@ -49,10 +49,9 @@ class FaultyStore:
         return self.inner.runs_inline
 
     def plan(self, fault: Fault, *, operation: str | None = None, nth: int = 1) -> None:
-        """Lets an operation that is still to come fail, once.
+        """Let an operation that is still to come fail, once.
 
         Args:
-            fault: how.
             operation: counts only those of this name, such as "claim"; None counts all.
             nth: which of them, 1 for the next.
         """
@@ -117,7 +116,7 @@ class FaultyStore:
         return await self._call("read", lambda: self.inner.read(query))
 
     async def close(self) -> None:
-        """Closes the store; never fails by plan."""
+        """Close the store; never fails by plan."""
         await self.inner.close()
 
     async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:

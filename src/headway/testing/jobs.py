@@ -53,7 +53,7 @@ class JobFactory:
     """Makes jobs with ids that are the same in each test run.
 
     Args:
-        clock: tells when a job is due unless the test says so.
+        clock: gives the due time of a job unless the test sets one.
         seed: two factories with different seeds share no id.
     """
 
@@ -104,8 +104,6 @@ def use_of(
     """What a job needs of a declared gate, its name resolved.
 
     Args:
-        spec: as it is declared.
-        amount: permits or starts.
         hold: "settled" or "run".
         zone: the IANA zone, where the hours' own is a template.
         values: the arguments that fill the name; `{candidate}` stays as it is.

@@ -23,14 +23,13 @@ from headway.core.errors import (
     Unauthenticated,
     UnknownJob,
 )
-from headway.server.access.caller import ANYBODY, Caller
-from headway.server.access.doorkeeper import Doorkeeper
+from headway.server.access.authenticator import Authenticator
+from headway.server.access.caller import OPEN_CALLER, Caller
 from headway.server.replies.problem import status_of
-from headway.server.service import Service
-from headway.server.system import System
+from headway.server.service import Service, System
 from headway.web.doing import Doable, find_routes
 from headway.web.feed import Feed
-from headway.web.page import Facts, HasPages, Look, Page, Values
+from headway.web.page import ENGINE, Facts, HasPages, Look, Page, Values
 from headway.web.pages.catalogue import PAGES
 from headway.web.rendering import CSP, MEDIA_TYPES, environment, link, render, static
 from headway.web.sight import Sight
@@ -68,7 +67,6 @@ def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()
 
     Args:
         app: whose routes the dashboard's actions call.
-        service: of the same server.
         systems: whose pages are shown too.
 
     Returns:
@@ -93,7 +91,7 @@ class Dashboard:
             InvariantBroken: a page or an action is not as it must be.
         """
         self._service = service
-        self._door = cast("Doorkeeper", app.state.door)
+        self._authenticator = cast("Authenticator", app.state.authenticator)
         self._pages = pages
         actions = {one.name: one for page in pages for one in page.actions}.values()
         self._actions = find_routes(actions, app.router.routes)
@@ -134,8 +132,8 @@ class Dashboard:
             facts = await self._facts(page, look)
         except HeadwayError as error:
             return await self._refused(request, error, plain=live)
-        shell = await self._shell(request, caller, page.title)
-        around = {**shell, "page": page, "here": page.path}
+        shell = await self._shell(request, caller, page.title, page.path)
+        around = {**shell, "page": page}
         return _html(request, render(page.package, page.template, {**facts, **around}))
 
     async def _facts(self, page: Page, look: Look) -> Facts:
@@ -188,7 +186,7 @@ class Dashboard:
 
     async def _may_stay(self, request: Request, caller: Caller) -> bool:
         try:
-            await self._door.check_again(authorization(request), caller)
+            await self._authenticator.check_again(authorization(request), caller)
         except AccessError:
             return False
         except StoreError:
@@ -202,7 +200,7 @@ class Dashboard:
         Raises:
             AccessError: it may not see this page.
         """
-        caller = await self._door.admit(authorization(request), page.permission)
+        caller = await self._authenticator.admit(authorization(request), page.permission)
         page.reach(caller)
         return caller
 
@@ -212,7 +210,7 @@ class Dashboard:
         if found is None:
             return await self._refused(request, _NO_ACTION, plain=_is_script(request))
         try:
-            caller = await self._door.admit(authorization(request), found.permission)
+            caller = await self._authenticator.admit(authorization(request), found.permission)
             if request.method == "POST":
                 return await self._done(request, caller, found, await _form(request))
             given = request.query_params
@@ -248,9 +246,9 @@ class Dashboard:
         }
         status = 422 if wrong else 200
         if _is_script(request):
-            return _html(request, render("headway.web", "form.html", facts), status)
+            return _html(request, render(ENGINE, "form.html", facts), status)
         shell = await self._shell(request, caller, action.label)
-        return _html(request, render("headway.web", "ask.html", {**facts, **shell}), status)
+        return _html(request, render(ENGINE, "ask.html", {**facts, **shell}), status)
 
     async def _done(
         self, request: Request, caller: Caller, found: Doable, form: Values
@@ -280,7 +278,7 @@ class Dashboard:
         if "reason" in example and not example["reason"]:
             example["reason"] = "why"
         try:
-            return found.curl(base, example, token=caller is not ANYBODY)
+            return found.curl(base, example, token=caller is not OPEN_CALLER)
         except HeadwayError:
             return ""
 
@@ -310,7 +308,7 @@ class Dashboard:
         shell = self._outside(request, "Sign in")
         return _html(
             request,
-            render("headway.web", "sign-in.html", {**facts, **shell}),
+            render(ENGINE, "sign-in.html", {**facts, **shell}),
             401 if wrong else 200,
         )
 
@@ -356,18 +354,28 @@ class Dashboard:
                 shell = await self._shell(request, caller, cast("str", shell["title"]))
         except StoreError:
             pass  # it is what is told
-        return _html(request, render("headway.web", "refused.html", {**facts, **shell}), status)
+        return _html(request, render(ENGINE, "refused.html", {**facts, **shell}), status)
 
-    async def _shell(self, request: Request, caller: Caller, title: str) -> Facts:
-        """What stands around every page."""
+    async def _shell(
+        self, request: Request, caller: Caller, title: str, here: str | None = None
+    ) -> Facts:
+        """What stands around every page.
+
+        Args:
+            here: the path of the page; the menu marks it, or the nearest page above it.
+        """
         seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
         menu: dict[str, list[Page]] = {}
         for one in seen:
-            menu.setdefault(one.group, []).append(one)
+            menu.setdefault("" if one.package == ENGINE else "Systems", []).append(one)
         return {
             **self._outside(request, title),
             "menu": list(menu.items()),
-            "who": None if caller is ANYBODY else caller.name,
+            "here": here,
+            "marked": max(
+                (one.path for one in seen if _holds(one.path, here)), key=len, default=None
+            ),
+            "who": None if caller is OPEN_CALLER else caller.name,
             "form": form_token(request),
         }
 
@@ -413,6 +421,11 @@ def _check(pages: Sequence[Page]) -> None:
         raise InvariantBroken(message)
 
 
+def _holds(path: str, here: str | None) -> bool:
+    """Whether a page is the one at a path, or above it."""
+    return here is not None and f"{here}/".startswith(f"{path}/")
+
+
 def _may_see(caller: Caller, page: Page) -> bool:
     try:
         caller.check(page.permission)
@@ -450,7 +463,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _is_script(request: Request) -> bool:
-    """Whether the page's script asks, that shows the reply within the page."""
+    """Return whether the page's script asks, that shows the reply within the page."""
     return request.headers.get("x-headway-script") == "1"
 
 

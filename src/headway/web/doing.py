@@ -23,8 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute
 
 from headway.core.errors import AccessError, InvalidValue, InvariantBroken
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import Policy, policy_of
 from headway.server.replies.faults import faults, sentence
 from headway.web.page import Action, Values
@@ -37,8 +36,6 @@ class Doable:
     """An action with the route that it calls.
 
     Attributes:
-        action: as declared.
-        method: of the route.
         path: of the route, with its placeholders.
         permission: what the route asks of its caller.
         all_tenants: whether it refuses a caller that is scoped to some tenants.
@@ -51,7 +48,7 @@ class Doable:
     all_tenants: bool
 
     def may(self, caller: Caller, values: Values) -> bool:
-        """Whether the route would not refuse this caller."""
+        """Return whether the route would not refuse this caller."""
         try:
             self.check(caller, values)
         except AccessError:
@@ -75,7 +72,6 @@ class Doable:
         Args:
             request: of the form, for what else the route needs.
             caller: who was admitted with the route's permission.
-            values: what the form says.
 
         Returns:
             The words and numbers of the route's reply, by name.
@@ -111,8 +107,6 @@ class Doable:
         """The same as a command of a shell.
 
         Args:
-            base: the server's address.
-            values: what the form says.
             token: whether the server asks for one.
         """
         call = self.action.call(values)
@@ -131,10 +125,6 @@ class Doable:
 
 def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mapping[str, Doable]:
     """Join actions with the routes that they call.
-
-    Args:
-        actions: of all pages.
-        routes: of the server.
 
     Returns:
         By name.

@@ -12,7 +12,7 @@ import msgspec
 
 from headway.core.errors import HeadwayError, TooManyRequests
 from headway.server.access.caller import Caller
-from headway.server.events.subscriber import Message, Subscriber
+from headway.server.event_feed import Message, Subscriber
 from headway.server.service import Service
 from headway.web.page import Facts, Look, Page
 from headway.web.rendering import fragments
@@ -59,7 +59,6 @@ class Feed:
         """Add a browser; its first message has all fragments.
 
         Args:
-            page: that is open.
             look: who looks at what; callers that may do and see the same share their stream.
         """
         if self._ending is None:
@@ -92,7 +91,6 @@ class Stream:
 
     Attributes:
         key: what it shows, and to whom.
-        watchers: browsers.
         poked: ends the rest before the next look.
     """
 

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.service import Service
 from headway.web.sight import Sight
 
@@ -17,12 +16,15 @@ Facts = Mapping[str, object]
 """What a template shows, by name."""
 
 
+ENGINE = "headway.web"
+"""The package of the pages that are no system's."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
     """One look at a page.
 
     Attributes:
-        service: whose store is read.
         sight: what several pages need, read once for all.
         caller: who looks; `read` shows no more than the same caller is told over HTTP.
         values: the page's `params` as the URL gives them; one that is not given is "".
@@ -43,10 +45,6 @@ class Field:
     """One input of an action's form.
 
     Attributes:
-        name: in the form.
-        label: beside it.
-        kind: of the input.
-        hint: below it.
         required: whether it must be filled in.
         choices: of a select: each value with its label.
     """
@@ -90,7 +88,6 @@ class Call:
 
     Attributes:
         path: the placeholders of its path.
-        query: of its query string.
         body: its JSON body; None for none.
     """
 
@@ -111,7 +108,6 @@ class Action:
         endpoint: the function of an HTTP route, that checks and does it.
         call: makes the route's call of what the form says.
         of: what the button must name, such as ("gate",).
-        fields: what the form asks.
         reach: refuses whom the route would refuse, by what the button names.
         done: what is told when it is done; filled in from what the form and the reply say.
         danger: whether its buttons warn.
@@ -140,17 +136,14 @@ class Page:
         path: below `/ui`, "" for the first page; may hold placeholders such as `jobs/{id}`, that
             are among the values of a look.
         title: in the menu and as the heading.
-        template: its file.
         fragments: the blocks of the template that are kept live; each is within an element that
             has its name as its id.
         read: what the template shows, of one look.
         permission: what a caller must be able to do.
         reach: raises Forbidden for a caller whose scope does not reach it.
-        params: of the query string.
-        actions: that its template offers.
-        group: heading in the menu; a system names itself.
         menu: whether it stands in the menu.
-        package: whose folder `templates` holds the template.
+        package: whose folder `templates` holds the template; those of systems have their own
+            heading in the menu, so their titles say what they are about without it.
     """
 
     path: str
@@ -162,9 +155,8 @@ class Page:
     reach: Callable[[Caller], None]
     params: Sequence[str] = ()
     actions: Sequence[Action] = ()
-    group: str = ""
     menu: bool = True
-    package: str = "headway.web"
+    package: str = ENGINE
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import cast
 from urllib.parse import quote, urlencode
@@ -19,6 +19,7 @@ from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant, parse_instant
 from headway.core.zone import MAX_AT
 from headway.web import charts
+from headway.web.page import ENGINE
 from headway.web.sign_in import BASE
 
 CSP = (
@@ -39,6 +40,8 @@ MOST_WHOLE = 20_000
 """Characters that are shown of what is shown whole."""
 MOST_SENTENCE = 2_000
 """Characters of a sentence of the store that are shown."""
+SHOWN_AGAIN = 4_096
+"""Names, links and moments that are kept as written: pages show most of them again each second."""
 _SEEN = {"\n": "⏎", "\t": "⇥", "\x1b": "␛", "\0": "␀"}
 """How control characters are shown; others, and marks that turn the writing, as one sign."""
 
@@ -49,6 +52,21 @@ _IN_SENTENCE = re.compile(
 _JOB = Markup('<a class="id" href="{}" title="{}">{}</a>')
 _WHEN = Markup('<time datetime="{}" data-when="{}" title="{}">{}</time>')
 _AGE = Markup('<time datetime="{}" data-age="{}" title="{}">{}</time>')
+_FIRE = Markup(
+    '<a class="fire {}" href="{}"><span class="hide">{} </span><span aria-hidden="true">{}</span>'
+    " {}</a>"
+)
+_NAMED = Markup("<b>{}</b> {}")
+_HIDDEN = Markup('<span class="hide">{}</span>')
+_SIGNS = {
+    "succeeded": "✓",
+    "dead": "✕",
+    "cancelled": NONE,
+    "running": "▸",
+    "awaiting": "▸",
+    "waiting": "…",
+    "parked": "…",
+}
 _LEFT = Markup('<time datetime="{}" data-left="{}" title="{}">{}</time>')
 
 
@@ -79,7 +97,7 @@ def environment(package: str) -> Environment:
     filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
     filters |= {"sentence": sentence}
     known = cast("dict[str, object]", made.globals)
-    known |= {"static_url": static_url, "base": BASE, "link": link, "MAX_AT": MAX_AT}
+    known |= {"static_url": static_url, "base": BASE, "link": link, "fire": fire, "MAX_AT": MAX_AT}
     known |= {one.__name__: one for one in (charts.meter, charts.shares, charts.bars, charts.line)}
     known["ui"] = made.get_template("parts.html").module
     return made
@@ -90,7 +108,7 @@ class _Both(PackageLoader):
 
     def __init__(self, package: str) -> None:
         super().__init__(package, "templates")
-        self._own = None if package == "headway.web" else PackageLoader("headway.web", "templates")
+        self._own = None if package == ENGINE else PackageLoader(ENGINE, "templates")
 
     def get_source(
         self, environment: Environment, template: str
@@ -109,13 +127,7 @@ def render(package: str, template: str, facts: Mapping[str, object]) -> str:
 def fragments(
     package: str, template: str, names: Sequence[str], facts: Mapping[str, object]
 ) -> dict[str, str]:
-    """Blocks of a page, each alone.
-
-    Args:
-        package: whose template.
-        template: its file.
-        names: of the blocks.
-        facts: what they show.
+    """Block of a page, each alone.
 
     Returns:
         By name, as the page has them.
@@ -125,6 +137,7 @@ def fragments(
     return {name: "".join(found.blocks[name](context)) for name in names}
 
 
+@lru_cache(SHOWN_AGAIN)
 def link(path: str, **values: object) -> str:
     """An address within the dashboard; values that are empty are left out."""
     query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
@@ -140,6 +153,11 @@ def _url(text: str) -> str:
 def name(text: object) -> Markup:
     """A text of users: apart from what stands around it, and nothing in it invisible."""
     whole = str(text)
+    return _name(whole) if len(whole) <= LONGEST else _name.__wrapped__(whole)
+
+
+@lru_cache(SHOWN_AGAIN)
+def _name(whole: str) -> Markup:
     seen = "".join(
         one if one.isprintable() else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}") for one in whole
     )
@@ -150,10 +168,10 @@ def name(text: object) -> Markup:
 
 
 def whole(text: object, most: int = MOST_WHOLE) -> str:
-    """A text of users as it is, lines and all; nothing in it invisible."""
+    """A text of users as it is, lines and tabs too; nothing else in it invisible."""
     given = str(text)
     seen = "".join(
-        one if one.isprintable() or one == "\n" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
+        one if one.isprintable() or one in "\n\t" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
         for one in given[:most]
     )
     return seen if len(given) <= most else f"{seen}\n… and {len(given) - most} more characters"
@@ -188,6 +206,7 @@ def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:
     return state, counts.get(state, 0)
 
 
+@lru_cache(SHOWN_AGAIN)
 def when(at: int | None) -> Markup | str:
     """A moment: UTC, until the script shows it in the viewer's zone."""
     if at is None:
@@ -215,10 +234,29 @@ def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Mar
         return NONE
     if at >= MAX_AT:
         return "for good"
-    iso = format_instant(at)
     # What passes by itself is no change: a fragment that is sent says only since when.
     text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
+    return _told(markup, at, text)
+
+
+@lru_cache(SHOWN_AGAIN)
+def _told(markup: Markup, at: int, text: str) -> Markup:
+    iso = format_instant(at)
     return markup.format(iso, at, iso, text)
+
+
+@lru_cache(SHOWN_AGAIN)
+def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
+    """A fire of an entry, that leads to its job, or to the entry while it has none.
+
+    Args:
+        job: that it became; "" if none is made yet.
+        at: ms UTC.
+        clock: shown with the entry's name; without it the fire is a sign alone.
+    """
+    to = link(f"jobs/{job}") if job else link("timetable", entry=entry)
+    words = _NAMED.format(clock, name(entry)) if clock else _HIDDEN.format(when(at))
+    return _FIRE.format(state, to, state, _SIGNS.get(state, ""), words)
 
 
 def span(ms: float | None) -> str:

@@ -14,8 +14,8 @@ from headway.contract.views import GateState, JobsQuery
 from headway.core.state import FINAL, HELD
 from headway.runtime.latency import LaneLatency, lane_latencies, percentile
 from headway.runtime.timing import Timing
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.overview import Overview, look_over
+from headway.server.overview import Overview, read_overview
+from headway.server.paging import bounded_page
 from headway.web.stuck import Stuck, find_stuck
 
 Found = TypeVar("Found")
@@ -24,6 +24,10 @@ FRESH_S = 0.8
 """Seconds for which a read is given to others who look at the same."""
 SLOW_S = 4.0
 """The same for what takes several reads and changes little from second to second."""
+SHARE = 0.01
+"""Of the time, at most, that goes into one read that may be older than the freshest."""
+OLDEST_S = 10.0
+"""However long a read takes, it is made anew after this."""
 KEPT = 600
 """Samples of each series: ten minutes, while somebody looks."""
 GATES_KEPT = 200
@@ -157,7 +161,7 @@ class Sight:
         """The whole store, not older than a second.
 
         Raises:
-            StoreError: the store cannot tell now.
+            StoreError: the store cannot be read now.
         """
         return await self.once("overview", self._overview)
 
@@ -165,7 +169,7 @@ class Sight:
         """What lanes reach beside their targets, by name; a few reads for each lane.
 
         Raises:
-            StoreError: the store cannot tell now.
+            StoreError: the store cannot be read now.
         """
 
         async def read() -> Mapping[str, LaneLatency]:
@@ -177,7 +181,7 @@ class Sight:
         """How late the jobs start that came last.
 
         Raises:
-            StoreError: the store cannot tell now.
+            StoreError: the store cannot be read now.
         """
         return await self.once("lateness", self._lateness, SLOW_S)
 
@@ -185,7 +189,7 @@ class Sight:
         """What is held up in the whole store, by cause.
 
         Raises:
-            StoreError: the store cannot tell now.
+            StoreError: the store cannot be read now.
         """
 
         async def read() -> Stuck:
@@ -200,15 +204,19 @@ class Sight:
 
         Args:
             name: of what is read; equal names are equal reads.
-            read: reads it.
-            fresh_s: how old it may be.
+            fresh_s: how old it may be. A read that may be older than the freshest, and that takes
+                long, is kept for longer: open pages must cost the store next to nothing.
         """
         async with self._locks.setdefault(name, asyncio.Lock()):
-            at, found = self._found.get(name, (float("-inf"), None))
-            if self._timing.monotonic() - at < fresh_s:
+            until, found = self._found.get(name, (float("-inf"), None))
+            began = self._timing.monotonic()
+            if began < until:
                 return cast("Found", found)
             made = await read()
-            self._found[name] = (self._timing.monotonic(), made)
+            ended = self._timing.monotonic()
+            if fresh_s > FRESH_S:
+                fresh_s = max(fresh_s, min((ended - began) / SHARE, OLDEST_S))
+            self._found[name] = (ended + fresh_s, made)
             self._forget_old()
             return made
 
@@ -217,13 +225,13 @@ class Sight:
         self._found.clear()
 
     def _forget_old(self) -> None:
-        """Names hold what users ask: they must not gather."""
+        """Name hold what users ask: they must not gather."""
         if len(self._found) > 200:
             self._found.clear()
             self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
 
     async def _overview(self) -> Overview:
-        seen = await look_over(self.store)
+        seen = await read_overview(self.store)
         self.history.note(seen)
         return seen
 

@@ -1,8 +1,8 @@
 """What is held up, grouped by cause: counts of lanes, and why the first jobs of each stand there.
 
-The jobs of a lane are counted by the store; why they do not run is asked of a few of them, one for
-each flow (tenant, kind and shared gates) that is met among the oldest. So its cost follows the
-lanes that hold jobs back, and never the number of jobs.
+The jobs of a lane are counted by the store; why they do not run is asked of a few of them, each the
+first of a flow (tenant, kind and shared gates). So its cost follows the lanes that hold jobs back,
+and never the number of jobs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, LaneView, WhyQuery
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobsQuery,
+    JobView,
+    LaneView,
+    WaitingFlow,
+    WhyQuery,
+)
 from headway.core.state import State
 from headway.server.overview import Overview
+from headway.web.underway import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
 
 LANES = 10
 """Lanes that are looked into: those that hold most jobs."""
-OLDEST = 25
-"""Jobs of each that are looked at."""
-FLOWS = 3
-"""Of these, jobs for which it is asked why."""
+FLOWS = 5
+"""Jobs of each for which it is asked why: the first of as many flows."""
+PARKED = 25
+"""Parked jobs of each flow that are read, as a sample."""
+COUNTED = 1_000
+"""Waiting jobs of a flow that a store counts."""
 READY_MS = 2_000
 """A job that could start and has waited this long waits for a free handler."""
 
@@ -32,14 +43,12 @@ class Cause:
 
     Attributes:
         kind: "closed", "full", "hours", "never_fits", "paused", "no_worker", "busy", or
-            "unknown" where none of the jobs was found.
+            "unknown" if none of the jobs was found.
         gate: the gate that holds them, if one does.
         lane: the lane, where the cause is the lane's own.
-        count: how many jobs.
         about: whether the count is an estimate from a sample.
         lanes: where they are, by name.
         keys: of a keyed gate, how many of its instances were seen to hold jobs.
-        job: one of them.
         sentence: why that one does not run, whole.
         oldest_at: when the oldest of them was due, ms UTC.
     """
@@ -71,6 +80,28 @@ class Stuck:
     more_lanes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Jobs that wait together.
+
+    Attributes:
+        alike: equal for lines that most likely wait for the same.
+        count: how many jobs.
+        first: the one that is asked.
+        parked_at: the gate at which they are parked.
+    """
+
+    alike: object
+    count: int
+    first: str
+    parked_at: str | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether there may be more than were counted."""
+        return self.parked_at is not None or self.count >= COUNTED
+
+
 @dataclass(slots=True)
 class _Group:
     cause: Cause
@@ -86,14 +117,19 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 
     Args:
         store: which is asked about single jobs.
-        seen: a moment ago.
 
     Raises:
-        StoreError: the store cannot tell now.
+        StoreError: the store cannot be read now.
     """
     held = sorted((one for one in seen.lanes if _held(one)), key=_held, reverse=True)
     groups: dict[tuple[str, str], _Group] = {}
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
+    parked, templates = Flows(), dict[str, str | None]()
+    if any(lane.counts.get(State.PARKED) for lane in held[:LANES]):
+        gates = await parked_gates(store)
+        templates = {gate.name: gate.template for gate in gates.rows}
+        parked = await parked_flows(store, gates.rows, first=PARKED)
+        parked = replace(parked, more=parked.more or gates.cursor is not None)
     for lane in held[:LANES]:
         if everything.closed_until is not None:
             closed = Cause(kind="closed", gate=everything)
@@ -103,9 +139,13 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
             paused = Cause(kind="paused", lane=lane.name, gate=await _lane_gate(store, lane.name))
             _add(groups, ("paused", lane.name), paused, lane, _held(lane))
             continue
-        for state in (State.WAITING, State.PARKED):
-            if lane.counts.get(state):
-                await _look_into(store, lane, state, seen.stats.now, groups)
+        lines = [
+            _Line((templates[gate], one.unfit), one.count, one.first[0], gate)
+            for one in parked.rows
+            if one.lane == lane.name and one.first and (gate := one.parked_at)
+        ]
+        await _waiting(store, lane, seen.stats.now, groups)
+        await _parked(store, lane, lines, seen.stats.now, groups, more=parked.more)
     causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(
         causes=tuple(causes),
@@ -117,7 +157,7 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
     """The same of jobs that are given: for a caller that sees only its own."""
     groups: dict[tuple[str, str], _Group] = {}
-    await _ask(store, jobs, float(len(jobs)), now, groups, about=False)
+    await _ask(store, _lines(jobs), len(jobs), now, groups)
     causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(causes=tuple(causes), waiting=len(jobs), more_lanes=0)
 
@@ -131,80 +171,124 @@ async def _lane_gate(store: Store, lane: str) -> GateState:
     return gate
 
 
-async def _look_into(
-    store: Store, lane: LaneView, state: State, now: int, groups: dict[tuple[str, str], _Group]
+async def _waiting(
+    store: Store, lane: LaneView, now: int, groups: dict[tuple[str, str], _Group]
 ) -> None:
-    query = JobsQuery(lane=lane.name, states=(state,), limit=OLDEST)
-    jobs = await some_jobs(store, query)
-    if jobs:
-        await _ask(store, jobs, lane.counts[state], now, groups, lane=lane, about=True)
-    elif lane.oldest_due_at is not None and now - lane.oldest_due_at >= READY_MS:
-        unknown = Cause(kind="unknown", lane=lane.name)
-        _add(groups, ("unknown", lane.name), unknown, lane, lane.counts[state])
+    """Add the waiting jobs of a lane to the groups of their causes."""
+    if count := lane.counts.get(State.WAITING, 0):
+        flows = await waiting_flows(store, (lane.name,))
+        lines = [_Line(_alike(one), one.count, one.first[0]) for one in flows.rows if one.first]
+        await _ask(store, lines, count, now, groups, lane=lane, more=flows.more)
 
 
-async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
-    """The first jobs of a listing; where it reaches none from its beginning, the last.
+async def _parked(
+    store: Store,
+    lane: LaneView,
+    lines: list[_Line],
+    now: int,
+    groups: dict[tuple[str, str], _Group],
+    *,
+    more: bool,
+) -> None:
+    """Add the parked jobs of a lane to the groups of their causes.
 
-    A listing goes by arrival and looks at a bounded number of jobs: behind many that have ended it
-    finds none from the beginning, though some wait.
-
-    Raises:
-        StoreError: the store cannot tell now.
+    Args:
+        lines: as far as they were found.
+        more: whether there may be others.
     """
-    page = await store.read(query)
-    if not page.rows and page.cursor is not None:
-        page = await store.read(replace(query, newest=True))
-    return page.rows
+    count = lane.counts.get(State.PARKED, 0)
+    if not count:
+        return
+    if not lines and more:
+        # Their gates are beyond the bounds.
+        query = JobsQuery(lane=lane.name, states=(State.PARKED,), limit=PARKED)
+        lines = _lines(await some_jobs(store, query))
+    await _ask(store, lines, count, now, groups, lane=lane, more=more)
+    if not lines and more:
+        unknown = Cause(kind="unknown", lane=lane.name)
+        _add(groups, ("unknown", lane.name), unknown, lane, count)
+
+
+def _lines(jobs: Iterable[JobView]) -> list[_Line]:
+    found: dict[tuple[object, ...], list[JobView]] = {}
+    for job in jobs:
+        shared = tuple(one.name for one in job.gates if one.shared)
+        use = next((one for one in job.gates if one.name == job.parked_at), None)
+        key = (job.lane, job.tenant, job.kind, shared, use and use.template, job.parked_at)
+        found.setdefault(key, []).append(job)
+    return [
+        _Line(key[:-1], len(some), some[0].id, some[0].parked_at) for key, some in found.items()
+    ]
+
+
+def _alike(flow: WaitingFlow) -> object:
+    return tuple(one.name for one in flow.shared)
 
 
 async def _ask(  # noqa: PLR0913  (the parts of one step)
     store: Store,
-    jobs: Sequence[JobView],
+    lines: Sequence[_Line],
     count: float,
     now: int,
     groups: dict[tuple[str, str], _Group],
     *,
     lane: LaneView | None = None,
-    about: bool,
+    more: bool = False,
 ) -> None:
-    """Add jobs to the groups of their causes, each flow's by what its first job is told."""
-    flows: dict[object, list[JobView]] = {}
-    for job in jobs:
-        flows.setdefault(_flow(job), []).append(job)
-    asked = sorted(flows.values(), key=len, reverse=True)[:FLOWS]
-    whole = sum(map(len, asked))
+    """Add jobs to the groups of their causes: each line's to the cause of its first job.
+
+    Args:
+        lines: that hold the jobs, or some of them.
+        count: how many jobs there are.
+        groups: to which they are added.
+        lane: theirs, if it is one.
+        more: whether there may be jobs in other lines.
+    """
+    asked = _chosen(lines)
+    ids = tuple(one.first for one in asked)
+    jobs = {one.id: one for one in (await store.read(JobsQuery(ids=ids))).rows} if ids else {}
+    totals, shares = Counter[object](), Counter[object]()
+    for one in lines:
+        totals[one.alike] += one.count
+    for one in asked:
+        shares[one.alike] += one.count
+    whole = sum(totals[alike] for alike in shares)
     met: dict[tuple[str, str], _Group] = {}
-    for some in asked:
-        why = await store.read(WhyQuery(id=some[0].id))
-        if why is None or why.state not in {State.WAITING, State.PARKED}:
+    for one in asked:
+        why = await store.read(WhyQuery(id=one.first))
+        job = jobs.get(one.first)
+        if why is None or job is None or why.state not in {State.WAITING, State.PARKED}:
             continue
-        first = some[0]
         kind, gate = _kind(why.never_fits, why.closed, workers=why.workers)
-        if kind == "busy" and now - first.due_at < READY_MS:
+        if kind == "busy" and now - job.due_at < READY_MS:
             continue
         keyed = gate is not None and not gate.shared and gate.template is not None
-        named = first.lane if gate is None else gate.template if keyed else gate.name
-        cause = Cause(kind=kind, gate=gate, lane=first.lane, job=first.id, sentence=why.sentence)
+        named = job.lane if gate is None else gate.template if keyed else gate.name
+        cause = Cause(kind=kind, gate=gate, lane=job.lane, job=job.id, sentence=why.sentence)
         key = (kind, named or "")
-        group = met[key] = _add(groups, key, cause, lane, count * len(some) / whole, of=first.lane)
+        part = count * one.count * totals[one.alike] / shares[one.alike] / whole
+        group = met[key] = _add(groups, key, cause, lane, part, of=job.lane)
         if keyed:
             group.keys |= {
-                one.parked_at for one in jobs if one.parked_at and _flow(one) == _flow(first)
+                other.parked_at for other in lines if other.parked_at and other.alike == one.alike
             }
-        due = min(one.due_at for one in some)
+        due = job.due_at
         group.oldest_at = due if group.oldest_at is None else min(group.oldest_at, due)
     for group in met.values():
         # With one cause for all that were asked the lane's count is the cause's.
-        group.about |= about and (len(met) > 1 or len(flows) > FLOWS)
+        group.about |= (
+            more or len(lines) > len(asked) or (len(met) > 1 and any(one.cut for one in lines))
+        )
 
 
-def _flow(job: JobView) -> object:
-    """What jobs have in common that wait for the same."""
-    if job.parked_at is not None:
-        use = next((one for one in job.gates if one.name == job.parked_at), None)
-        return job.parked_at if use is None else use.template
-    return (job.tenant, job.kind, tuple(one.name for one in job.gates if one.shared))
+def _chosen(lines: Sequence[_Line]) -> list[_Line]:
+    """The lines that are asked: the longest of each kind, then the longest of the others."""
+    order = sorted(lines, key=lambda one: -one.count)
+    firsts: dict[object, _Line] = {}
+    for one in order:
+        firsts.setdefault(one.alike, one)
+    rest = [one for one in order if firsts[one.alike] is not one]
+    return [*firsts.values(), *rest][:FLOWS]
 
 
 def _kind(

@@ -67,18 +67,18 @@ async def test_worker_keeps_its_lease_though_more_webhooks_wait_than_fit_into_it
         claimed = (await rig.call(Role.WORKER, "POST", "/v1/claims", body)).json()
         run = {"job": job, "run": claimed["jobs"][0]["run"]}
 
-        desk = store._writer.desk
+        queue = store._writer.queue
         with door_shut(path):
             waiting = [
                 asyncio.create_task(webhook(f"{rig.url}/hooks/payments", number))
                 for number in range(WEBHOOKS)
             ]
-            while len(desk._calls) < WEBHOOKS:
+            while len(queue._calls) < WEBHOOKS:
                 await one_turn()
             before = clock.at
             lease = {"worker": "w", "running": [run], "lease": LEASE_MS}
             beating = asyncio.create_task(rig.call(Role.WORKER, "POST", "/v1/leases", lease))
-            while not desk._urgent:
+            while not queue._urgent:
                 await one_turn()
         beat = (await beating).json()
         assert beat["lost"] == []

@@ -9,7 +9,7 @@ import pytest
 
 from headway.cli.settings import load_settings
 from headway.core.errors import InvalidValue
-from headway.server.hooks.settings import read_hooks
+from headway.server.hooks.providers import read_hooks
 from headway.server.hooks.twilio import Twilio
 from tests.server.hooks.senders import SECRET, TOKEN, Mailer
 

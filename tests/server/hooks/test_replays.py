@@ -14,9 +14,8 @@ from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.server.build import alive, build
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.hooks.outside import ALERTED, applied, awaiting, begun, post, post_all, seen
@@ -104,7 +103,7 @@ async def faulty_server(*, at: int) -> AsyncIterator[tuple[FaultyStore, str, htt
     store = FaultyStore(inner)
     service = Service(store, ServerOptions(open_here=True, chores=False, hooks=HOOKS))
     app = build(service)
-    listener = Listener(app, Address(port=0), on_stop=service.begin_stop)
+    listener = Listener(app, ListenAddress(port=0), on_stop=service.begin_stop)
     async with alive(service), httpx.AsyncClient() as http:
         running = asyncio.create_task(listener.run())
         await listener.answers()

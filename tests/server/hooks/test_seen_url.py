@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.server.hooks.seen_url import seen_url
+from headway.server.hooks.request import sender_url
 
 
 def scope(path: bytes = b"/hooks/twilio", query: bytes = b"", *headers: tuple[bytes, bytes]) -> Any:
@@ -19,19 +19,19 @@ def scope(path: bytes = b"/hooks/twilio", query: bytes = b"", *headers: tuple[by
 
 def test_public_url_stands_for_scheme_and_host_whatever_the_request_says() -> None:
     came = scope(b"/hooks/twilio", b"ref=a%3A1&x=+", (b"x-forwarded-host", b"evil.example"))
-    assert seen_url(came, "https://hw.example.org") == (
+    assert sender_url(came, "https://hw.example.org") == (
         "https://hw.example.org/hooks/twilio?ref=a%3A1&x=+"
     )
-    assert seen_url(came, "https://hw.example.org/inside/") == (
+    assert sender_url(came, "https://hw.example.org/inside/") == (
         "https://hw.example.org/inside/hooks/twilio?ref=a%3A1&x=+"
     )
 
 
 def test_without_it_the_request_says_where_it_went_and_forwarded_hosts_are_not_believed() -> None:
     came = scope(b"/hooks/twilio", b"", (b"x-forwarded-host", b"evil.example"))
-    assert seen_url(came, None) == "http://inside:8080/hooks/twilio"
+    assert sender_url(came, None) == "http://inside:8080/hooks/twilio"
 
 
 def test_path_and_query_are_taken_as_they_were_written() -> None:
     came = scope(b"/v1/signals/a%2Fb%3A1", b"q=%7e~%C3%BC&&=")
-    assert seen_url(came, None) == "http://inside:8080/v1/signals/a%2Fb%3A1?q=%7e~%C3%BC&&="
+    assert sender_url(came, None) == "http://inside:8080/v1/signals/a%2Fb%3A1?q=%7e~%C3%BC&&="

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sendgrid.helpers.eventwebhook import EventWebhook
 
 from headway.core.errors import InvalidValue, Unauthenticated
-from headway.server.hooks.settings import read_hooks
+from headway.server.hooks.providers import read_hooks
 from tests.server.hooks import flips
 from tests.server.hooks.senders import NOW, Mailer, Sent, public_text
 

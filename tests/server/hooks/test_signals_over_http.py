@@ -13,7 +13,7 @@ import pytest
 from headway.contract.tokens import Role
 from headway.runtime.signal_urls import LIVES_MS, SignalUrls
 from headway.runtime.timing import REAL
-from headway.server.signal_urls import signal_urls
+from headway.server.routes.signals import signal_urls
 from tests.server.hooks.calling_app import app, in_loop, in_process, in_thread
 from tests.server.hooks.outside import applied, awaiting, post_all, seen
 from tests.server.hooks.senders import CALL, Sent, call_status
@@ -196,7 +196,7 @@ async def test_a_signed_url_needs_no_token_and_opens_its_run_alone(rig: Rig) -> 
         refused = await rig.call(None, "POST", spoilt, body)
         assert refused.status_code == 401
         assert KEY not in refused.text
-        # A token does not mend it.
+        # A token does not fix it.
         assert (await rig.call(Role.ADMIN, "POST", spoilt, body)).status_code == 401
     assert (await rig.call(None, "POST", signed, body)).json()["answer"] == "applied"
     assert (await seen(rig.store, other)).state == "awaiting"

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.runtime.timing import REAL
-from headway.server.hooks.settings import read_hooks
+from headway.server.hooks.providers import read_hooks
 from tests.server.hooks import flips
 from tests.server.hooks.senders import NOW, SECRET, PublicSigner, Sent, from_standard
 

@@ -13,9 +13,8 @@ import pytest
 from headway.contract.signals import Signal, SignalKind
 from headway.server.build import alive, build
 from headway.server.hooks.request import HookRequest
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from tests.server.hooks.outside import applied, awaiting, labels, post, post_all, seen
 from tests.server.hooks.senders import CALL, MESSAGE, TOKEN, call_status, from_twilio
@@ -202,7 +201,7 @@ async def test_forwarded_headers_of_somebody_who_is_not_trusted_are_not_believed
 async def test_a_trusted_proxy_says_by_which_scheme_it_was_called() -> None:
     store = open_store("memory://")
     service = Service(store, ServerOptions(open_here=True, chores=False, hooks=HOOKS))
-    address = Address(port=0, trusted_proxies=("127.0.0.1",))
+    address = ListenAddress(port=0, trusted_proxies=("127.0.0.1",))
     listener = Listener(build(service), address, on_stop=service.begin_stop)
     async with alive(service), httpx.AsyncClient() as http:
         running = asyncio.create_task(listener.run())

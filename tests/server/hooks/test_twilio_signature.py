@@ -12,8 +12,7 @@ from twilio.request_validator import RequestValidator
 
 from headway.core.errors import Unauthenticated
 from headway.server.hooks.request import FORM
-from headway.server.hooks.twilio import Twilio
-from headway.server.hooks.twilio_signature import both_ports
+from headway.server.hooks.twilio import Twilio, both_ports
 from tests.server.hooks import flips
 from tests.server.hooks.senders import (
     CALL,

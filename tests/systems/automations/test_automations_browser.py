@@ -11,7 +11,7 @@ from tests.servers.browser import browsing
 from tests.systems.automations.sessions_rig import new_repository
 from tests.systems.automations.test_automations_page import PAGE, jobs, operating
 from tests.systems.automations.test_dispatching import entry, holding
-from tests.web.test_web_browser import LIMIT_MS, is_live, opened
+from tests.web.driving import LIMIT_MS, is_live, opened
 
 pytestmark = pytest.mark.slow
 

@@ -42,13 +42,17 @@ PAGE = "/ui/automations"
 
 @asynccontextmanager
 async def operating(
-    tmp_path: Path, *entries: str, head: str = "", work: bool = False
+    tmp_path: Path,
+    *entries: str,
+    head: str = "",
+    work: bool = False,
+    url: str = "memory://",
 ) -> AsyncIterator[tuple[Rig, httpx.AsyncClient]]:
     """A dashboard with the system, and an operator's browser; with `work` sessions run."""
     file = tmp_path / "automations.toml"
     file.write_text("\n".join([head, *entries]))
     system = make({"file": str(file), "state_dir": str(tmp_path / "state"), "look_each": "50ms"})
-    app = App("memory://")
+    app = App(url)
     system.declare(app)
     try:
         async with (
@@ -145,7 +149,7 @@ async def test_the_limit_is_set_and_reset(tmp_path):
 async def test_load_that_lowers_the_limit_is_told_beside_it(tmp_path):
     head = "[dispatcher]\nmax_concurrent = 2\ngovernor = { cpu = 80 }"
     async with operating(tmp_path, daily("a"), head=head) as (rig, http):
-        dispatcher = cast("Dispatcher", rig.service.desks["automations"])
+        dispatcher = cast("Dispatcher", rig.service.system_services["automations"])
         dispatcher.load = lambda: {"cpu": 93.0, "memory": 10.0}
         await shown(http, "the load lowers the limit: cpu 93 % of 80 %")
         await shown(http, "0 of 1 run")

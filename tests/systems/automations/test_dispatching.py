@@ -338,7 +338,7 @@ async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_pa
     async with service(tmp_path, url, good) as one:
         await one.row("good")
         one.write(good, entry("new", repository))
-        one.rig.service.desks["automations"].read()
+        one.rig.service.system_services["automations"].read()  # pyright: ignore[reportAttributeAccessIssue]
         await one.ended("new")
 
 

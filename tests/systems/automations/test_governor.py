@@ -11,14 +11,14 @@ import psutil
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.facts import Facts
-from headway.server.overview import look_over
+from headway.server.alerts.rule_book import Facts
+from headway.server.overview import read_overview
 from headway.systems.automations import make
 from headway.systems.automations.config import parse_config
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.places import Places
 from headway.systems.automations.system import (
-    Sight,
+    AutomationsOverview,
     Thresholds,
     automation_rules,
     look,
@@ -42,8 +42,8 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
     other = new_repository(tmp_path / "other")
     head = f"{HEAD}cpu = 90\nmemory = 80\n"
     async with service(tmp_path, url, head=head) as one:
-        dispatcher = one.rig.service.desks["automations"]
-        dispatcher.load = lambda: loads
+        dispatcher = one.rig.service.system_services["automations"]
+        dispatcher.load = lambda: loads  # pyright: ignore[reportAttributeAccessIssue]
 
         async def most(wanted: int) -> bool:
             return (await one.get("/concurrency"))["max"] == wanted
@@ -61,7 +61,7 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
         assert await metric() == "0.0"
         loads["cpu"] = 91.4
         await one.until(lambda: most(1))
-        assert dispatcher.lowered == "cpu 91 % of 90 %"
+        assert dispatcher.lowered == "cpu 91 % of 90 %"  # pyright: ignore[reportAttributeAccessIssue]
         assert await metric() == "1.0"
         command = holding(tmp_path)
         one.write(entry("a", repository, command), entry("b", other, command), head=head)
@@ -79,7 +79,7 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
             await one.rig.http.put("/api/automations/concurrency", json={"max": None})
             assert await most(1)
             loads.update(cpu=5.0, memory=80.4)
-            await one.until(lambda: _true(dispatcher.lowered == "memory 80 % of 80 %"))
+            await one.until(lambda: _true(dispatcher.lowered == "memory 80 % of 80 %"))  # pyright: ignore[reportAttributeAccessIssue]
             assert await most(1)
             loads["memory"] = 80.0
             await one.until(lambda: most(3))
@@ -135,12 +135,12 @@ def test_a_governor_that_cannot_be_is_reported_and_off(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- alerts
 
 
-def found(*sights: Sight, **at: Any) -> dict[str, str]:
+def found(*sights: AutomationsOverview, **at: Any) -> dict[str, str]:
     """What each rule finds at the last of these looks."""
     rules = automation_rules(Thresholds(**at))
     last: dict[str, str] = {}
-    for sight in sights:
-        last = {rule.name: one.text for rule in rules for one in rule.look(sight)}
+    for overview in sights:
+        last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
     return last
 
 
@@ -156,12 +156,12 @@ def found(*sights: Sight, **at: Any) -> dict[str, str]:
 )
 def test_each_rule_speaks_after_its_time_and_not_before(rule: str, ms: int) -> None:
     wrong = {rule: {"a": "it is so"}}
-    first = Sight(at=5, found=wrong)
+    first = AutomationsOverview(at=5, found=wrong)
     if ms:
-        assert found(first, Sight(at=5 + ms - 1, found=wrong)) == {}
-        healed = Sight(at=6, found={})
-        assert found(first, healed, Sight(at=5 + ms, found=wrong)) == {}
-    told = found(first, Sight(at=5 + ms, found=wrong))
+        assert found(first, AutomationsOverview(at=5 + ms - 1, found=wrong)) == {}
+        healed = AutomationsOverview(at=6, found={})
+        assert found(first, healed, AutomationsOverview(at=5 + ms, found=wrong)) == {}
+    told = found(first, AutomationsOverview(at=5 + ms, found=wrong))
     assert list(told) == [rule]
     assert told[rule].startswith("it is so")
 
@@ -190,8 +190,8 @@ async def test_a_look_finds_what_is_wrong_by_entry(tmp_path, repository):
     async with service(tmp_path, url, *entries) as one:
         await one.ended("good")
         await one.ended("bad", "failed")
-        dispatcher, store = one.rig.service.desks["automations"], one.rig.store
-        dispatcher.lowered = "cpu 300 % of 90 %"
+        dispatcher, store = one.rig.service.system_services["automations"], one.rig.store
+        dispatcher.lowered = "cpu 300 % of 90 %"  # pyright: ignore[reportAttributeAccessIssue]
 
         async def skipped() -> bool:
             return (await one.row("gone"))["status"] == "skipped"
@@ -206,19 +206,19 @@ async def test_a_look_finds_what_is_wrong_by_entry(tmp_path, repository):
 
         try:
             await one.until(locked)
-            facts = Facts(at=7, overview=await look_over(store))
-            sight = await look(store, dispatcher, facts)
+            facts = Facts(at=7, overview=await read_overview(store))
+            overview = await look(store, dispatcher, facts)
         finally:
             (tmp_path / "go").touch()
-        assert sight is not None
-        assert sight.at == 7
-        subjects = {rule: sorted(texts) for rule, texts in sight.found.items() if texts}
+        assert overview is not None
+        assert overview.at == 7
+        subjects = {rule: sorted(texts) for rule, texts in overview.found.items() if texts}
         (waiting,) = subjects.pop("session_waiting")
         assert waiting in {"first", "second"}
         subjects.pop("limit_lowered", None)
         assert subjects == {"entry_skipped": ["gone", "wrong"], "session_failed": ["bad"]}
-        assert "does not appear to be a git repository" in sight.found["entry_skipped"]["gone"]
-        assert sight.found["session_failed"]["bad"] == "the newest session is failed: status 3"
+        assert "does not appear to be a git repository" in overview.found["entry_skipped"]["gone"]
+        assert overview.found["session_failed"]["bad"] == "the newest session is failed: status 3"
         assert await look(store, dispatcher, Facts(at=8)) is None
         alerts = [name for book in one.rig.service.alerts.books for name in book.names]
         assert "session_failed" in alerts

@@ -129,15 +129,16 @@ async def live_a_week(
     timing, store = VirtualTiming(loop), MemoryStore(loop.clock)
     app = App(opener=open_store, store=store, timing=timing)
     places = Places(root=folder / "state")
-    dispatcher = Dispatcher(file=folder / "automations.toml", places=places, lease_ms=600_000)
-    dispatcher.timing = timing
+    dispatcher = Dispatcher(
+        file=folder / "automations.toml", places=places, lease_ms=600_000, timing=timing
+    )
     dispatcher.open()
     dispatcher.declare(app)
     ran: list[Ran] = []
     due: dict[str, int] = {}
-    original = dispatcher._started
+    original = dispatcher.runner._started
     monkeypatch.setattr(
-        dispatcher,
+        dispatcher.runner,
         "_started",
         lambda job, session: (
             due.update({session.id: job.claimed.due_at}),

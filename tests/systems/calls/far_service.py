@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headway.runtime.timing import REAL
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 
 
 @dataclass(kw_only=True)
@@ -63,7 +63,7 @@ async def far_service() -> AsyncIterator[FarService]:
     """The service, until the block ends."""
     far = FarService()
     app = Starlette(routes=[Route("/check", far.answer, methods=["POST"])])
-    listener = Listener(app, Address(port=0))
+    listener = Listener(app, ListenAddress(port=0))
     running = asyncio.create_task(listener.run())
     await listener.answers()
     far.url = f"{listener.url}/check"

@@ -11,7 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
-from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.caller import ROLES, Permission
 from headway.server.access.policy import policy_of
 from tests.server.problems import problem
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 from headway.contract.tokens import Role
+from headway.systems.calls.lead import Outcome
+from headway.systems.calls.pages import Campaign
+from headway.web.rendering import fragments
 from tests.systems.calls.calls_rig import NUMBER, OTHER, calling
 from tests.web.rig import HOSTILE, do, signed_in
 from tests.web.test_web_live import LIVE, messages, until
@@ -50,8 +55,13 @@ async def test_campaigns_count_what_became_of_calls_by_reseller_and_template(tmp
         # Its own numbers are off: it waits.
         await calls.number(OTHER, 1, reseller="globex", status="DISABLED")
         await calls.lead("+14155550199", reseller="globex")
-        text = plain((await http.get(CAMPAIGNS)).text)
-        assert "What became of 1 calls completed 1" in text
+        page = (await http.get(CAMPAIGNS)).text
+        # The page of numbers lies above it, yet the menu marks only what is open.
+        menu = page.partition("</nav>")[0]
+        assert f'href="{CAMPAIGNS}" aria-current="page"' in menu
+        assert menu.count("aria-current") == 1
+        text = plain(page)
+        assert "Outcomes of 1 calls completed 1" in text
         assert "acme spring 1 0 0 100 %" in text
         assert "globex default 1 " in text
         async with http.stream("GET", CAMPAIGNS, headers=LIVE) as reply:
@@ -63,6 +73,23 @@ async def test_campaigns_count_what_became_of_calls_by_reseller_and_template(tmp
             assert "globex" not in page
             assert (await mine.get(f"{CAMPAIGNS}?reseller=globex")).status_code == 403
             assert (await mine.get(NUMBERS)).status_code == 403
+
+
+def test_outcomes_of_campaigns_have_one_order_and_a_legend():
+    endings = {"BUSY": 1, "COMPLETED": 2, "FAILED": 3}
+    rows = [
+        Campaign(reseller=name, template="spring", outcomes=Counter(dict(pairs)))
+        for name, pairs in (("a", endings.items()), ("b", reversed(endings.items())))
+    ]
+    outcomes = [(str(one), 2 * endings[one]) for one in Outcome if one in endings]
+    facts = {"rows": rows, "outcomes": outcomes, "calls": 12, "leads": 12, "most": 9, "more": 0}
+    package = "headway.systems.calls"
+    html = fragments(package, "calls-campaigns.html", ("campaigns",), facts)["campaigns"]
+    legend = re.findall(r'<i class="dot (\w+)"></i>([\w ]+) <b>', html)
+    assert [name for _, name in legend] == [one.lower() for one, _ in outcomes]
+    bars = [re.findall(r'<rect class="(\w+)"', one)[1:] for one in html.split("<svg")[1:]]
+    assert bars == [[colour for colour, _ in legend]] * 2
+    assert len(set(bars[0])) == 3
 
 
 async def test_a_viewer_sees_no_button_and_hostile_names_are_text(tmp_path: Path):

@@ -69,8 +69,8 @@ def http(far: FarService, **more: Any) -> dict[str, Any]:
     [
         ({"check": "blacklist", "phones": ["+14155550100"]}, PHONE, "blacklist"),
         ({"check": "blacklist", "phones": ["+1900*"]}, "+19005550100", "blacklist"),
-        ({"check": "validity"}, "+11155550100", "no number"),
-        ({"check": "validity"}, "+4915550100", "no number"),
+        ({"check": "validity"}, "+11155550100", "not a number"),
+        ({"check": "validity"}, "+4915550100", "not a number"),
         ({"check": "validity", "countries": ["+44"]}, PHONE, "country"),
     ],
 )

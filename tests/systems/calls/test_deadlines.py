@@ -13,7 +13,7 @@ import pytest
 from headway.carrier.ledger import CallPlan
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.calls.seen.sight import Event
+from headway.systems.calls.observability.overview import Event
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.calls.calls_rig import LIMIT_S, NUMBER, PHONE, Calls, LiveClock, calling
 
@@ -82,7 +82,7 @@ async def test_a_call_that_ended_unheard_ends_with_its_own_outcome(
     await calls.jump(clock, DEADLINE_MS)
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
     await calls.until_status(waits, "PROCESSING")
-    totals = await calls.system.desk.tally.totals()
+    totals = await calls.system.context.tally.totals()
     assert totals[Event.WEBHOOK_LOST, NUMBER] == 1
     await calls.audit()
 
@@ -233,7 +233,7 @@ async def killed_before_its_call(
             await asyncio.Event().wait()
             raise AssertionError
 
-        account = calls.system.desk.parts.exchange.voice("twilio")
+        account = calls.system.context.parts.exchange.voice("twilio")
         dial = account.dial
         account.dial = never  # type: ignore[method-assign]  (as if the process were killed there)
         lead = await calls.lead()
@@ -261,7 +261,7 @@ async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_a
         told = await calls.finished(lead)
         assert (told["outcome"], told["attempt_count"]) == ("COMPLETED", 1)
         assert len(calls.calls_to()) == 1
-        totals = await calls.system.desk.tally.totals()
+        totals = await calls.system.context.tally.totals()
         assert (Event.OUTCOME, "WEBHOOK_LOST") not in totals
         await calls.audit()
 

@@ -113,7 +113,7 @@ async def test_the_second_provider_is_asked_after_a_definite_refusal_alone(tmp_p
     async with calling(tmp_path, telephony=second, numbers=[OTHER]) as calls:
         await calls.number(NUMBER)
         await calls.template(providers=["simulated"])
-        simulated = calls.system.desk.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
+        simulated = calls.system.context.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
         told = await calls.finished(await calls.lead())
         (attempt,) = told["attempts"]
         assert (attempt["provider"], attempt["outcome"]) == ("simulated", "COMPLETED")

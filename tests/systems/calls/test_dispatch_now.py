@@ -59,7 +59,7 @@ async def test_a_provider_is_asked_once_to_hang_up_however_many_webhooks_still_c
             return bool(attempts and attempts[0]["call_id"])
 
         await calls.until(known, "a call")
-        account, asked = calls.system.desk.parts.exchange.voice("twilio"), list[str]()
+        account, asked = calls.system.context.parts.exchange.voice("twilio"), list[str]()
 
         async def hang_up(call_id: str) -> None:
             asked.append(call_id)

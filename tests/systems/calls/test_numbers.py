@@ -11,7 +11,7 @@ import pytest
 
 import headway as hw
 from headway.systems.calls import make
-from headway.systems.calls.book import Number, Page
+from headway.systems.calls.catalogue import CatalogueContents, Number
 from headway.systems.calls.gates import routes
 from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
@@ -68,7 +68,10 @@ async def test_a_server_without_a_provider_of_calls_says_so_at_its_start(
     system.declare(app)
     await parts.open("http://127.0.0.1")
     async with serving(app=app, systems=[system]):
-        assert "nobody places calls: add a table such as [telephony.twilio]" in caplog.messages
+        assert (
+            "there is no provider of calls: add a table such as [telephony.twilio]"
+            in caplog.messages
+        )
     await parts.close()
     await app.store.close()
 
@@ -213,7 +216,7 @@ async def test_what_is_no_number_is_refused(calls: Calls) -> None:
 def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
     number = Number(number=NUMBER, provider="twilio", maximum_channels=1)
     default = Template(name="default")
-    page = Page(revision=1, numbers={NUMBER: number}, templates={"default": default})
+    page = CatalogueContents(revision=1, numbers={NUMBER: number}, templates={"default": default})
 
     def moves(**change: Any) -> bool:
         return routes(replace(page, **change)) != routes(page)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.systems.calls.seen.sight import Event
+from headway.systems.calls.observability.overview import Event
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
 SILENT: dict[str, Any] = {"post_lost": 1.0}
@@ -38,7 +38,7 @@ async def called(calls: Calls, n: int = 1) -> tuple[str, str, str]:
 
 
 async def totals(calls: Calls, event: Event) -> dict[str, int]:
-    found = await calls.system.desk.tally.totals()
+    found = await calls.system.context.tally.totals()
     return {label: times for (one, label), times in found.items() if one == event}
 
 

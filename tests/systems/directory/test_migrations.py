@@ -21,7 +21,7 @@ from headway.systems.directory.database import Directory, Migrated
 from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
-LIMIT_S = 60
+LIMIT_S = 240
 """How long a test waits for processes before it fails."""
 OPENING = """
 import asyncio, sys

@@ -13,9 +13,8 @@ import httpx
 
 from headway.runtime.timing import REAL
 from headway.server.build import alive
-from headway.server.listening.listener import Address, Listener
-from headway.server.options import ServerOptions
-from headway.server.service import Service
+from headway.server.listener import ListenAddress, Listener
+from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.systems.lanes.dispenserd.app import dispenserd
 
@@ -59,7 +58,7 @@ class Rig:
     async def receivers(self, count: int) -> None:
         """Returns when so many wait."""
         async with asyncio.timeout(120):
-            while len(self.service.lobby) != count:
+            while len(self.service.long_polls) != count:
                 await REAL.pause(0.001)
 
 
@@ -67,7 +66,7 @@ class Rig:
 async def serving(store_url: str) -> AsyncIterator[Rig]:
     store = open_store(store_url)
     service = Service(store, ServerOptions(open_here=True))
-    listener = Listener(dispenserd(service), Address(port=0), on_stop=service.begin_stop)
+    listener = Listener(dispenserd(service), ListenAddress(port=0), on_stop=service.begin_stop)
     async with alive(service), httpx.AsyncClient(base_url=listener.url, timeout=30) as http:
         running = asyncio.create_task(listener.run())
         await listener.answers()

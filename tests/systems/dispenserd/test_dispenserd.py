@@ -250,11 +250,11 @@ async def test_a_reply_that_cannot_be_written_puts_the_job_back(rig: Rig) -> Non
     assert await rig.messages() == ["b"]
     writer.transport.abort()
     async with asyncio.timeout(120):
-        while not rig.service.lobby.giving_back:
+        while not rig.service.long_polls.giving_back:
             await REAL.pause(0.001)
     del vars(store)["claim"]
     go_on.set()
-    await rig.service.lobby.finish()
+    await rig.service.long_polls.finish()
     assert await rig.messages() == ["a", "b"]
     assert (await rig.post("/receive_noblock"))["message"] == "a"
 
@@ -329,5 +329,5 @@ async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig
     await app({**scope, "query_string": b"", "root_path": "", "state": {}}, receive, send)
     with pytest.raises(json.JSONDecodeError):
         json.loads(b"".join(written))
-    await rig.service.lobby.finish()
+    await rig.service.long_polls.finish()
     assert await rig.messages() == ["a", "b"]

@@ -60,7 +60,7 @@ class FieldRig:
 
     @property
     def directory(self) -> Directory:
-        return self.system.desk.directory
+        return self.system.context.directory
 
     # -------------------------------------------------------------------------- directory
 

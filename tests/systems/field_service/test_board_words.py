@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headway.systems.field_service.board import answer, place
+from headway.systems.field_service.live_view import answer, place
 from headway.systems.field_service.request import Position
-from headway.systems.field_service.told import AskedView
+from headway.systems.field_service.views import AskedView
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,8 @@ async def test_what_the_provider_says_decides_until_the_bound(
     tmp_path: Path, said: object, past_s: int, answer: type, extend_s: int | None
 ):
     async with a_field(tmp_path, work=False, **LIMITS) as field:
-        desk = field.system.desk
-        voice: Any = desk.exchange.voice("twilio")
+        context = field.system.context
+        voice: Any = context.exchange.voice("twilio")
 
         async def look_up(_: object) -> object:
             if said == "unsure":
@@ -211,7 +211,7 @@ async def test_what_the_provider_says_decides_until_the_bound(
             return said
 
         voice.look_up = look_up
-        assert (given_up_ms(desk.settings), certain_ms(voice)) == (
+        assert (given_up_ms(context.settings), certain_ms(voice)) == (
             GIVEN_UP_S * 1000,
             CERTAIN_S * 1000,
         )
@@ -230,7 +230,7 @@ async def test_what_the_provider_says_decides_until_the_bound(
             handed_at=datetime.fromtimestamp(now / 1000, UTC) - timedelta(seconds=past_s),
             in_doubt=True,
         )
-        found: Any = await ask(desk, awaited)
+        found: Any = await ask(context, awaited)
         assert type(found) is answer
         if extend_s is not None:
             # The clock goes on while it is asked.
@@ -259,7 +259,7 @@ async def test_a_worker_that_stood_still_before_the_call_places_none(
 ):
     monkeypatch.setattr(ring, "REFUSED_AGAIN", "50ms")
     async with a_field(tmp_path, offer_timeout="1h") as field:
-        field.system.desk.parts.timing = StandsStill()
+        field.system.context.parts.timing = StandsStill()
         await field.technician("ada", "accept")
         sent = await field.ask()
         await field.becomes(sent["id"], "assigned")

@@ -9,7 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
-from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.caller import ROLES, Permission
 from headway.server.access.policy import policy_of
 from headway.systems.field_service import dispatching, doctor, hooks, live_routes, request_routes
 from tests.server.problems import problem

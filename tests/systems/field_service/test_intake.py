@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from headway.runtime.timing import REAL
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 from headway.systems.field_service import intake
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_field
@@ -45,7 +45,7 @@ async def a_geocoder(places: dict[str, Any]) -> AsyncGenerator[str]:
         found = places.get(asked, [])
         return JSONResponse(found, status_code=200 if isinstance(found, list) else 500)
 
-    listener = Listener(Starlette(routes=[Route("/search", search)]), Address(port=0))
+    listener = Listener(Starlette(routes=[Route("/search", search)]), ListenAddress(port=0))
     running = asyncio.create_task(listener.run())
     await listener.answers()
     try:

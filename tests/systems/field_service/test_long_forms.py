@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from headway.systems.field_service.request import Customer, Position, Request, Urgency
-from headway.systems.field_service.words import (
-    accepted_words,
-    alert_words,
-    assigned_words,
+from headway.systems.field_service.messages import (
+    accepted_text,
+    alert_text,
+    assigned_text,
     offer_spoken,
     offer_written,
-    taken_words,
-    withdrawn_words,
+    taken_text,
+    withdrawn_text,
 )
+from headway.systems.field_service.request import Customer, Position, Request, Urgency
 from headway.systems.telephony.twilio.account import written
 from headway.systems.telephony.voice import Ask, Say
 from tests.systems.field_service.field_rig import HERE, a_field
@@ -37,16 +37,16 @@ def test_words_of_the_longest_form_fit_into_a_message_and_a_script():
     asked = offer_spoken(LONG, 12.0)
     assert len(asked) <= 1_500
     assert len(written(Ask(text=asked, answer_url=url))) <= 4_000
-    alert = alert_words(LONG, ID, "exhausted")
+    alert = alert_text(LONG, ID, "exhausted")
     assert len(f"{alert} I repeat. {alert}") <= 1_500
     assert asked.endswith("Press 1 to accept, 2 to decline.")
     assert ID in alert
     for words in (
         offer_written(LONG, 12.0),
-        assigned_words(LONG),
-        accepted_words(LONG),
-        taken_words(LONG),
-        withdrawn_words(LONG),
+        assigned_text(LONG),
+        accepted_text(LONG),
+        taken_text(LONG),
+        withdrawn_text(LONG),
         alert,
     ):
         assert len(words) <= 1_600
@@ -81,8 +81,8 @@ def test_what_no_document_can_hold_is_not_said():
     )
     for words in (
         offer_spoken(request, 1.0),
-        alert_words(request, ID, "odd\x02"),
-        accepted_words(request),
+        alert_text(request, ID, "odd\x02"),
+        accepted_text(request),
     ):
         assert all(one.isprintable() for one in words)
         assert "gas & <fumes> today \U0001f525" in words

@@ -110,7 +110,7 @@ async def test_all_who_decline_leave_the_request_pending_and_the_alert_is_one(tm
         told = await field.becomes(sent["id"], "pending")
         assert said(told) == [(name, "declined") for name in ("ada", "bob", "cleo")]
         (alert,) = await field.settled("alert_dispatcher", 1)
-        assert "nobody takes it" in str(alert.args)
+        assert "no technician accepts it" in str(alert.args)
 
 
 async def test_a_candidate_is_looked_at_again_at_his_turn(tmp_path: Path):

@@ -24,7 +24,7 @@ from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field,
 from tests.systems.field_service.story import all_jobs, calls_at_once, check_record
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
-LIMIT_S = 40
+LIMIT_S = 240
 
 SETTINGS = """
 store = "sqlite:///jobs.db"

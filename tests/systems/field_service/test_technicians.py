@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headway.contract.tokens import Role
-from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.caller import ROLES, Permission
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import HERE, FieldRig, a_field
 
@@ -134,7 +134,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "lacks the column"),
     (b"name,phone,lat\n", "lacks the column"),
     (b"name,phone,lat,lon,lon\n", "twice"),
-    (b"name,phone,lat,lon,fax\n", "nobody knows"),
+    (b"name,phone,lat,lon,fax\n", "the unknown column"),
     (b"name,phone,lat,lon\rAda,+15550000001,52,13\r", ""),
     (b"name,phone,lat,lon\nAda,+15550000001,52\n", "3 fields"),
     (b'name,phone,lat,lon\n"Ada,+15550000001,52,13\n', "no CSV"),
@@ -143,7 +143,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b"name,phone,lat,lon\nA\0,+15550000001,52,13\n", "NUL"),
     (b"name,phone,lat,lon\n" + b"a" * 10_001, "more than 10000 bytes"),
     (b"name,phone,lat,lon\n" + b"\n" * 250_001, "more than 250000 rows"),
-    (b"name,phone,lat,lon\nAda,+15550000001,52,east\n", "no number"),
+    (b"name,phone,lat,lon\nAda,+15550000001,52,east\n", "not a number"),
     (b"id,name,phone,lat,lon\n=1+1,Ada,+15550000001,52,13\n", "id"),
     (b"name,phone,lat,lon,on_duty\nAda,+15550000001,52,13,perhaps\n", "on_duty"),
     (b"name,phone,lat,lon,channel\nAda,+15550000001,52,13,fax\n", "channel"),

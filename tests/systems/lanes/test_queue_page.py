@@ -65,7 +65,7 @@ async def test_dead_jobs_of_a_lane_are_retried_and_a_lane_is_paused():
         await works.said("/fail", job, error="no route", dead=True)
         page = (await http.get(PAGE)).text
         assert "queue-retry?lane=mail" in page
-        reply = await do(http, "/ui/-/do/queue-retry?lane=mail", reason="it is mended")
+        reply = await do(http, "/ui/-/do/queue-retry?lane=mail", reason="it is fixed")
         assert reply.status_code == 303
         assert await makes.status(id_) == "queued"
         assert "queue-retry" not in (await http.get(PAGE)).text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import headway as hw
+from headway.bridges.cassandra.link import Link
 from headway.contract.store import Store
 from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobView
@@ -18,7 +19,7 @@ from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
 from headway.systems.last_moment import last_moment
 from headway.systems.notifications import make
-from headway.systems.notifications.desk import Desk
+from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.sender import Accepted, Message, Outcome
 from headway.systems.notifications.system import Notifications
@@ -84,8 +85,8 @@ class NotifyRig:
         return self.app.store
 
     @property
-    def desk(self) -> Desk:
-        return self.system.desk
+    def context(self) -> NotifyContext:
+        return self.system.context
 
     @property
     def email(self) -> Box:
@@ -179,6 +180,7 @@ async def notifying(  # noqa: PLR0913  (what a test may want otherwise)
     tokens: bool = False,
     telephony: dict[str, Any] | None = None,
     hooks: dict[str, Any] | None = None,
+    cassandra: Link | None = None,
     **settings: Any,
 ) -> AsyncGenerator[NotifyRig]:
     """The system whole, until the block ends.
@@ -191,11 +193,13 @@ async def notifying(  # noqa: PLR0913  (what a test may want otherwise)
         tokens: whether the server asks for them.
         telephony: the table of the settings.
         hooks: the same.
+        cassandra: where what is due far ahead lies.
         settings: of [notifications].
     """
     parts = Parts(
         directory=Directory(directory or f"sqlite:///{tmp_path}/directory.db"),
         exchange=read_exchange(telephony or {}),
+        cassandra=cassandra,
     )
     boxes = {channel: Box() for channel in Channel}
     system = make(settings, parts, boxes)

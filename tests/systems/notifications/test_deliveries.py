@@ -73,5 +73,5 @@ def test_mails_that_arrived_and_that_did_not():
 
 
 def test_a_body_that_is_no_list_of_events_is_refused():
-    with pytest.raises(InvalidValue, match="no list of events"):
+    with pytest.raises(InvalidValue, match="not a list of events"):
         read_mail_delivery(HookRequest(method="POST", url=URL, headers=(), body=b"{}"))

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from bench.dedupe.__main__ import bloom, exact, keys
 from headway.core.errors import StoreUnavailable
-from headway.systems.notifications import intake
+from headway.systems.notifications import context
 from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
@@ -22,7 +22,7 @@ LATER = "2036-01-01T00:00Z"
 
 
 async def dedupe_count(notify: NotifyRig) -> int:
-    async with notify.desk.directory.read() as session:
+    async with notify.context.directory.read() as session:
         return (await session.execute(text("SELECT count(*) FROM notify_keys"))).scalar_one()
 
 
@@ -182,7 +182,7 @@ async def test_a_key_whose_notification_was_never_stored_loses_nothing(
 
         body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
         with monkeypatch.context() as patch:
-            patch.setattr(intake, "send_jobs", away)
+            patch.setattr(context, "send_jobs", away)
             reply = await notify.call("POST", "/notifications", body)
             problem(reply, 503, "store_unavailable")
         told = await notify.ok("POST", "/notifications", body, 201)

@@ -29,7 +29,7 @@ TEMPLATES = "/ui/notifications/templates"
 
 @asynccontextmanager
 async def operating(
-    tmp_path: Path, *, work: bool = True, **settings: object
+    tmp_path: Path, url: str = "memory://", *, work: bool = True, **settings: object
 ) -> AsyncIterator[tuple[NotifyRig, httpx.AsyncClient]]:
     """The system whole with a dashboard, and an operator's browser."""
 
@@ -40,7 +40,7 @@ async def operating(
 
     with patch.object(server_rig, "build", with_dashboard):
         async with (
-            notifying(tmp_path, work=work, tokens=True, **settings) as one,
+            notifying(tmp_path, url, work=work, tokens=True, **settings) as one,
             signed_in(one.rig, Role.OPERATOR) as http,
         ):
             yield one, http

@@ -100,8 +100,8 @@ async def linked(notify: NotifyRig, box: Mailbox, url: str = "https://notify.exa
     assert email.smtp is not None
     made = Smtp(email.smtp, email.from_, REAL)
     notify.boxes[Channel.EMAIL] = made  # pyright: ignore[reportArgumentType]
-    notify.desk.parts.base_url = url
-    notify.desk.parts.signing_keys = (KEY,)
+    notify.context.parts.base_url = url
+    notify.context.parts.signing_keys = (KEY,)
     return made
 
 
@@ -166,11 +166,11 @@ async def test_a_link_that_is_forged_or_altered_is_refused(tmp_path: Path):
                 problem(reply, 401, "unauthenticated")
         assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
         # A key that no longer signs still verifies; one that is gone does not.
-        notify.desk.parts.signing_keys = (OLDER, KEY)
+        notify.context.parts.signing_keys = (OLDER, KEY)
         assert (await notify.rig.http.get(path)).status_code == 200
-        notify.desk.parts.signing_keys = (OLDER,)
+        notify.context.parts.signing_keys = (OLDER,)
         problem(await notify.rig.http.post(path), 401, "unauthenticated")
-        notify.desk.parts.signing_keys = ()
+        notify.context.parts.signing_keys = ()
         problem(await notify.rig.http.post(path), 401, "unauthenticated")
 
 
@@ -181,7 +181,7 @@ async def test_a_link_needs_a_key_and_an_address_and_is_in_no_urgent_mail(tmp_pa
         await notify.becomes(await notify.send(), "SENT")
         await linked(notify, box)
         await notify.becomes(await notify.send(category="otp"), "SENT")
-        notify.desk.parts.signing_keys = ()
+        notify.context.parts.signing_keys = ()
         await notify.becomes(await notify.send(), "SENT")
         assert [one["List-Unsubscribe"] for one in box.mails] == [None, None, None]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue
+from headway.server.alerts.declared import thresholds_of
 from headway.systems.notifications.metrics import (
     FAMILIES,
-    Sight,
+    NotificationsOverview,
     Thresholds,
     notification_rules,
-    read_thresholds,
 )
 from headway.systems.notifications.senders.sender import Refused
 from headway.systems.notifications.settings import read_settings
@@ -23,19 +23,19 @@ from tests.systems.notifications.notify_rig import notifying
 # Of apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
-CALM = Sight(at=0, overdue_ms={}, closed={}, totals={})
+CALM = NotificationsOverview(at=0, overdue_ms={}, closed={}, totals={})
 
 
-def found(*sights: Sight, **at: Any) -> dict[str, str]:
+def found(*sights: NotificationsOverview, **at: Any) -> dict[str, str]:
     """What each rule finds at the last of these looks."""
     rules = notification_rules(Thresholds(**at))
     last: dict[str, str] = {}
-    for sight in sights:
-        last = {rule.name: one.text for rule in rules for one in rule.look(sight)}
+    for overview in sights:
+        last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
     return last
 
 
-def counted(at: int, event: str, **times: int) -> Sight:
+def counted(at: int, event: str, **times: int) -> NotificationsOverview:
     totals = {(event, label.replace("__", ":")): n for label, n in times.items()}
     return replace(CALM, at=at, totals=totals)
 
@@ -103,5 +103,6 @@ def test_an_unusable_setting_is_named(written: dict[str, Any], said: str):
 
 def test_an_unusable_threshold_is_named():
     with pytest.raises(InvalidValue, match=r"notifications\.alerts: there is no setting 'lat'"):
-        read_thresholds({"lat": 1})
-    assert read_thresholds({"overdue_above": "2m"}).overdue_above_ms == 120_000
+        thresholds_of("notifications.alerts", Thresholds, {"lat": 1})
+    found = thresholds_of("notifications.alerts", Thresholds, {"overdue_above": "2m"})
+    assert found.overdue_above_ms == 120_000

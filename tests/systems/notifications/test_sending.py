@@ -62,11 +62,11 @@ async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_web
         )
         # The only place is free again, though the first still awaits its delivery.
         await notify.becomes(await notify.send(), "SENT")
-        await delivery.hear(notify.desk, word(f"p-{one}-1"))
+        await delivery.hear(notify.context, word(f"p-{one}-1"))
         told = await notify.get(one)
         assert told["status"] == "DELIVERED"
         assert [event["status"] for event in told["events"]] == ["QUEUED", "SENT", "DELIVERED"]
-        await delivery.hear(notify.desk, word(f"p-{one}-1"))
+        await delivery.hear(notify.context, word(f"p-{one}-1"))
         assert await notify.get(one) == told
 
 
@@ -75,7 +75,7 @@ async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path
         await notify.ada()
 
         async def early(message: Message) -> Outcome:
-            await delivery.hear(notify.desk, word("early"))
+            await delivery.hear(notify.context, word("early"))
             return Accepted("early")
 
         notify.email.answers.append(early)
@@ -90,11 +90,11 @@ async def test_a_webhook_that_names_the_notification_settles_one_whose_answer_wa
         notify.sms.answers.append(Unsure("timed out"))
         one = await notify.send(channel="sms")
         await notify.becomes(one, "SENT")
-        await delivery.hear(notify.desk, word("never recorded", ref=one))
+        await delivery.hear(notify.context, word("never recorded", ref=one))
         assert (await notify.get(one))["status"] == "DELIVERED"
 
         async def early(message: Message) -> Outcome:
-            await delivery.hear(notify.desk, word("early", ref=message.id))
+            await delivery.hear(notify.context, word("early", ref=message.id))
             return Unsure("timed out")
 
         notify.sms.answers.append(early)
@@ -106,7 +106,7 @@ async def test_a_webhook_that_names_what_was_not_sent_changes_nothing(tmp_path: 
         await notify.ada()
         one = await notify.send(channel="sms")
         for ref in (one, "no-such-notification"):
-            await delivery.hear(notify.desk, word("x", ref=ref))
+            await delivery.hear(notify.context, word("x", ref=ref))
         assert (await notify.get(one))["status"] == "QUEUED"
 
 
@@ -165,6 +165,7 @@ async def test_quiet_hours_hold_back_until_their_end_all_but_otps_and_alerts(tmp
             return str((await notify.job(quiet)).state) == "scheduled"
 
         await notify.until(snoozed)
+        assert (await notify.get(quiet))["reason"] == "quiet hours"
         job = await notify.job(quiet)
         ahead = timedelta(milliseconds=job.due_at - REAL.wall_at())
         assert timedelta(hours=1, minutes=58) < ahead <= timedelta(hours=2)
@@ -177,7 +178,7 @@ async def test_a_directory_that_is_away_puts_off_and_never_assumes_consent(
     monkeypatch.setattr(sending, "AWAY", "10ms")
     async with notifying(tmp_path) as notify:
         await notify.ada()
-        reader = notify.desk.reader
+        reader = notify.context.reader
         read, asked = reader.read, asyncio.Event()
         tries = 0
 
@@ -194,7 +195,9 @@ async def test_a_directory_that_is_away_puts_off_and_never_assumes_consent(
         async with asyncio.timeout(60):
             await asked.wait()
         assert notify.email.got == []
-        assert (await notify.get(one))["status"] == "QUEUED"
+        told = await notify.get(one)
+        assert told["status"] == "QUEUED"
+        assert told["reason"].startswith("recipients cannot be read: ")
         monkeypatch.setattr(reader, "read", read)
         await notify.becomes(one, "SENT")
 
@@ -237,7 +240,7 @@ async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
         bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone=True)
-        await delivery.hear(notify.desk, bounce)
+        await delivery.hear(notify.context, bounce)
 
         async def by_sms() -> bool:
             return bool(notify.sms.got)
@@ -256,7 +259,7 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
         notify.sms.answers.append(Accepted("s-1"))
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
-        await delivery.hear(notify.desk, word("m-1", delivered=False, reason="deferred"))
+        await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
 
         async def by_sms() -> bool:
             told = await notify.get(one)
@@ -264,13 +267,13 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
 
         await notify.until(by_sms)
         again = word("m-1", delivered=False, reason="bounced", gone=True, event="e2")
-        await delivery.hear(notify.desk, again)
+        await delivery.hear(notify.context, again)
         told = await notify.get(one)
         assert (told["channel"], told["status"]) == ("sms", "SENT")
         ada = await notify.ok("GET", "/recipients/ada")
         assert (ada["email"], ada["phone"]) == (None, "+14155550100")
         failed = word("s-1", delivered=False, reason="unknown number", event="e3")
-        await delivery.hear(notify.desk, failed)
+        await delivery.hear(notify.context, failed)
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
 
 
@@ -291,6 +294,7 @@ async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp
         job = await notify.job(one)
         assert (job.attempt, len(notify.email.got)) == (0, 1)
         assert {(await notify.get(each))["status"] for each in (one, two)} == {"QUEUED"}
+        assert (await notify.get(one))["reason"] == "email: 429"
         reply = await notify.call("DELETE", f"/v1/closures/{gate}")
         assert reply.status_code < 300, reply.text
         await notify.becomes(one, "SENT")
@@ -416,7 +420,7 @@ async def test_an_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
 ):
     async with notifying(tmp_path) as notify:
         clock = Clock()
-        monkeypatch.setattr(notify.desk.parts, "timing", clock)
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
         await notify.ada()
 
         async def opts_out() -> None:
@@ -440,8 +444,8 @@ async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
 ):
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
-        monkeypatch.setattr(notify.desk.parts, "timing", clock)
-        read = notify.desk.reader.read
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
+        read = notify.context.reader.read
 
         async def stands_still(*asked: str | None) -> object:
             nonlocal reads
@@ -454,7 +458,7 @@ async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
         async def waits() -> None:
             clock.ahead_s += 0.2
 
-        monkeypatch.setattr(notify.desk.reader, "read", stands_still)
+        monkeypatch.setattr(notify.context.reader, "read", stands_still)
         notify.email.queue = waits
         await notify.ada()
         one = await notify.send()
@@ -468,8 +472,8 @@ async def test_a_directory_that_goes_away_before_the_last_moment_holds_the_messa
 ):
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
-        monkeypatch.setattr(notify.desk.parts, "timing", clock)
-        read = notify.desk.reader.read
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
+        read = notify.context.reader.read
 
         async def away_once(*asked: str | None) -> object:
             nonlocal reads
@@ -482,7 +486,7 @@ async def test_a_directory_that_goes_away_before_the_last_moment_holds_the_messa
         async def waits() -> None:
             clock.ahead_s += 0.2
 
-        monkeypatch.setattr(notify.desk.reader, "read", away_once)
+        monkeypatch.setattr(notify.context.reader, "read", away_once)
         notify.email.queue = waits
         await notify.ada()
         one = await notify.send()
@@ -500,7 +504,7 @@ async def test_many_slow_devices_are_sent_to_at_once_and_any_that_took_it_decide
         async def slow(message: Message) -> Outcome:
             if len(notify.push.got) == len(devices):
                 everybody.set()
-            # Sent one after another, the first would wait here for ever.
+            # Sent one after another, the first would wait here forever.
             async with asyncio.timeout(60):
                 await everybody.wait()
             if message.to == "d7":
@@ -591,6 +595,6 @@ async def test_one_whose_delivery_is_never_told_stays_sent_after_its_time(tmp_pa
         await _after_its_time(notify, one)
         told = await notify.get(one)
         assert (told["status"], told["reason"]) == ("SENT", "")
-        await delivery.hear(notify.desk, word(f"p-{one}-1", delivered=False, reason="bounced"))
+        await delivery.hear(notify.context, word(f"p-{one}-1", delivered=False, reason="bounced"))
         told = await notify.get(one)
         assert (told["status"], told["reason"]) == ("FAILED", "bounced")

@@ -14,9 +14,9 @@ from headway.carrier.script import Person
 from headway.carrier.twilio_server.carrier import Carrier
 from headway.carrier.twilio_server.services import CarrierSettings
 from headway.carrier.world import World
+from headway.runtime.settings_table import read_table
 from headway.runtime.timing import REAL, Timing
-from headway.server.listening.listener import Address, Listener
-from headway.systems.telephony.settings_table import read_table
+from headway.server.listener import ListenAddress, Listener
 
 LIMIT_S = 120
 """How long a test waits for what must come before it fails."""
@@ -84,7 +84,7 @@ async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[
     """
     chosen: Mapping[str, object] = {"speed": 1_000, **_sure(settings), **settings}
     carrier = Carrier(read_table("carrier", CarrierSettings, chosen), timing=timing)
-    listener = Listener(carrier.app, Address(port=0))
+    listener = Listener(carrier.app, ListenAddress(port=0))
     running = asyncio.create_task(listener.run())
     await listener.answers()
     try:

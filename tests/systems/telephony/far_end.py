@@ -58,16 +58,19 @@ class FarEnd:
         url: where it listens.
         seen: the requests that were read whole, in order.
         acts: what it does, request by request; the last one goes on.
+        links: connections that were made to it.
     """
 
     url: str = ""
     seen: list[Seen] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
+    links: int = 0
 
     def will(self, *acts: Act) -> None:
         self.acts = list(acts)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.links += 1
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while not writer.is_closing():
@@ -111,7 +114,7 @@ async def _read(reader: asyncio.StreamReader) -> Seen:
 
 
 def says(status: int, body: object = None, **headers: str) -> Act:
-    """Answers; a body that is no text is JSON."""
+    """Answers; a body that is not a text is JSON."""
     raw = body.encode() if isinstance(body, str) else b"" if body is None else _json(body)
     lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(raw)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]

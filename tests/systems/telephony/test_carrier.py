@@ -20,7 +20,7 @@ from twilio.http.http_client import TwilioHttpClient
 from twilio.request_validator import RequestValidator
 from twilio.rest import Client
 
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 TO, FROM = "+15550001111", "+15559990000"
@@ -82,7 +82,7 @@ async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
     made = Hearing()
     made.validator = RequestValidator(carrier.auth_token)
     routes = [Route("/{path:path}", made.hear, methods=["GET", "POST"])]
-    listener = Listener(Starlette(routes=routes), Address(port=0))
+    listener = Listener(Starlette(routes=routes), ListenAddress(port=0))
     made.url = listener.url
     running = asyncio.create_task(listener.run())
     await listener.answers()

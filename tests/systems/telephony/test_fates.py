@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from headway.core.errors import ProviderRefused, ProviderUnsure
+from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing, pause
-from headway.systems.telephony.settings_table import read_table
+from headway.systems.telephony import wire
 from headway.systems.telephony.twilio.account import Account
 from headway.systems.telephony.twilio.settings import TwilioSettings
 from headway.systems.telephony.voice import Dialled, Sought
@@ -237,6 +238,37 @@ class Counted(Timing):
 def counted(url: str, timing: Timing, timeout: str) -> Account:
     table = {"account_sid": ACCOUNT, "auth_token": TOKEN, "base_url": url, "timeout": timeout}
     return Account(read_table("telephony.twilio", TwilioSettings, table), timing=timing)
+
+
+async def test_connections_are_used_again_and_so_many_of_them_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "KEPT_S", 3_600)
+    answers = asyncio.Event()
+
+    async def held(writer: asyncio.StreamWriter) -> None:
+        await answers.wait()
+        await says(201, twilio_call())(writer)
+
+    async def round_of_many() -> None:
+        answers.clear()
+        end.seen.clear()
+        asked = await asked_by_many(provider, end)
+        answers.set()
+        await asyncio.gather(*asked)
+
+    async with (
+        far_end(says(201, twilio_call())) as end,
+        closing(patient(twilio, end.url)) as provider,
+    ):
+        for _ in range(5):
+            await provider.dial(order())
+        assert end.links == 1
+        end.will(held)
+        await round_of_many()
+        before = end.links
+        await round_of_many()
+        assert end.links - before == AT_ONCE - wire.KEPT
 
 
 async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Dialled]]:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headway.carrier import make
-from headway.carrier.application import Told
+from headway.carrier.application import Event
 from headway.carrier.provider import Simulated
 from headway.carrier.script import Person
 from headway.carrier.settings import SimulatedSettings
@@ -29,10 +29,10 @@ from headway.core.errors import (
 )
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
 from headway.lab.virtual_timing import VirtualTiming
+from headway.runtime.settings_table import read_table
 from headway.server.hooks.request import HookRequest
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 from headway.systems.telephony.settings import read_exchange
-from headway.systems.telephony.settings_table import read_table
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,
@@ -58,10 +58,10 @@ class Play:
 
     loop: VirtualLoop
     provider: Simulated
-    told: list[tuple[int, Told]] = field(default_factory=list[tuple[int, Told]])
-    answer: Callable[[Told], object] = lambda _: None
+    told: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])
+    answer: Callable[[Event], object] = lambda _: None
 
-    async def hear(self, one: Told) -> object:
+    async def hear(self, one: Event) -> object:
         self.told.append((self.loop.passed_ms, one))
         return self.answer(one)
 
@@ -83,12 +83,12 @@ def order(ref: str = "job:1", to: str = TO, script: Script | None = None) -> Cal
 
 def playing(
     main: Callable[[Play], Coroutine[Any, Any, None]], **settings: Any
-) -> list[tuple[int, Told]]:
+) -> list[tuple[int, Event]]:
     """Plays on virtual time; what was told."""
     read = read_table("simulated", SimulatedSettings, settings)
 
-    async def whole(loop: VirtualLoop) -> list[tuple[int, Told]]:
-        async def hear(one: Told) -> object:
+    async def whole(loop: VirtualLoop) -> list[tuple[int, Event]]:
+        async def hear(one: Event) -> object:
             return await play.hear(one)
 
         provider = Simulated(read, timing=VirtualTiming(loop), tell=hear, mark="m")
@@ -389,7 +389,7 @@ def test_a_status_that_a_store_cannot_take_now_is_told_again_if_that_is_asked_fo
     async def main(play: Play) -> None:
         play.person("busy")
 
-        def away_once(one: Told) -> object:
+        def away_once(one: Event) -> object:
             if len(play.told) == 1:
                 message = "away"
                 raise StoreUnavailable(message)
@@ -510,7 +510,7 @@ async def serving(**settings: Any) -> AsyncGenerator[tuple[Simulated, Server]]:
     provider = make({"speed": 1_000, "answer": 1, **settings})
     server = Server(provider)
     app = Starlette(routes=[Route("/hook", server.hear, methods=["POST"])])
-    listener = Listener(app, Address(port=0))
+    listener = Listener(app, ListenAddress(port=0))
     server.url = f"{listener.url}/hook"
     running = asyncio.create_task(listener.run())
     await listener.answers()

@@ -9,9 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import read_table
 from headway.systems.telephony.phone import check_phone
 from headway.systems.telephony.settings import read_exchange
-from headway.systems.telephony.settings_table import read_table
 from headway.systems.telephony.twilio.settings import TwilioSettings
 from headway.systems.telephony.vonage.settings import VonageSettings
 from tests.systems.telephony.accounts import (
@@ -137,16 +137,16 @@ def test_a_number_in_full_passes(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no number in E.164"),
-        ("14155550100", "no number in E.164"),
-        ("+04155550100", "no number in E.164"),
-        ("+1234567890123456", "no number in E.164"),
-        ("+1 415 555", "no number in E.164"),
-        ("+1415555a", "no number in E.164"),
-        ("+14155550100\n", "no number in E.164"),
-        ("+14155550100;ext=5", "no number in E.164"),
-        ("tel:+14155550100", "no number in E.164"),
-        ("+1415555\u0660\u0661\u0660\u0660", "no number in E.164"),
+        ("", "not a number in E.164"),
+        ("14155550100", "not a number in E.164"),
+        ("+04155550100", "not a number in E.164"),
+        ("+1234567890123456", "not a number in E.164"),
+        ("+1 415 555", "not a number in E.164"),
+        ("+1415555a", "not a number in E.164"),
+        ("+14155550100\n", "not a number in E.164"),
+        ("+14155550100;ext=5", "not a number in E.164"),
+        ("tel:+14155550100", "not a number in E.164"),
+        ("+1415555\u0660\u0661\u0660\u0660", "not a number in E.164"),
         ("+99912345678", "a number of no country"),
         ("+1415555010", "too short for its country"),
         ("+15550100", "too short for its country"),

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL
 from headway.server.hooks.request import HookRequest
-from headway.server.listening.listener import Address, Listener
+from headway.server.listener import ListenAddress, Listener
 from headway.systems.telephony.texts import TextEvent, TextOrder
 from headway.systems.telephony.twilio import make
 from headway.systems.telephony.twilio.account import Account
@@ -70,7 +70,8 @@ async def world(**settings: Any) -> AsyncGenerator[tuple[CarrierRig, Account, He
         account = make(carrier.settings(timeout="20s"))
         app = Hearing(account)
         listener = Listener(
-            Starlette(routes=[Route("/{path:path}", app.hear, methods=["POST"])]), Address(port=0)
+            Starlette(routes=[Route("/{path:path}", app.hear, methods=["POST"])]),
+            ListenAddress(port=0),
         )
         app.url = listener.url
         running = asyncio.create_task(listener.run())

@@ -1,4 +1,4 @@
-"""Calls, as Twilio's API places, tells, leads on and ends them.
+"""Calls, as Twilio's API creates, fetches, updates and ends them.
 
 Source: Twilio, "Calls resource".
 """
@@ -41,7 +41,7 @@ _MOMENTS = tuple(f"{which}Time{how}" for which in ("Start", "End") for how in ("
 
 
 async def place(services: Services, request: Request) -> Response:
-    """Places a call.
+    """Place a call.
 
     Raises:
         Refused: there is no call.
@@ -55,7 +55,7 @@ async def place(services: Services, request: Request) -> Response:
 
 
 async def every(services: Services, request: Request) -> Response:
-    """Lists calls, the newest first."""
+    """List calls, the newest first."""
     asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
     calls = [one for one in services.world.ledger.calls.values() if _fits(asked, one)]
     calls.reverse()
@@ -63,13 +63,13 @@ async def every(services: Services, request: Request) -> Response:
     return JSONResponse(shape)
 
 
-async def tell(services: Services, request: Request) -> Response:
-    """Tells of one call."""
+async def show(services: Services, request: Request) -> Response:
+    """Fetch one call."""
     return JSONResponse(call_shape(services.account, _found(services, request)))
 
 
 async def change(services: Services, request: Request) -> Response:
-    """Ends a call, or has other words followed in it.
+    """End a call, or have other words followed in it.
 
     Raises:
         Refused: it cannot be, as the call stands.
@@ -138,7 +138,7 @@ def _fits(asked: Fields, call: Call) -> bool:
 
 
 def _lies(asked: Fields, name: str, at: int | None) -> bool:
-    """Whether a moment lies where it is asked for; Twilio's moments are whole seconds."""
+    """Return whether a moment lies where it is asked for; Twilio's moments are whole seconds."""
     after, before, on = asked.get(f"{name}>"), asked.get(f"{name}<"), asked.get(name)
     if after is None and before is None and on is None:
         return True

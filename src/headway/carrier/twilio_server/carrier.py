@@ -28,11 +28,11 @@ Answer = Callable[[Services, Request], Awaitable[Response]]
 _API: tuple[tuple[str, str, Answer], ...] = (
     ("POST", "/Calls.json", calls.place),
     ("GET", "/Calls.json", calls.every),
-    ("GET", "/Calls/{sid}.json", calls.tell),
+    ("GET", "/Calls/{sid}.json", calls.show),
     ("POST", "/Calls/{sid}.json", calls.change),
     ("POST", "/Messages.json", messages.send),
     ("GET", "/Messages.json", messages.every),
-    ("GET", "/Messages/{sid}.json", messages.tell),
+    ("GET", "/Messages/{sid}.json", messages.show),
     ("POST", "/IncomingPhoneNumbers.json", messages.add_number),
     ("GET", "/IncomingPhoneNumbers.json", messages.numbers),
 )
@@ -53,11 +53,10 @@ class Carrier:
     Attributes:
         settings: what it was started with.
         world: in which its calls are.
-        app: to be served.
     """
 
     def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
-        """A carrier that nobody has asked yet.
+        """Make a carrier; it listens once it is started.
 
         Args:
             settings: what happens how often, and who may ask.
@@ -82,7 +81,7 @@ class Carrier:
         )
 
     async def close(self) -> None:
-        """Ends all calls, without a word to anybody."""
+        """End all calls, without webhooks."""
         await self.world.close()
 
     def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:

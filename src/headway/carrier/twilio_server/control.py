@@ -1,4 +1,4 @@
-"""What the carrier tells and takes besides Twilio's API: its ledger, its people, its faults."""
+"""The carrier's control API besides Twilio's: its ledger, its people, its faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.carrier.twilio_server.replies import Shape
 from headway.carrier.twilio_server.requests import Fields, Refused
 from headway.carrier.twilio_server.services import Services
 from headway.core.errors import InvalidValue
-from headway.systems.telephony.settings_table import read_table
+from headway.runtime.settings_table import read_table
 
 
 async def calls(services: Services, request: Request) -> Response:
@@ -27,7 +27,7 @@ async def calls(services: Services, request: Request) -> Response:
         and asked.get("to") in {None, one.plan.to}
         and asked.get("from") in {None, one.plan.from_}
     ]
-    told = {
+    shown = {
         "calls": found,
         "live": ledger.live(),
         "peaks": ledger.peaks(),
@@ -36,11 +36,11 @@ async def calls(services: Services, request: Request) -> Response:
         "requests": ledger.takings,
         "webhooks": ledger.posts,
     }
-    return JSONResponse(told)
+    return JSONResponse(shown)
 
 
 async def hang_up(services: Services, request: Request) -> Response:
-    """Lets whoever was called hang up.
+    """Hang up on the called person's side.
 
     Raises:
         Refused: there is no such call.
@@ -60,14 +60,14 @@ async def texts(services: Services, request: Request) -> Response:
 
 
 async def write(services: Services, request: Request) -> Response:
-    """Lets somebody write to one of the numbers.
+    """Send an inbound message to one of the numbers.
 
     Raises:
         Refused: it is not said who writes what to whom.
     """
     said = await _object(request)
-    told = [said.get(name) for name in ("from", "to", "text")]
-    match told:
+    fields = [said.get(name) for name in ("from", "to", "text")]
+    match fields:
         case [str(from_), str(to), str(words)] if len(said) == 3:
             return JSONResponse(_text(services.world.write(from_, to, words)), 201)
         case _:
@@ -75,14 +75,14 @@ async def write(services: Services, request: Request) -> Response:
 
 
 async def person(services: Services, request: Request) -> Response:
-    """Says what the person at a number does from now on."""
-    told = _read(Person, "person", await _object(request))
-    services.world.set_person(request.path_params["phone"], told)
-    return JSONResponse(told.model_dump())
+    """Set what the person at a number does from now on."""
+    wanted = _read(Person, "person", await _object(request))
+    services.world.set_person(request.path_params["phone"], wanted)
+    return JSONResponse(wanted.model_dump())
 
 
 async def faults(services: Services, request: Request) -> Response:
-    """Tells what happens how often, and changes it.
+    """Show the rates of faults, and change them.
 
     Raises:
         Refused: it cannot be changed so.

@@ -1,4 +1,4 @@
-"""Messages and the account's numbers, as Twilio's API sends and tells them.
+"""Messages and the account's numbers, as Twilio's API sends and fetches them.
 
 Source: Twilio, "Messages resource", "IncomingPhoneNumber resource".
 """
@@ -40,7 +40,7 @@ _NEW = (
 
 
 async def send(services: Services, request: Request) -> Response:
-    """Sends a message.
+    """Send a message.
 
     Raises:
         Refused: it is not sent.
@@ -64,7 +64,7 @@ async def send(services: Services, request: Request) -> Response:
 
 
 async def every(services: Services, request: Request) -> Response:
-    """Lists messages, the newest first."""
+    """List messages, the newest first."""
     asked = read_query(request, (*PAGING, "To", "From", "DateSent", "DateSent<", "DateSent>"))
     texts = [one for one in services.world.ledger.texts.values() if _fits(asked, one)]
     texts.reverse()
@@ -74,8 +74,8 @@ async def every(services: Services, request: Request) -> Response:
     return JSONResponse(shape)
 
 
-async def tell(services: Services, request: Request) -> Response:
-    """Tells of one message.
+async def show(services: Services, request: Request) -> Response:
+    """Fetch one message.
 
     Raises:
         Refused: there is none.
@@ -87,7 +87,7 @@ async def tell(services: Services, request: Request) -> Response:
 
 
 async def add_number(services: Services, request: Request) -> Response:
-    """Makes a number the account's own, and says where it is told that somebody wrote to it."""
+    """Add a number to the account, with the URL that receives its inbound messages."""
     known = ("PhoneNumber", "SmsUrl", "SmsMethod", "FriendlyName", "VoiceUrl", "VoiceMethod")
     asked = await read_body(request, known)
     number = asked.phone("PhoneNumber", missing=21421, invalid=21421)
@@ -100,7 +100,7 @@ async def add_number(services: Services, request: Request) -> Response:
 
 
 async def numbers(services: Services, request: Request) -> Response:
-    """Lists the account's own numbers."""
+    """List the account's own numbers."""
     asked = read_query(request, (*PAGING, "PhoneNumber"))
     known = sorted(services.world.numbers | (services.world.inbound_urls.keys() - {""}))
     found = [one for one in known if asked.get("PhoneNumber") in {None, one}]

@@ -125,11 +125,7 @@ def page_of(
     """One page of a list.
 
     Args:
-        request: asks for it.
-        asked: its query.
         name: under which the rows stand.
-        found: all rows.
-        shape: of a row.
     """
     size = asked.number("PageSize", _USUAL, _MOST) or _USUAL
     page = asked.number("Page", 0, 10_000_000)
@@ -160,7 +156,7 @@ class Silence(Response):
     """A reply that never comes: the connection stands until the caller gives up."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Waits until the caller has gone, and then says nothing."""
+        """Wait until the caller has gone, and then say nothing."""
         del scope
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -172,7 +168,7 @@ class Cut(JSONResponse):
     """A reply that is cut in the middle."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Says half of it; the server then closes the connection."""
+        """Send half of it; the server then closes the connection."""
 
         async def half(message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -184,7 +180,7 @@ class Cut(JSONResponse):
 
 
 def must_do(fate: Fate, code: int) -> None:
-    """Lets a request pass that is to be done, whatever is replied.
+    """Accept a request that is to be done, whatever is replied.
 
     Args:
         fate: of what is to be done.
@@ -209,8 +205,6 @@ async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Resp
 
     Args:
         world: in which it was done.
-        fate: of what was done.
-        shape: of what was done.
     """
     if world.rates.reply:
         await world.pace.pause(world.rates.reply)
@@ -224,7 +218,7 @@ async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Resp
 
 
 def must_be_there(world: World, request: Request) -> None:
-    """Lets a request pass unless the provider is away.
+    """Accept a request unless the provider is away.
 
     Raises:
         Refused: it is.

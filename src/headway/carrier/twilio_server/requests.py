@@ -29,12 +29,7 @@ _STATUS: Mapping[int, int] = {
 
 
 class Refused(Exception):
-    """A request is refused.
-
-    Args:
-        code: Twilio's.
-        message: for people.
-    """
+    """A request is refused."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -76,10 +71,9 @@ class Fields:
     """The fields of a form or a query."""
 
     def __init__(self, pairs: list[tuple[str, str]], known: Collection[str]) -> None:
-        """Takes fields whose names are known.
+        """Take fields whose names are known.
 
         Args:
-            pairs: names and values.
             known: the names that may be there.
 
         Raises:
@@ -103,7 +97,6 @@ class Fields:
         """A telephone number that must be there.
 
         Args:
-            name: of the field.
             missing: the code if there is none.
             invalid: the code if it cannot be one.
 
@@ -191,7 +184,7 @@ def read_query(request: Request, known: Collection[str]) -> Fields:
 
 
 def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> None:
-    """Lets a request pass that proves who it is.
+    """Accept an authenticated request.
 
     Args:
         request: names the account in its path.
@@ -201,9 +194,9 @@ def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> 
     Raises:
         Refused: it does not, or it is about another account.
     """
-    scheme, _, told = request.headers.get("authorization", "").partition(" ")
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     try:
-        name, _, secret = b64decode(told, validate=True).decode().partition(":")
+        name, _, secret = b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:
         name = secret = ""
     real = secrets.get(name)

@@ -6,7 +6,7 @@ import typer
 
 from headway.cli.audits import whole_audit
 from headway.cli.command import command, new_command
-from headway.cli.exits import NO
+from headway.cli.failures import NO
 from headway.cli.progress import progress
 from headway.cli.session import Session
 from headway.runtime.records import record
@@ -16,7 +16,7 @@ app = new_command()
 
 @command(app)
 def audit(session: Session) -> None:
-    """Compares permits with their holders, and counts with permits; finds nothing, ever.
+    """Compare permits with their holders, and count with permits; find nothing, ever.
 
     It may run at any time and stops no worker. The exit code is 1 if there is a difference,
     which is a bug: please report it with what is printed here.

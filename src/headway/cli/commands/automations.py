@@ -55,7 +55,7 @@ LONGEST_SESSION = "365d"
 @command(app, default=True)
 @command(app, "list")
 def automations(session: Session, file: FileName = None) -> None:
-    """Lists the entries of automations.toml with their next fire and their newest session.
+    """List the entries of automations.toml with their next fire and their newest session.
 
     Entries that are not valid are shown with file and line; they disable only themselves.
     """
@@ -91,7 +91,7 @@ def plan(
     file: FileName = None,
     fires: Annotated[int, typer.Option(min=1, max=1000, help="Next fires of each entry.")] = 3,
 ) -> None:
-    """Shows when everything fires, and the tick that a dispatcher of the crontab kind would need.
+    """Show when everything fires, and the tick that a dispatcher of the crontab kind would need.
 
     The tick is the greatest common divisor of all periods and offsets; 1 minute for a schedule
     without a constant period. `headway serve --system automations` needs none: it fires each
@@ -141,7 +141,7 @@ def dispatch(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the sessions end.")] = False,
     detached: Annotated[int | None, typer.Option("--detached", hidden=True)] = None,
 ) -> None:
-    """Starts what is due and returns, for an external cron; no server need run.
+    """Start what is due and return, for an external cron; no server need run.
 
     It returns when sessions have started. They go on in the background, each under a process of
     its own that renews its lease and ends with it.
@@ -157,13 +157,13 @@ def dispatch(
     else:
         start = None if wait else partial(_in_background, session, dispatcher)
         _tell_result(session, event_loop.run(_dispatch(opened, dispatcher, start)))
-    if dispatcher.notices is not None:
-        dispatcher.notices.close()
+    if dispatcher.runner.notices is not None:
+        dispatcher.runner.notices.close()
 
 
 @command(app, "run")
 def run(session: Session, automation: Name, file: FileName = None) -> None:
-    """Makes one session due now, whatever the schedule says.
+    """Make one session due now, whatever the schedule says.
 
     It waits for its repository and its place like any other, and for a dispatcher:
     `headway serve --system automations`, or the next `headway automations dispatch`.
@@ -188,7 +188,7 @@ def logs(
     lines: Annotated[int, typer.Option(min=1, help="The last so many lines.")] = 200,
     file: FileName = None,
 ) -> None:
-    """Shows what a session printed; of an automation, its newest session.
+    """Show what a session printed; of an automation, its newest session.
 
     Raises:
         UnknownJob: there is no such session, or its log is not on this machine any more.
@@ -210,7 +210,7 @@ def logs(
 
 @command(app, "locks")
 def locks_(session: Session) -> None:
-    """Lists the repositories that sessions have."""
+    """List the repositories that sessions have."""
     found = session.with_store(locks)
     if session.json:
         session.terminal.document({"locks": found})
@@ -243,7 +243,7 @@ def release_(
     ] = False,
     file: FileName = None,
 ) -> None:
-    """Ends the session that has a repository; the lock is free when its processes are gone.
+    """End the session that has a repository; the lock is free when its processes are gone.
 
     With --force the lock is free at once: another session may begin beside the old one, until
     that is ended by its owner within a third of its lease.
@@ -269,7 +269,7 @@ def limit(
     reset: Annotated[bool, typer.Option("--reset", help="As the file says.")] = False,
     file: FileName = None,
 ) -> None:
-    """Shows how many sessions may run at once, or changes it; those that run go on.
+    """Show how many sessions may run at once, or change it; those that run go on.
 
     Raises:
         InvalidValue: a number and --reset were given.
@@ -336,26 +336,26 @@ async def _dispatch(
         return (await survey(store, dispatcher, begun)).document()
 
 
-async def _keep(opened: App, dispatcher: Dispatcher, told: int) -> None:
+async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
     """Start one session, say so by closing a file, and keep its lease to its end."""
     async with opened:
         await opened.declare()
 
-        await _work(opened, lambda: dispatcher.counts.spawned > 0, 1, told)
+        await _work(opened, lambda: dispatcher.runner.counts.spawned > 0, 1, started)
 
 
 async def _work(
-    opened: App, has_enough: Callable[[], bool], most: int, told: int | None = None
+    opened: App, has_enough: Callable[[], bool], most: int, started: int | None = None
 ) -> None:
-    """Work until all that is due has started, or `has_enough`; tell; then until that has ended."""
+    """Run until all due work has started or `has_enough`; signal `started`; wait for its end."""
     worker = opened.worker(lanes=LANE, concurrency=most, prefetch=0, grace=LONGEST_SESSION)
     working = asyncio.create_task(worker.run())
     event_loop.on_signals(lambda _: worker.stop(now=True))
     while not working.done() and not has_enough() and await unsettled(opened.store):
         await REAL.pause(0.1)
-    if told is not None:
-        os.write(told, b"1")
-        os.close(told)
+    if started is not None:
+        os.write(started, b"1")
+        os.close(started)
     worker.stop()
     await working
 
@@ -385,8 +385,8 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> None:
         setsid=True,
     )
     os.close(write)
-    with os.fdopen(read, "rb") as told:
-        if told.read():
+    with os.fdopen(read, "rb") as started:
+        if started.read():
             return
     os.waitpid(child, 0)
     said = ""

@@ -1,4 +1,4 @@
-"""`headway cancel`: jobs that shall not happen any more."""
+"""`headway cancel`: cancel jobs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def cancel(
     ids: Annotated[list[str] | None, typer.Argument(help="The jobs' ids.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Cancels jobs by id, or all that fit a filter and are not final.
+    """Cancel jobs by id, or all that fit a filter and are not final.
 
-    A queued job is cancelled at once. A running or awaiting one is asked: its worker is told, and
-    it ends cancelled when its run or its deadline ends. The exit code is 1 if a job that was
+    A queued job is cancelled at once. A running or awaiting one: its worker is notified, and it
+    ends cancelled when its run or its deadline ends. The exit code is 1 if a job that was
     named is unknown or final.
     """
     if wanted.state is None:

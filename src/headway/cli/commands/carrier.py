@@ -18,8 +18,8 @@ from headway.runtime import event_loop
 with needs_extra("systems"):
     from headway.carrier.twilio_server.carrier import HOSTS, Carrier
     from headway.carrier.twilio_server.services import CarrierSettings
-    from headway.server.listening.listener import Address, Listener
-    from headway.systems.telephony.settings_table import read_table
+    from headway.runtime.settings_table import read_table
+    from headway.server.listener import ListenAddress, Listener
 
 app = new_command()
 
@@ -42,9 +42,9 @@ class WorldOptions:
     speed: Annotated[float, typer.Option(help="How many times faster than real time it goes.")] = (
         1.0
     )
-    answer: Annotated[_Share, _share("Calls that somebody answers; else 14 of 19.")] = None
+    answer: Annotated[_Share, _share("Calls that are answered; else 14 of 19.")] = None
     busy: Annotated[_Share, _share("That find the line busy; else 2 of 19.")] = None
-    no_answer: Annotated[_Share, _share("That nobody answers; else 2 of 19.")] = None
+    no_answer: Annotated[_Share, _share("Calls that are not answered; else 2 of 19.")] = None
     failed: Annotated[_Share, _share("That cannot be put through; else 1 of 19.")] = None
     refused: Annotated[_Share, _share("Requests refused for the number's sake.")] = None
     unsure: Annotated[_Share, _share("Calls made whose reply never comes.")] = None
@@ -62,7 +62,7 @@ class WorldOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccountOptions:
-    """Who may ask, by which numbers, and who is told."""
+    """The account, its numbers, and its webhooks."""
 
     account: Annotated[
         str | None, typer.Option(metavar="SID", help="AC and 32 digits; else made of the seed.")
@@ -75,7 +75,7 @@ class AccountOptions:
         typer.Option(metavar="PHONE", help="A number of the account; repeatable; else any."),
     ] = None
     sms_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where it is told that somebody wrote.")
+        str | None, typer.Option(metavar="URL", help="Webhook for incoming messages.")
     ] = None
 
 
@@ -91,7 +91,7 @@ def carrier(
         int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
     ] = 4010,
 ) -> None:
-    """Plays a telephone network until SIGTERM or Ctrl-C: calls and messages that reach nobody.
+    """Simulate a telephone network until SIGTERM or Ctrl-C; calls and messages reach no real phone.
 
     It speaks Twilio's API and signs its webhooks as Twilio does, so that systems can be tried
     without an account. It prints the lines of headway.toml that use it.
@@ -104,36 +104,36 @@ def carrier(
     if host not in HOSTS:
         message = f"a carrier at {host} could be reached by others, and it protects nothing"
         raise InvalidValue(message, hint=f"give --host {' or '.join(HOSTS)}")
-    told = {name: value for name, value in asdict(world).items() if value is not None}
-    told |= {
+    values = {name: value for name, value in asdict(world).items() if value is not None}
+    values |= {
         "account_sid": account.account,
         "auth_token": account.auth_token,
         "numbers": tuple(account.number or ()),
         "inbound_url": account.sms_url,
     }
-    made = Carrier(read_table("carrier", CarrierSettings, told))
-    event_loop.run(_serve(session, made, Address(host=host, port=port)))
+    made = Carrier(read_table("carrier", CarrierSettings, values))
+    event_loop.run(_serve(session, made, ListenAddress(host=host, port=port)))
 
 
-async def _serve(session: Session, carrier: Carrier, address: Address) -> None:
+async def _serve(session: Session, carrier: Carrier, address: ListenAddress) -> None:
     listener = Listener(carrier.app, address)
     event_loop.on_signals(lambda _: listener.stop(now=True))
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run())
             await listener.answers()
-            _tell(session, carrier.settings, listener.url)
+            _print_account(session, carrier.settings, listener.url)
     finally:
         await carrier.close()
 
 
-def _tell(session: Session, settings: CarrierSettings, url: str) -> None:
-    """Says how it is used, once it can be."""
-    told = {"account_sid": settings.account, "auth_token": settings.token, "base_url": url}
+def _print_account(session: Session, settings: CarrierSettings, url: str) -> None:
+    """Say how it is used, once it can be."""
+    values = {"account_sid": settings.account, "auth_token": settings.token, "base_url": url}
     if session.json:
-        session.terminal.document(told)
+        session.terminal.document(values)
         return
     session.terminal.remark(f"a simulated carrier is at {url}; for headway.toml:")
     session.terminal.line("[telephony.twilio]")
-    for name, value in told.items():
+    for name, value in values.items():
         session.terminal.line(f'{name} = "{value}"')

@@ -26,7 +26,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO", help="URL of the store to copy to.")],
     signed: Signed,
 ) -> None:
-    """Copies a stopped store into an empty one, of the same kind or another.
+    """Copy a stopped store into an empty one, of the same kind or another.
 
     Jobs in every state with their runs, keys, permits and trails, gates with what was used of
     them, closings, lanes, the timetable and signals kept. Stop the workers and those who send
@@ -53,7 +53,7 @@ def copy(
         session.terminal.document({"rows": copied.rows, "jobs": copied.counts})
         return
     session.terminal.line(f"{sum(copied.counts.values())} jobs are copied")
-    session.terminal.remark("FROM is closed and stays so; point everybody to TO")
+    session.terminal.remark("FROM is closed and stays so; point all processes to TO")
 
 
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:

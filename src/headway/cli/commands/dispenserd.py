@@ -11,7 +11,6 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.open_files import allow_many_files
 from headway.cli.session import Session
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
@@ -19,11 +18,10 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 
 with needs_extra("server"):
-    from headway.cli.server_address import LOOPBACK, is_loopback
+    from headway.cli.server_address import LOOPBACK, allow_many_files, is_loopback
     from headway.server.build import alive
-    from headway.server.listening.listener import Address, Listener
-    from headway.server.options import ServerOptions
-    from headway.server.service import Service
+    from headway.server.listener import ListenAddress, Listener
+    from headway.server.service import ServerOptions, Service
     from headway.systems.lanes.dispenserd.app import dispenserd as make_app
 
 app = new_command()
@@ -44,11 +42,11 @@ def dispenserd(
         bool,
         typer.Option(
             "--exposed",
-            help="Beyond loopback: whoever reaches the port may take jobs; there are no tokens.",
+            help="Beyond loopback: any client of the port may take jobs; there are no tokens.",
         ),
     ] = False,
 ) -> None:
-    """Serves clients of dispenserd as they are, until SIGTERM or Ctrl-C.
+    """Serve clients of dispenserd as they are, until SIGTERM or Ctrl-C.
 
     A drop-in: the same routes, bodies and replies, but jobs are kept in the store. Its lanes are
     named dispenserd/LANE there.
@@ -63,11 +61,11 @@ def dispenserd(
         raise InvalidValue(message, hint="give --exposed if the network keeps strangers out")
     hosts = (*LOOPBACK, host) if local else None
     opened = open_app(session, None)
-    event_loop.run(_serve(opened, session.settings, Address(host=host, port=port), hosts))
+    event_loop.run(_serve(opened, session.settings, ListenAddress(host=host, port=port), hosts))
 
 
 async def _serve(
-    opened: App, settings: Settings, address: Address, hosts: tuple[str, ...] | None
+    opened: App, settings: Settings, address: ListenAddress, hosts: tuple[str, ...] | None
 ) -> None:
     allow_many_files()
     await opened.reach(settings.store_wait)
@@ -76,12 +74,12 @@ async def _serve(
         listener = Listener(make_app(service), address, on_stop=service.begin_stop)
         event_loop.on_signals(lambda now: listener.stop(now=now))
         async with alive(service):
-            service.spawn(_tell(listener, exposed=hosts is None), "the first words")
+            service.spawn(_log_start(listener, exposed=hosts is None), "startup log")
             await listener.run()
 
 
-async def _tell(listener: Listener, *, exposed: bool) -> None:
+async def _log_start(listener: Listener, *, exposed: bool) -> None:
     await listener.answers()
     if exposed:
-        log.warning("whoever reaches this port may take and add jobs: it asks for no token")
+        log.warning("any client that reaches this port may take and add jobs: it asks for no token")
     log.info("dispenserd listens", url=listener.url)

@@ -28,7 +28,7 @@ def export(
         bool, typer.Option(help="With each job's trail of moves, notes and signals.")
     ] = True,
 ) -> None:
-    """Writes jobs with their runs and trails as JSON Lines: a header, then one job a line.
+    """Write jobs with their runs and trails as JSON Lines: a header, then one job a line.
 
     The order is that of arrival. The format is described in docs/reference/export.md; it is the
     same with and without --json. Each page of a thousand jobs is a snapshot, so what runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -9,15 +10,15 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.completing import complete_gate
 from headway.cli.defining import close, define
-from headway.cli.exits import NO
-from headway.cli.gate_numbers import GateNumbers
+from headway.cli.failures import NO
 from headway.cli.gate_rows import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.options import Signed, Until
 from headway.cli.session import Session
-from headway.contract.definitions import OpenGate, ResetGate
+from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, StatsQuery
-from headway.core.errors import UnknownGate
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.runtime.records import record
 
 app = new_command()
@@ -27,13 +28,54 @@ GateName = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateNumbers:
+    """What to change; None leaves it."""
+
+    capacity: Annotated[int | None, typer.Option(help="Permits.")] = None
+    limit: Annotated[int | None, typer.Option(help="Starts of a rate in a window.")] = None
+    per: Annotated[str | None, typer.Option(help='The window of a rate, as "1h".')] = None
+    member: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="A pool's members, all of them; may be repeated."),
+    ] = None
+
+    def change(self, name: str) -> SetGate:
+        """The change of one gate.
+
+        Returns:
+            What to define.
+
+        Raises:
+            InvalidValue: nothing was given, the window is no span, or a member is no NAME=N.
+        """
+        if self.capacity is None and self.limit is None and self.per is None and not self.member:
+            message = f"nothing to change about {name!r} was given"
+            raise InvalidValue(message, hint="--capacity, --limit, --per or --member")
+        return SetGate(
+            name=name,
+            capacity=self.capacity,
+            limit=self.limit,
+            per_ms=None if self.per is None else parse_duration(self.per),
+            members=tuple(_member(one) for one in self.member) if self.member else None,
+        )
+
+
+def _member(text: str) -> tuple[str, int]:
+    name, equals, number = text.rpartition("=")
+    if not equals or not name or not number.isdecimal():
+        message = f"the member {text[:80]!r} is no NAME=N"
+        raise InvalidValue(message, hint="as --member +15550100=4")
+    return name, int(number)
+
+
 @command(app, default=True)
 def gates(
     session: Session,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
 ) -> None:
-    """Lists gates that are declared, capped, closed or held, by name.
+    """List gates that are declared, capped, closed or held, by name.
 
     With --json: {"gates": [...], "cursor": ...}, the cursor null at the end.
     """
@@ -57,7 +99,7 @@ def gates(
 
 @command(app, "show")
 def show(session: Session, name: GateName) -> None:
-    """Shows one gate: how full, who holds it, when it opens.
+    """Show one gate: how full, who holds it, when it opens.
 
     Raises:
         UnknownGate: there is no gate of that name.
@@ -101,7 +143,7 @@ def show(session: Session, name: GateName) -> None:
 
 
 def _is_implicit(name: str) -> bool:
-    """Whether it is one of the gates that every job passes, declared or not."""
+    """Return whether it is one of the gates that every job passes, declared or not."""
     return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
 
 
@@ -112,7 +154,7 @@ def set_(
     numbers: GateNumbers,
     signed: Signed,
 ) -> None:
-    """Changes a gate's numbers; they win over what code declares until `gates reset`.
+    """Change a gate's numbers; they win over what code declares until `gates reset`.
 
     Any gate can be set: a declared one, one instance of a template, a pool's member as
     pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
@@ -126,19 +168,19 @@ def set_(
 
 @command(app, "reset")
 def reset(session: Session, name: GateName, signed: Signed) -> None:
-    """Forgets an operator's numbers; what code declares holds again."""
+    """Forget an operator's numbers; what code declares holds again."""
     define(session, ResetGate(name=name), signed, done=f"{name} is as declared")
 
 
 @command(app, "close")
 def close_(session: Session, name: GateName, signed: Signed, until: Until = None) -> None:
-    """Closes a gate, for good or until a moment; the same as `headway pause`."""
+    """Close a gate, for good or until a moment; the same as `headway pause`."""
     close(session, name, until=until, signed=signed)
 
 
 @command(app, "open")
 def open_(session: Session, name: GateName, signed: Signed) -> None:
-    """Ends a closing; the same as `headway resume`."""
+    """End a closing; the same as `headway resume`."""
     define(session, OpenGate(name=name), signed, done=f"{name} is not closed any more")
 
 
@@ -149,7 +191,7 @@ def release(
     job: Annotated[str, typer.Argument(help="The id of the job that holds it.")],
     signed: Signed,
 ) -> None:
-    """Takes a permit from its holder by force. The job itself is left as it is.
+    """Take a permit from its holder by force. The job itself is left as it is.
 
     Raises:
         Exit: with code 1, the job held no permit there.

@@ -12,14 +12,14 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.exits import NO
+from headway.cli.failures import NO
 from headway.cli.import_file import Import, Refused, Tally
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.runtime.app import App
-from headway.runtime.importing import Importer
+from headway.runtime.inserting import Importer
 
 app = new_command()
 
@@ -40,12 +40,12 @@ def import_(
         bool, typer.Option("--lenient", help="Exit with 0 though rows were refused.")
     ] = False,
     author: Annotated[
-        str | None, typer.Option(help="Who cancels what is called off; else your login name.")
+        str | None, typer.Option(help="The author of cancellations; else your login name.")
     ] = None,
 ) -> None:
-    """Makes jobs of a file, by an importer that the App declares with @app.importer(name).
+    """Make jobs of a file, by an importer that the App declares with @app.importer(name).
 
-    A row that is no JSON, that the importer refuses, or whose jobs the store refuses is told
+    A row that is no JSON, that the importer refuses, or whose jobs the store refuses is reported
     with its line number, and the others go on. The exit code is 1 if there was one.
 
     With --json: {"rows", "created", "existing", "cancelled", "refused": [{"line", "error"}]}.
@@ -57,7 +57,7 @@ def import_(
     importer = _importer(opened, named)
     who = session.author(author)
 
-    def tell(refused: Refused) -> None:
+    def print_refused(refused: Refused) -> None:
         if not session.json:
             session.terminal.remark(f"line {refused.line}: {refused.error}", "yellow")
 
@@ -67,10 +67,12 @@ def import_(
     ):
 
         async def work(store: Store) -> Tally:
-            return await _import(session, Import(store, importer, who, tell), stream, meter)
+            return await _import(
+                session, Import(store, importer, who, print_refused), stream, meter
+            )
 
         tally = session.with_app(opened, work)
-    _tell(session, tally)
+    _print_tally(session, tally)
     if tally.refused and not lenient:
         raise typer.Exit(NO)
 
@@ -112,7 +114,7 @@ def _opened(file: str) -> Generator[tuple[BinaryIO, int | None]]:
         raise InvalidValue(message, hint="check its name and permissions") from None
 
 
-def _tell(session: Session, tally: Tally) -> None:
+def _print_tally(session: Session, tally: Tally) -> None:
     if session.json:
         refused = [{"line": one.line, "error": one.error} for one in tally.refused]
         session.terminal.document(

@@ -18,7 +18,7 @@ app = new_command()
 
 @command(app)
 def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
-    """Shows a job: what it is, its runs, its trail.
+    """Show a job: what it is, its runs, its trail.
 
     With --json: the fields of `headway export`, with the trail.
 

@@ -27,10 +27,10 @@ def jobs(
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     newest: Annotated[bool, typer.Option("--newest", help="Newest arrival first.")] = False,
 ) -> None:
-    """Lists jobs, oldest arrival first; with --app, those in the store of that App.
+    """List jobs, oldest arrival first; with --app, those in the store of that App.
 
     Keys and subjects belong to a tenant: without --tenant they are looked for among the jobs of
-    nobody in particular. With --json: {"jobs": [...], "cursor": ...}, the cursor null at the end;
+    none. With --json: {"jobs": [...], "cursor": ...}, the cursor null at the end;
     the fields are those of `headway export`.
     """
     if app_name is not None:

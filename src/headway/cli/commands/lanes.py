@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, cast
 
 import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.completing import complete_lane
 from headway.cli.defining import define
-from headway.cli.lane_values import LaneValues
 from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.session import Session
@@ -17,6 +17,8 @@ from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
 from headway.core.duration import format_duration
+from headway.core.errors import InvalidValue
+from headway.runtime.lanes import LaneOptions, read_lane
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.records import record
 
@@ -30,6 +32,83 @@ LaneName = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneValues:
+    """What to change; None leaves it."""
+
+    concurrency: Annotated[
+        int | None, typer.Option(help="The most of its jobs in their handlers at once.")
+    ] = None
+    fair: Annotated[
+        bool | None,
+        typer.Option("--fair/--no-fair", help="Share starts between tenants."),
+    ] = None
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TENANT=N", help="Of tenants, all of them; may be repeated."),
+    ] = None
+    target: Annotated[
+        str | None, typer.Option(help='Its latency target, due to start, as "30s".')
+    ] = None
+    max_backlog: Annotated[
+        int | None, typer.Option(help="With more unfinished jobs a send is refused.")
+    ] = None
+    lease: Annotated[
+        str | None, typer.Option(help='How long a run lives without a beat, as "30s".')
+    ] = None
+
+    def refuse_nothing(self, name: str) -> None:
+        """Check that at least one value was given.
+
+        Args:
+            name: of the lane, for the message.
+
+        Raises:
+            InvalidValue: none was.
+        """
+        given = (self.concurrency, self.fair, self.target, self.max_backlog, self.lease)
+        if all(one is None for one in given) and not self.weight:
+            message = f"nothing to change about the lane {name!r} was given"
+            hint = "--concurrency, --fair, --weight, --target, --max-backlog or --lease"
+            raise InvalidValue(message, hint=hint)
+
+    def change(self, now: LaneSpec) -> LaneSpec:
+        """What the lane carries after the change.
+
+        Returns:
+            The same, with the values that were given.
+
+        Raises:
+            InvalidValue: a value is unusable.
+        """
+        fair = now.fair == "tenant" if self.fair is None else self.fair
+        weights = dict(now.weights) if fair else {}
+        if self.weight:
+            weights = dict(_weight(one) for one in self.weight)
+        wanted = {
+            "concurrency": now.concurrency if self.concurrency is None else self.concurrency,
+            "fair": "tenant" if fair else None,
+            "weights": weights,
+            "target": _span(self.target, now.target_ms),
+            "max_backlog": now.max_backlog if self.max_backlog is None else self.max_backlog,
+            "lease": _span(self.lease, now.lease_ms),
+        }
+        options = {name: value for name, value in wanted.items() if value is not None}
+        return read_lane(now.name, cast("LaneOptions", options))
+
+
+def _span(given: str | None, now_ms: int | None) -> str | None:
+    return given if given is not None or now_ms is None else format_duration(now_ms)
+
+
+def _weight(text: str) -> tuple[str, int]:
+    tenant, equals, number = text.rpartition("=")
+    if not equals or not (number.isascii() and number.isdigit()) or len(number) > len("2147483647"):
+        message = f"the weight {text[:80]!r} is no TENANT=N"
+        raise InvalidValue(message, hint="as --weight acme=2")
+    return tenant, int(number)
+
+
 @command(app, default=True)
 def lanes(
     session: Session,
@@ -41,7 +120,7 @@ def lanes(
         bool, typer.Option("--latency", help="How long jobs wait from due to start instead.")
     ] = False,
 ) -> None:
-    """Lists lanes with their jobs by state and the live workers that serve them.
+    """List lanes with their jobs by state and the live workers that serve them.
 
     With --latency: the waits of the newest hundred first starts of the last hour, and of the job
     at the head, beside the lane's target. With --json: {"lanes": [...]}.
@@ -56,7 +135,7 @@ def lanes(
     session.terminal.table(
         ["LANE", *(name.upper() for name in _COUNTED), "CANCELLED", "WORKERS", "OLDEST DUE", ""],
         [_row(session, one) for one in found],
-        empty="no lanes: one comes into being with its first job",
+        empty="no lanes: a lane is created with its first job",
     )
 
 
@@ -68,7 +147,7 @@ def _show_latencies(session: Session, names: list[str] | None) -> None:
     session.terminal.table(
         ["LANE", "TARGET", "STARTS", "P50", "P95", "MAX", "HEAD", ""],
         [_latency_row(one) for one in found],
-        empty="no lanes: one comes into being with its first job",
+        empty="no lanes: a lane is created with its first job",
     )
 
 
@@ -97,7 +176,7 @@ def _row(session: Session, lane: LaneView) -> list[str]:
 
 @command(app, "set")
 def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -> None:
-    """Changes what a lane carries; it wins over what code declares until `lanes reset`.
+    """Change what a lane carries; it wins over what code declares until `lanes reset`.
 
     What is not named stays as it is now.
 
@@ -116,7 +195,7 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
 
 @command(app, "reset")
 def reset(session: Session, name: LaneName, signed: Signed) -> None:
-    """Forgets an operator's values; what code declares holds again."""
+    """Forget an operator's values; what code declares holds again."""
     define(
         session, ResetLane(name=name), signed, done=f"{name} is as declared", about=f"lane:{name}"
     )

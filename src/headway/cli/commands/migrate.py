@@ -30,7 +30,7 @@ DirectoryUrl = Annotated[
 
 @command(app)
 def migrate(session: Session, system: SystemNames = None, directory: DirectoryUrl = None) -> None:
-    """Makes the store if there is none, and brings an older one to this program's schema.
+    """Make the store if there is none, and bring an older one to this program's schema.
 
     Stop the workers of a SQLite store first; those of a PostgreSQL store go on. A Redis store has
     no schema: its server and its format are looked at. A store that is newer than this program is
@@ -61,9 +61,9 @@ def migrate(session: Session, system: SystemNames = None, directory: DirectoryUr
     if session.json:
         session.terminal.document({"before": before, "now": now, "systems": done})
         return
-    session.terminal.line(_told_of_store(before, now))
+    session.terminal.line(_store_line(before, now))
     for one in done:
-        session.terminal.line(_told(one))
+        session.terminal.line(_migrated_line(one))
 
 
 def _migrate_store(url: str) -> tuple[int, int]:
@@ -77,7 +77,7 @@ def _migrate_store(url: str) -> tuple[int, int]:
     raise InvalidValue(message, hint="give sqlite:///headway.db, postgresql://… or redis://…")
 
 
-def _told_of_store(before: int, now: int) -> str:
+def _store_line(before: int, now: int) -> str:
     if not now:
         return "the store is ready: it needs no schema"
     if before == now:
@@ -85,7 +85,7 @@ def _told_of_store(before: int, now: int) -> str:
     return f"the store is ready: schema {before} became {now}"
 
 
-def _told(one: Migrated) -> str:
+def _migrated_line(one: Migrated) -> str:
     if one.before == one.now:
         return f"the tables of {one.system} are current: {one.now}"
     return f"the tables of {one.system} are ready: {one.before or 'none'} became {one.now}"

@@ -28,7 +28,7 @@ def pause(
     signed: Signed,
     until: Until = None,
 ) -> None:
-    """Stops what passes a gate: everything, a lane, a tenant, a kind, or any gate.
+    """Stop what passes a gate: everything, a lane, a tenant, a kind, or any gate.
 
     It reaches what already waits, and stops no job that runs. `headway pause all` is the kill
     switch. `headway resume` ends it.

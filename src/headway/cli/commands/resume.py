@@ -28,5 +28,5 @@ def resume(
     ],
     signed: Signed,
 ) -> None:
-    """Ends a pause, whoever made it; a gate that is not closed stays as it is."""
+    """End a pause, by any author; a gate that is not closed stays as it is."""
     define(session, OpenGate(name=target), signed, done=f"{target} is not closed any more")

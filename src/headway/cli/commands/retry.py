@@ -9,8 +9,8 @@ import typer
 
 from headway.cli.acting import Move, move_jobs
 from headway.cli.command import command, new_command
-from headway.cli.named_values import read_object
 from headway.cli.options import JobFilter, Signed, Yes
+from headway.cli.sending import read_object
 from headway.cli.session import Session
 from headway.contract.operate import Edit, Verb
 from headway.core.state import State
@@ -30,7 +30,7 @@ def retry(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Retries dead or cancelled jobs by id, or all dead ones that fit a filter.
+    """Retry dead or cancelled jobs by id, or all dead ones that fit a filter.
 
     The job keeps its id and its runs, and has all its attempts again. A filter takes in
     cancelled jobs only with --state cancelled. The exit code is 1 if a job that was named is

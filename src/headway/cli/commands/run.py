@@ -10,10 +10,9 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.serving import Beside, ServeOptions, serve, signal_place
+from headway.cli.progress import keep_status_line
+from headway.cli.serving import Beside, ServeOptions, serve, signal_place, trace_if_asked
 from headway.cli.session import Session
-from headway.cli.status_line import keep_status_line
-from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -35,7 +34,7 @@ def run(
         typer.Option(min=0, max=65535, help="Also serves the HTTP API, at this port of loopback."),
     ] = None,
 ) -> None:
-    """Runs an App in one process, with a line that tells what happens; until Ctrl-C.
+    """Run an App in one process, with a status line; until Ctrl-C.
 
     It is a worker of all the App's lanes that also does the store's chores: what has to be
     swept, and the fires of the timetable. Any number of workers may run beside it.

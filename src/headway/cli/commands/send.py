@@ -9,10 +9,9 @@ import typer
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.completing import complete_kind
-from headway.cli.named_values import read_pairs
 from headway.cli.options import AppName
 from headway.cli.progress import progress
-from headway.cli.sending import SendOptions, Sent, kind_job, plain_job, send_jobs
+from headway.cli.sending import SendOptions, Sent, kind_job, plain_job, read_pairs, send_jobs
 from headway.cli.session import Session
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
@@ -35,7 +34,7 @@ def send(
     app_name: AppName = None,
     count: Annotated[int, typer.Option(min=1, help="Make so many of them.")] = 1,
 ) -> None:
-    """Makes a job, or many of the same, and prints its id.
+    """Make a job, or many of the same, and print its id.
 
     With --app, the arguments are checked against the handler, and the job gets its kind's gates
     and policy. Without, they are taken as they are and the job has no gates; the kind `noop`
@@ -70,10 +69,10 @@ def send(
             sent = session.with_store(into, make=True)
         else:
             sent = session.with_app(opened, into)
-    _tell(session, sent)
+    _print_sent(session, sent)
 
 
-def _tell(session: Session, sent: Sent) -> None:
+def _print_sent(session: Session, sent: Sent) -> None:
     if session.json:
         jobs = [{"id": one.id, "created": one.created} for one in sent.replies]
         session.terminal.document({"jobs": jobs, "created": sent.created})

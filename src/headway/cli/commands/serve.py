@@ -11,10 +11,9 @@ from headway.cli.command import command, new_command
 from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.serving import ServeOptions, for_systems, signal_place
+from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_asked
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
-from headway.cli.tracing import trace_if_asked
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
@@ -40,14 +39,14 @@ def serve(
         bool | None,
         typer.Option(
             "--work/--no-work",
-            help="Also runs the App's jobs here; without a word, only those of systems.",
+            help="Also runs the App's jobs here; if not given, only those of systems.",
         ),
     ] = None,
 ) -> None:
-    """Serves the HTTP API until SIGTERM or Ctrl-C, and does the store's chores.
+    """Serve the HTTP API until SIGTERM or Ctrl-C, and do the store's chores.
 
-    On loopback, and as long as the store has no token, anybody may call. Anywhere else it starts
-    only when there is a token, and with TLS, or told that something else keeps it private.
+    On loopback, and as long as the store has no token, every caller is allowed. Elsewhere it starts
+    only with a token, and with TLS or an option that says that the network is private.
 
     Raises:
         InvalidValue: a worker's options were given without `--work`.
@@ -58,7 +57,7 @@ def serve(
     lanes = systems.declare(opened)
     if not (work or (work is None and lanes)) and options != ServeOptions():
         message = "the options of a worker were given, and this server runs no jobs"
-        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the like")
+        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the others")
     trace_if_asked(opened, session.settings)
     serving = HttpServing(app=opened, systems=systems, address=address, settings=session.settings)
     settled = 0

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.exits import NO
+from headway.cli.failures import NO
 from headway.cli.progress import progress
 from headway.cli.session import Session
 from headway.lab.plots import check_plotting, draw
@@ -29,7 +29,7 @@ def simulate_(
     ] = None,
     plots: Annotated[Literal["png", "svg"], typer.Option(help="The plots' format.")] = "png",
 ) -> None:
-    """Plays a scenario on virtual time with the real engine, and checks what happened.
+    """Play a scenario on virtual time with the real engine, and check what happened.
 
     The same file and seed always give the same numbers. The exit code is 1 if a promise of the
     engine was broken. With --json: {"reports": [...]}, the base first, then each what-if.

@@ -24,12 +24,12 @@ app = new_command()
 
 EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="The entry's name.")]
 NEXT = 3
-"""Fires that the listing tells in JSON."""
+"""Fires per entry in the JSON listing."""
 
 
 @command(app, default=True)
 def timetable(session: Session) -> None:
-    """Lists the entries with their next fire.
+    """List the entries with their next fire.
 
     With --json: {"entries": [...]}, each with its next three fires.
     """
@@ -51,7 +51,7 @@ def next_(
     name: EntryName,
     n: Annotated[int, typer.Argument(min=1, max=10_000, help="How many.")] = 10,
 ) -> None:
-    """Tells the next fires of an entry, on your clock and on its own.
+    """Show the next fires of an entry, on your clock and on its own.
 
     Raises:
         UnknownEntry: there is no entry of that name.
@@ -76,13 +76,13 @@ def next_(
 
 @command(app, "enable")
 def enable(session: Session, name: EntryName, signed: Signed) -> None:
-    """Switches an entry on."""
+    """Switch an entry on."""
     define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
 
 
 @command(app, "disable")
 def disable(session: Session, name: EntryName, signed: Signed) -> None:
-    """Switches an entry off; its queued fires fall."""
+    """Switch an entry off; its queued fires fall."""
     define(session, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
 

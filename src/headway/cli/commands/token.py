@@ -18,9 +18,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.core.moment import optional_moment
 from headway.runtime.records import record
-from headway.runtime.rotation import rotate
-from headway.runtime.shown_token import ShownToken, shown_token
-from headway.runtime.token_text import NewToken, new_token, parse
+from headway.runtime.tokens import NewToken, ShownToken, new_token, parse, rotate, shown_token
 
 app = new_command()
 
@@ -30,7 +28,7 @@ TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `
 @command(app, "list")
 @command(app, default=True)
 def list_(session: Session) -> None:
-    """Lists tokens by name, when each was used last and when it ends; never their secrets.
+    """List tokens by name, when each was used last and when it ends; never their secrets.
 
     With --json: {"tokens": [...]}.
     """
@@ -103,9 +101,6 @@ class Reach:
         """The token that reaches so far.
 
         Args:
-            made: its text.
-            name: for people.
-            roles: what it may do.
             now: the store's time, ms UTC.
 
         Returns:
@@ -139,7 +134,7 @@ def create(
     reach: Reach,
     signed: Signed,
 ) -> None:
-    """Makes a token and prints it, this once: the store keeps only a digest of its secret.
+    """Make a token and print it, this once: the store keeps only a digest of its secret.
 
     With --json: {"id": ..., "token": ..., "expires_at": ..., "revision": ...}.
 
@@ -153,7 +148,7 @@ def create(
         return await store.define(_request(session, SetToken(spec=spec), signed)), spec.expires_at
 
     revision, expires_at = session.with_store(work)
-    _tell(session, made, revision, "it is not shown again", expires_at=expires_at)
+    _print_token(session, made, revision, "it is not shown again", expires_at=expires_at)
 
 
 @command(app, "rotate")
@@ -165,7 +160,7 @@ def rotate_(
         str, typer.Option(help='For how long the old secret is still accepted, as "1h".')
     ] = "0s",
 ) -> None:
-    """Gives a token another secret and prints it, this once; what it may do stays.
+    """Give a token another secret and print it, this once; what it may do stays.
 
     With --json: {"id": ..., "token": ..., "old_until_at": ..., "revision": ...}.
 
@@ -180,7 +175,7 @@ def rotate_(
         before, view = await _find(store, token)
         spec, made = rotate(view.spec, before.now, grace_ms)
         request = _request(session, SetToken(spec=spec), signed)
-        # Of two who rotate at once, one must learn that its secret was never set.
+        # If two operators rotate at once, one must learn that its secret was not set.
         revision = await store.define(replace(request, revision=before.revision))
         old = shown_token(replace(view, spec=spec), before.now).old_until_at
         return made, revision, old
@@ -188,12 +183,12 @@ def rotate_(
     made, revision, old_until_at = session.with_store(work)
     until = f"until {session.clock.at(old_until_at)}" if old_until_at else "no more"
     said = f"it is not shown again; the old one is accepted {until}"
-    _tell(session, made, revision, said, old_until_at=old_until_at)
+    _print_token(session, made, revision, said, old_until_at=old_until_at)
 
 
 @command(app, "revoke")
 def revoke(session: Session, token: TokenId, signed: Signed) -> None:
-    """Forgets a token; servers refuse it within seconds.
+    """Forget a token; servers refuse it within seconds.
 
     Raises:
         InvalidValue: there is no such token.
@@ -224,7 +219,7 @@ async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
     try:
         token, _ = parse(token)
     except Unauthenticated:
-        # What is wrong may still hold a secret, which no message may tell.
+        # The wrong value may contain a secret, so no message shows it.
         token = token.removeprefix("hw_")[:16]
     before = await store.read(StatsQuery())
     found = await store.read(TokensQuery(ids=(token,)))
@@ -234,7 +229,9 @@ async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
     return before, found[0]
 
 
-def _tell(session: Session, made: NewToken, revision: int, said: str, **more: int | None) -> None:
+def _print_token(
+    session: Session, made: NewToken, revision: int, said: str, **more: int | None
+) -> None:
     if session.json:
         document = {"id": made.id, "token": made.text, **more, "revision": revision}
         session.terminal.document(document)

@@ -11,14 +11,14 @@ from typing import Annotated, TypeVar
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.exits import BUG
 from headway.cli.extras import needs_extra
+from headway.cli.failures import BUG
 from headway.cli.session import Session
 from headway.cli.top.looking import STATES, Latencies, Look, Looker, View
 from headway.cli.top.showing import COLUMNS, counts_line, rates_line, rows, stuck
 from headway.client.address import is_server, read_address
-from headway.client.calls import Call
-from headway.client.read_record import read_record
+from headway.client.calls import HttpCall
+from headway.client.replies import read_record
 from headway.contract.store import Store
 from headway.contract.views import JobView
 from headway.core.errors import InvalidValue
@@ -44,7 +44,7 @@ def top(
         bool, typer.Option("--once", help="Print what there is as plain text, and end.")
     ] = False,
 ) -> None:
-    """Shows lanes, gates, running, waiting and dead jobs live, and what is stuck and why.
+    """Show lanes, gates, running, waiting and dead jobs live, and what is stuck and why.
 
     Keys act on what is selected; ? shows them all. With --once --json: one document.
 
@@ -99,7 +99,7 @@ def _with(
 
         async def latencies(_: Store, names: Sequence[str]) -> list[LaneLatency]:
             asked = (("latency", "true"), *(("name", one) for one in names))
-            lanes = (await store.ask(Call(method="GET", path="/v1/lanes", params=asked))).json
+            lanes = (await store.ask(HttpCall(method="GET", path="/v1/lanes", params=asked))).json
             return [read_record(LaneLatency, one["latency"]) for one in lanes["rows"]]
 
         try:

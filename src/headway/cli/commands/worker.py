@@ -14,14 +14,21 @@ from typer.core import TyperCommand
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.directory import complete_system
-from headway.cli.draining import Drain, wait_until_drained
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.processes import TETHER, Processes
 from headway.cli.progress import Meter, progress, silent
-from headway.cli.serving import Beside, ServeOptions, for_systems, serve, signal_place
+from headway.cli.serving import (
+    Beside,
+    Drain,
+    ServeOptions,
+    for_systems,
+    serve,
+    signal_place,
+    trace_if_asked,
+    wait_until_drained,
+)
 from headway.cli.session import Session
-from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -34,7 +41,7 @@ class _WorkerCommand(TyperCommand):
     """Lets `--drain` stand alone: it then means all."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own context type is private)
-        """Reads the arguments."""
+        """Read the arguments."""
         whole = ["--drain=all" if one == "--drain" else one for one in args]
         return super().parse_args(ctx, whole)
 
@@ -75,7 +82,7 @@ def worker(
         typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
     ] = None,
 ) -> None:
-    """Claims jobs of its lanes and runs them, until SIGTERM or Ctrl-C.
+    """Claim jobs of its lanes and run them, until SIGTERM or Ctrl-C.
 
     The first signal stops claiming, lets handlers end and hands back what was not started; a
     second one does not wait for handlers. Without an App, only jobs of the kind `noop` can run.
@@ -128,13 +135,11 @@ def worker(
 def _with_systems(
     session: Session, app: App, options: ServeOptions, names: Sequence[str], *, whole: bool
 ) -> tuple[AbstractAsyncContextManager[None] | None, ServeOptions]:
-    """Adds the kinds of systems to an app.
+    """Add the kinds of systems to an app.
 
     Args:
         session: whose settings the systems have.
-        app: whose kinds are run.
         options: of the worker, as given.
-        names: of the systems.
         whole: whether the App's own jobs are run as well.
 
     Returns:

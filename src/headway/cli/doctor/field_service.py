@@ -14,7 +14,7 @@ SUBJECT = "field_service"
 
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
-    """What somebody should look at; nothing is written, and no table is brought up to date.
+    """Return findings; nothing is written, and no table is migrated.
 
     Args:
         settings: of the session; nothing is looked at without a table [field_service].
@@ -47,8 +47,8 @@ async def look_at_field_service(settings: Settings, store_url: str) -> list[Find
     finally:
         await directory.close()
         await exchange.close()
-    told = [warning(one.subject, one.found, one.hint) for one in found]
-    return told or [well(SUBJECT, "technicians can be asked, and dispatchers told")]
+    findings = [warning(one.subject, one.found, one.hint) for one in found]
+    return findings or [well(SUBJECT, "technicians and dispatchers can be reached")]
 
 
 def _is_missing(url: str) -> bool:

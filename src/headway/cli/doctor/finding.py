@@ -11,7 +11,7 @@ class Health(StrEnum):
 
     WELL = "well"
     WARNING = "warning"
-    """It works, and somebody should look at it."""
+    """It works, but needs attention."""
     PROBLEM = "problem"
     """Something does not work, or will not for long."""
 
@@ -20,10 +20,8 @@ class Finding(NamedTuple):
     """What was found about one thing.
 
     Attributes:
-        subject: what was looked at, in a word or two.
-        health: how it is.
-        found: what was seen.
-        hint: how to mend it; empty where nothing has to be.
+        subject: what was checked, in one or two words.
+        hint: how to fix it; empty where nothing has to be.
     """
 
     subject: str
@@ -38,10 +36,10 @@ def well(subject: str, found: str) -> Finding:
 
 
 def warning(subject: str, found: str, hint: str) -> Finding:
-    """A thing that somebody should look at."""
+    """A thing that needs attention."""
     return Finding(subject, Health.WARNING, found, hint)
 
 
 def problem(subject: str, found: str, hint: str) -> Finding:
-    """A thing that has to be mended."""
+    """A thing that has to be fixed."""
     return Finding(subject, Health.PROBLEM, found, hint)

@@ -13,17 +13,14 @@ OLDEST, NEWEST = 14, 18
 """Versions that the store is written for."""
 TOLERATED_MS, LONG_MS = 1_000, 60_000
 OPEN_MS = 300_000
-"""For so long nobody should keep a transaction open."""
+"""The longest that a transaction should be open."""
 DEAD_ROWS = 100_000
 A_PROCESS = 7
-"""Of a process: for enqueues, decisions, settles, beats, reads and names, and to listen."""
+"""Connections of a process: enqueue, decide, settle, beat, read, look up names, listen."""
 
 
 def look_at_postgres(url: str) -> list[Finding]:
-    """Asks a PostgreSQL store's server.
-
-    Args:
-        url: of the store.
+    """Ask a PostgreSQL store's server.
 
     Returns:
         What was found; a problem with "server" if it cannot be asked.
@@ -49,7 +46,7 @@ def look_at_postgres(url: str) -> list[Finding]:
 
 
 def look_at_version(seen: Checkup) -> Finding:
-    """Whether the server is one that the store is written for, and takes writes."""
+    """Return whether the server is one that the store is written for, and takes writes."""
     major = seen.version // 10_000
     found = f"PostgreSQL {seen.version_text}"
     if major < OLDEST:
@@ -68,7 +65,7 @@ def look_at_version(seen: Checkup) -> Finding:
 
 
 def look_at_durability(seen: Checkup) -> list[Finding]:
-    """Whether what was answered survives a crash."""
+    """Return whether what was answered survives a crash."""
     findings: list[Finding] = []
     for name in ("fsync", "full_page_writes"):
         if seen.settings.get(name) == "off":
@@ -82,7 +79,7 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
 
 
 def look_at_server_clock(seen: Checkup) -> Finding:
-    """Whether this machine's clock and the server's, which is the store's, show the same."""
+    """Return whether this machine's clock and the server's, which is the store's, show the same."""
     off = abs(seen.offset_ms)
     if off <= TOLERATED_MS:
         return well("server clock", "shows the same as this machine's")
@@ -93,7 +90,7 @@ def look_at_server_clock(seen: Checkup) -> Finding:
 
 
 def look_at_connections(seen: Checkup) -> Finding:
-    """Whether more processes can connect."""
+    """Return whether more processes can connect."""
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
     most = int(read("max_connections") or 0) - sum(int(read(name) or 0) for name in reserved)
@@ -105,7 +102,7 @@ def look_at_connections(seen: Checkup) -> Finding:
 
 
 def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
-    """Whether a pooler is in between, and the store knows it."""
+    """Return whether a pooler is in between, and the store knows it."""
     if not seen.pooled:
         return well("pooler", "none in between")
     if options.pooled:
@@ -115,7 +112,7 @@ def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
 
 
 def look_at_transactions(seen: Checkup) -> list[Finding]:
-    """Whether anybody keeps a transaction open, so that dead rows cannot be removed."""
+    """Return whether a transaction is kept open, so that dead rows cannot be removed."""
     findings = [
         warning(
             "transactions",
@@ -126,7 +123,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
         if one.since_ms > OPEN_MS
     ]
     for slot in seen.idle_slots:
-        hint = f"if nobody needs it: SELECT pg_drop_replication_slot('{slot}')"
+        hint = f"if it is not needed: SELECT pg_drop_replication_slot('{slot}')"
         findings.append(
             warning("transactions", f"the replication slot {slot} keeps dead rows, unused", hint)
         )
@@ -134,7 +131,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
 
 
 def look_at_vacuum(seen: Checkup) -> Finding:
-    """Whether dead rows are removed."""
+    """Return whether dead rows are removed."""
     if seen.settings.get("autovacuum") == "off":
         return problem("vacuum", "autovacuum is off", "ALTER SYSTEM SET autovacuum = on")
     bloat = seen.bloat
@@ -146,7 +143,7 @@ def look_at_vacuum(seen: Checkup) -> Finding:
 
 
 def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
-    """Whether the role may do what a worker does."""
+    """Return whether the role may do what a worker does."""
     if not seen.missing:
         return well("rights", f"the role {seen.role} may read and write")
     objects = list(seen.missing)

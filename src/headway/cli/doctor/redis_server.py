@@ -24,10 +24,7 @@ _PROMISES = {
 
 
 def look_at_redis(url: str) -> list[Finding]:
-    """Asks a Redis store's server.
-
-    Args:
-        url: of the store.
+    """Ask a Redis store's server.
 
     Returns:
         What was found; a problem with "server" if the store cannot be opened there.
@@ -54,7 +51,7 @@ def look_at_redis(url: str) -> list[Finding]:
 
 
 def look_at_version(seen: Checkup) -> Finding:
-    """Whether the server is one that the store is written for, and takes writes."""
+    """Return whether the server is one that the store is written for, and takes writes."""
     server = seen.server
     version = ".".join(map(str, server.version))
     found = f"{server.name.capitalize()} {server.facts.get('valkey_version', version)}"
@@ -70,7 +67,7 @@ def look_at_version(seen: Checkup) -> Finding:
 
 
 def look_at_eviction(seen: Checkup) -> Finding:
-    """Whether it throws jobs away when its memory is used up."""
+    """Return whether it throws jobs away when its memory is used up."""
     policy = seen.server.eviction
     if policy != "noeviction":
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf"
@@ -88,8 +85,8 @@ def look_at_durability(seen: Checkup) -> Finding:
         return warning("durability", found, hint)
     fsync = seen.settings.get("appendfsync")
     if fsync is None:
-        found = "an append-only file; the server does not tell its appendfsync"
-        return warning("durability", found, "let somebody with the right to CONFIG GET look")
+        found = "an append-only file; the server does not show its appendfsync"
+        return warning("durability", found, "check as a user with the right to CONFIG GET")
     found = f"an append-only file, appendfsync {fsync}: {_PROMISES.get(fsync, 'unknown')}"
     if fsync == "no":
         return warning("durability", found, "appendfsync always, or everysec")
@@ -97,7 +94,7 @@ def look_at_durability(seen: Checkup) -> Finding:
 
 
 def look_at_device(seen: Checkup) -> list[Finding]:
-    """Whether it could write its device last time."""
+    """Return whether it could write its device last time."""
     facts, hint = seen.server.facts, "free some space there and look at the server's log"
     names = {
         "rdb_last_bgsave_status": "the last snapshot failed",
@@ -109,7 +106,7 @@ def look_at_device(seen: Checkup) -> list[Finding]:
 
 
 def look_at_memory(seen: Checkup) -> Finding:
-    """Whether there is room for jobs."""
+    """Return whether there is room for jobs."""
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if not most:
@@ -121,7 +118,7 @@ def look_at_memory(seen: Checkup) -> Finding:
 
 
 def look_at_server_clock(seen: Checkup) -> Finding:
-    """Whether this machine's clock and the server's, which is the store's, show the same."""
+    """Return whether this machine's clock and the server's, which is the store's, show the same."""
     off = abs(seen.offset_ms)
     if off <= TOLERATED_MS:
         return well("server clock", "shows the same as this machine's")
@@ -132,7 +129,7 @@ def look_at_server_clock(seen: Checkup) -> Finding:
 
 
 def look_at_replicas(seen: Checkup) -> Finding:
-    """Whether a fail-over could lose what was answered."""
+    """Return whether a fail-over could lose what was answered."""
     replicas = int(seen.server.facts.get("connected_slaves", 0))
     if not replicas:
         return well("replicas", "none")
@@ -145,7 +142,7 @@ def look_at_replicas(seen: Checkup) -> Finding:
 
 
 def look_at_latency(seen: Checkup) -> Finding:
-    """Whether calls are answered soon."""
+    """Return whether calls are answered soon."""
     found = f"a call that does nothing takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
         return warning("latency", found, "move the workers near to it, or look at SLOWLOG GET")
@@ -153,7 +150,7 @@ def look_at_latency(seen: Checkup) -> Finding:
 
 
 def look_at_rights(seen: Checkup) -> Finding:
-    """Whether the user may do what a worker does."""
+    """Return whether the user may do what a worker does."""
     if seen.missing:
         return problem("rights", f"the user {seen.user} lacks a right: {seen.missing}", RIGHTS)
     return well("rights", f"the user {seen.user} may run the scripts and listen")

@@ -1,12 +1,8 @@
-"""The doctor's round: the file or server first, which tells why the store cannot be opened."""
+"""The doctor's round: the file or server first, as the reason why a store does not open."""
 
 from __future__ import annotations
 
-from headway.cli.doctor.clock import look_at_clock
 from headway.cli.doctor.finding import Finding, problem, well
-from headway.cli.doctor.gates import look_at_gates
-from headway.cli.doctor.jobs import look_at_jobs, look_at_lanes
-from headway.cli.doctor.permits import look_at_permits
 from headway.cli.doctor.sqlite_file import (
     look_at_library,
     look_at_machine_clock,
@@ -14,9 +10,16 @@ from headway.cli.doctor.sqlite_file import (
     look_at_room,
     look_inside,
 )
+from headway.cli.doctor.store import (
+    look_at_clock,
+    look_at_gates,
+    look_at_jobs,
+    look_at_lanes,
+    look_at_permits,
+)
 from headway.cli.postgres import DRIVER, is_postgres
 from headway.cli.session import store_file
-from headway.contract.mending import Mendable
+from headway.contract.repair import Repairable
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
@@ -26,7 +29,7 @@ PLACES = frozenset({"file", "server"})
 
 
 def look_at_place(url: str) -> list[Finding]:
-    """Looks at a SQLite store's file, or a PostgreSQL or Redis store's server.
+    """Look at a SQLite store's file, or a PostgreSQL or Redis store's server.
 
     Args:
         url: of the store; nothing is found about one that has neither.
@@ -77,17 +80,14 @@ def _look_at_redis(url: str) -> list[Finding]:
 
 
 async def look_at_store(store: Store) -> list[Finding]:
-    """Looks at an open store.
-
-    Args:
-        store: which store.
+    """Look at an open store.
 
     Returns:
         What was found, in the order looked at.
     """
     stats = await store.read(StatsQuery())
     total = sum(stats.counts.values())
-    found = await store.suspicion() if isinstance(store, Mendable) else None
+    found = await store.suspicion() if isinstance(store, Repairable) else None
     return [
         well("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
         if found is None

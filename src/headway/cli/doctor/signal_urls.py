@@ -9,7 +9,7 @@ from headway.contract.views import TokensQuery
 
 
 async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]:
-    """Whether signal URLs lead here, and open without a token.
+    """Return whether signal URLs lead here, and open without a token.
 
     Args:
         store: a store with tokens has a server that is not open.

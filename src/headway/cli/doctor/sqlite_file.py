@@ -25,7 +25,7 @@ _SHOWN = 5
 
 
 def look_at_library() -> list[Finding]:
-    """Whether the SQLite in use is one without the bug that corrupts."""
+    """Return whether the SQLite in use is one without the bug that corrupts."""
     version = apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
         hint = "install a current apsw wheel, which brings its own SQLite"
@@ -34,7 +34,7 @@ def look_at_library() -> list[Finding]:
 
 
 def look_at_permissions(path: Path) -> list[Finding]:
-    """Whether the file and its folder can be written, and who else can read it."""
+    """Return whether the file and its folder can be written, and who else can read it."""
     findings: list[Finding] = []
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
@@ -48,7 +48,7 @@ def look_at_permissions(path: Path) -> list[Finding]:
 
 
 def look_at_room(path: Path) -> list[Finding]:
-    """Whether its device has room."""
+    """Return whether its device has room."""
     usage = shutil.disk_usage(path.parent)
     share = usage.free / usage.total
     found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file has {_size(path) / 1e6:.1f} MB"
@@ -70,9 +70,9 @@ def look_at_machine_clock(path: Path) -> list[Finding]:
 
 
 def look_inside(path: Path) -> list[Finding]:
-    """Whether SQLite finds the file whole, and keeps it as Headway needs it.
+    """Return whether SQLite finds the file whole, and keeps it as Headway needs it.
 
-    Reads the whole file; writes nothing and waits for nobody.
+    Reads the whole file; writes nothing and takes no lock.
     """
     findings: list[Finding] = []
     try:

@@ -1,1 +1,1 @@
-"""`headway top`: what it looks at, how that is told, and the screen in a terminal."""
+"""`headway top`: what it reads, its text, and the screen in a terminal."""

@@ -17,7 +17,7 @@ from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import FINAL, HELD, State
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.timing import REAL, Timing
-from headway.server.overview import Overview, look_over
+from headway.server.overview import Overview, read_overview
 
 PERIOD_MS = 10_000
 """Rates are those of this span."""
@@ -100,7 +100,7 @@ class Looker:
         whole: bool = False,
         timing: Timing = REAL,
     ) -> None:
-        """Reads nothing yet.
+        """Read nothing yet.
 
         Args:
             store: or a server as one.
@@ -125,13 +125,12 @@ class Looker:
         """Look once.
 
         Args:
-            view: whose jobs are read.
             fresh: whether they are read even if the last read of a listing was a short time ago.
 
         Raises:
-            HeadwayError: the store cannot tell now, or the server refuses.
+            HeadwayError: the store cannot be read now, or the server refuses.
         """
-        overview = await look_over(self._store)
+        overview = await read_overview(self._store)
         if self._whole or self._has_rested("latency"):
             async with self._rest("latency", REST_OF_LATENCY):
                 await self._time(overview.lanes)

@@ -11,7 +11,6 @@ from uuid import uuid4
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.screen import ModalScreen
@@ -21,9 +20,11 @@ from headway.cli.gate_rows import gate_facts
 from headway.cli.job_facts import WHY_COLUMNS, why_facts, why_gate
 from headway.cli.local_clock import LocalClock
 from headway.cli.terminal import shown
+from headway.cli.top.dialogs import Ask, Page
 from headway.cli.top.looking import STATES, Look, Looker, View
 from headway.cli.top.showing import (
     COLUMNS,
+    as_text,
     cell,
     counts_line,
     facts_text,
@@ -32,7 +33,6 @@ from headway.cli.top.showing import (
     rates_line,
     rows,
     stuck,
-    told,
 )
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
@@ -64,72 +64,6 @@ Each action asks first, and takes a reason for the trail.
 Rates are those of the last 10 seconds. DONE/S are jobs of the lane that ended.
 P50 and P95 are waits from due to start, of the newest 100 starts of the last
 hour, read for one lane after the other. A view shows up to 100 jobs."""
-
-
-class Ask(ModalScreen[str | None]):
-    """A question before an action; the answer is the reason, or None for no."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "No")]
-
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
-
-    def compose(self) -> ComposeResult:
-        """Make the question and the field of the reason."""
-        yield Static(shown(f"{self._question} (enter: yes, escape: no)", "bold"))
-        yield Input(placeholder="reason, for the trail", max_length=1_000)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the reason."""
-        self.dismiss(event.value)
-
-    def action_leave(self) -> None:
-        """Do nothing."""
-        self.dismiss(None)
-
-
-class Page(ModalScreen[None]):
-    """A text that fills the screen and is read anew at each look."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "Back"),
-        Binding("w", "app.why", "Why"),
-        Binding("c", "app.act('cancel')", "Cancel"),
-        Binding("r", "app.act('retry')", "Retry"),
-    ]
-
-    def __init__(self, read: Callable[[], Awaitable[Text]], *, job: str | None = None) -> None:
-        """Show nothing yet.
-
-        Args:
-            read: reads the text.
-            job: that the keys act on; None for none.
-        """
-        super().__init__()
-        self._read = read
-        self.job = job
-
-    def compose(self) -> ComposeResult:
-        """Make the text and the line of keys."""
-        with VerticalScroll():
-            yield Static(id="page")
-        yield Static(classes="said")
-        keys = "escape back" if self.job is None else "escape back  w why  c cancel  r retry"
-        yield Static(Text(keys, style="dim"), classes="keys")
-
-    async def on_mount(self) -> None:
-        """Read the text, and let the arrow keys scroll it."""
-        self.query_one(VerticalScroll).focus()
-        await self.reload()
-
-    async def reload(self) -> None:
-        """Read the text again; where that fails, say why."""
-        try:
-            text = await self._read()
-        except HeadwayError as error:
-            text = shown(hidden_text(str(error)), "red")
-        self.query_one("#page", Static).update(text)
 
 
 class Table(DataTable[Text]):
@@ -193,10 +127,8 @@ class Top(App[None]):
 
         Args:
             store: that the keys act on, or a server as one.
-            looker: at the same store.
             name: of the store, for the head.
             author: of the actions, for the trail.
-            clock: shows times.
             timing: for the pauses between looks.
         """
         # The terminal's own colours: right on light and dark, and none at all under NO_COLOR.
@@ -446,7 +378,7 @@ class Top(App[None]):
             lines.append("")
             row = zip(WHY_COLUMNS, why_gate(self._clock, gate, found.now), strict=True)
             lines += facts_text((title.lower(), value) for title, value in row)
-        return told(lines)
+        return as_text(lines)
 
     async def _read_lane(self, lane: str) -> Text:
         for newest in (False, True):
@@ -455,7 +387,7 @@ class Top(App[None]):
             )
             if page.rows:
                 return await self._read_why(page.rows[0].id)
-        return told([f"no job of the lane {lane} waits"])
+        return as_text([f"no job of the lane {lane} waits"])
 
     async def _read_gate(self, gate: str) -> Text:
         page = await self._store.read(GatesQuery(names=(gate,)))
@@ -469,7 +401,7 @@ class Top(App[None]):
         for held in found.holders:
             since = self._clock.around(held.since, now)
             lines.append(f"held by {held.job}:{held.run} {held.member} since {since}")
-        return told(lines)
+        return as_text(lines)
 
     # --------------------------------------------------------------------------------- acting
 

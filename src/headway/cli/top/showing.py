@@ -11,9 +11,9 @@ from rich.text import Text
 
 from headway.cli.gate_rows import capacity_text, gate_state
 from headway.cli.job_facts import RUN_COLUMNS, job_facts, run_row
-from headway.cli.json_text import to_json
 from headway.cli.local_clock import LocalClock, rough
 from headway.cli.terminal import STYLES, shown
+from headway.cli.text import to_json
 from headway.cli.top.looking import Look, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
 from headway.core.hidden import hidden_text, hidden_value
@@ -33,7 +33,6 @@ class Column(NamedTuple):
     """A column of a view.
 
     Attributes:
-        title: its heading.
         width: in cells; 0 to share what the others leave.
         wide: whether only a wide terminal has room for it.
     """
@@ -164,7 +163,6 @@ def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
     """Return the columns that a terminal has room for.
 
     Args:
-        columns: of a view.
         width: of the terminal, in cells.
 
     Returns:
@@ -292,10 +290,10 @@ def job_text(job: JobView, clock: LocalClock, now: int) -> Text:
         lines += [
             f"  {clock.at(one.at)}  {one.what}  {one.author}  {one.reason}" for one in job.trail
         ]
-    return told(lines)
+    return as_text(lines)
 
 
-def told(lines: Iterable[str]) -> Text:
+def as_text(lines: Iterable[str]) -> Text:
     """Return lines that are safe to show, without what looks like a secret in them."""
     return Text("\n").join(shown(hidden_text(line)) for line in lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.views.audit import AuditQuery, AuditView, Difference
+from headway.contract.views.flows import FlowsQuery, WaitingFlow
 from headway.contract.views.gates import GatesQuery, GateState, HolderView, SpecsQuery
 from headway.contract.views.jobs import JobQuery, JobsQuery, JobView, NoteView, RunView
 from headway.contract.views.lanes import LanesQuery, LaneView, WorkersQuery, WorkerView
@@ -18,6 +19,7 @@ __all__ = [
     "AuditView",
     "Difference",
     "EntryView",
+    "FlowsQuery",
     "GateState",
     "GatesQuery",
     "HolderView",
@@ -38,6 +40,7 @@ __all__ = [
     "TokensQuery",
     "TrailQuery",
     "TrailView",
+    "WaitingFlow",
     "WhyQuery",
     "WhyView",
     "WorkerView",

@@ -1,4 +1,4 @@
-"""Gates, as they are told outside."""
+"""Views of gates."""
 
 from __future__ import annotations
 
@@ -73,9 +73,16 @@ class GateState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatesQuery(Query[Page[GateState]]):
-    """Gates that are declared, capped, closed, or held; by name."""
+    """Gates that are declared, capped, closed, or held; by name.
+
+    Attributes:
+        names: only these.
+        parked: only those with parked jobs; a page costs as much as the gates that it returns.
+        cursor: of the page before.
+    """
 
     names: tuple[str, ...] | None = None
+    parked: bool = False
     cursor: str | None = None
     limit: int = 100
 

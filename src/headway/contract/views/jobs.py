@@ -1,4 +1,4 @@
-"""Jobs, as they are told outside."""
+"""Views of jobs."""
 
 from __future__ import annotations
 
@@ -133,6 +133,8 @@ class JobsQuery(Query[Page[JobView]]):
         lane: only of this lane.
         tenant: only of this tenant; None for any.
         kind: only of this kind.
+        worker: only running and awaiting jobs of this worker, in the order in which jobs start;
+            no other filter applies, and there is one page.
         states: only in these.
         runs: whether to add each job's runs.
         trail: whether to add each job's trail.
@@ -147,6 +149,7 @@ class JobsQuery(Query[Page[JobView]]):
     lane: str | None = None
     tenant: str | None = None
     kind: str | None = None
+    worker: str | None = None
     states: tuple[State, ...] = ()
     runs: bool = False
     trail: bool = False

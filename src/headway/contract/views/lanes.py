@@ -1,4 +1,4 @@
-"""Lanes and workers, as they are told outside."""
+"""Views of lanes and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timetable, as it is told outside."""
+"""Views of the timetable."""
 
 from __future__ import annotations
 

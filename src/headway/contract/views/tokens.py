@@ -1,4 +1,4 @@
-"""Tokens, as they are told outside."""
+"""Views of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.contract.views.query import Query
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenView:
-    """A token, when it was made, by whom, and when it was last used.
+    """A token, its author, and when it was created and last used.
 
     Attributes:
         spec: with the digests of its secrets.

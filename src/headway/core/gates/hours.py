@@ -88,7 +88,7 @@ class HoursSpec:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> HoursSpec:
-        """Reads what `to_dict` wrote.
+        """Read what `to_dict` wrote.
 
         Raises:
             InvalidValue: it is no such record.
@@ -116,7 +116,7 @@ def hours_spec(
     tz: str = "UTC",
     exceptions: Mapping[str, str | None] | Mapping[date, str | None] | None = None,
 ) -> HoursSpec:
-    """Reads opening hours.
+    """Read opening hours.
 
     Args:
         spans: "09:00-18:00", or several with commas between. A closing of 24:00 is the end of the
@@ -185,7 +185,7 @@ def intervals(spec: HoursSpec, zone: str, start_at: int, end_at: int) -> Interva
 
 
 def is_open(found: Intervals, at: int) -> bool:
-    """Whether the instant lies in one of the intervals, which are in order."""
+    """Return whether the instant lies in one of the intervals, which are in order."""
     index = bisect_right(found, at, key=itemgetter(0))
     return index > 0 and at < found[index - 1][1]
 
@@ -197,7 +197,7 @@ def next_opening(found: Intervals, at: int) -> int | None:
 
 
 def format_spans(spans: Spans) -> str:
-    """Writes spans as "09:00-12:00,13:00-18:00"; "closed" if there are none."""
+    """Write spans as "09:00-12:00,13:00-18:00"; "closed" if there are none."""
     texts = [f"{format_minute(opening)}-{format_minute(closing)}" for opening, closing in spans]
     return ",".join(texts) or "closed"
 
@@ -260,7 +260,7 @@ def _day(day: object) -> date:
     try:
         return date.fromisoformat(cast("str", day))
     except (TypeError, ValueError):
-        message = f"the exception {repr(day)[:60]} is no date"
+        message = f"the exception {repr(day)[:60]} is not a date"
         raise InvalidValue(message, hint='write dates as "2026-12-25"') from None
 
 

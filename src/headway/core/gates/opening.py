@@ -19,7 +19,7 @@ def Hours(  # noqa: N802  (reads as the record that it builds)
     tz: str = "UTC",
     exceptions: Mapping[str, str | None] | Mapping[date, str | None] | None = None,
 ) -> GateSpec:
-    """Declares a gate that is open at these local times only. It is always shared.
+    """Declare a gate that is open at these local times only. It is always shared.
 
     Args:
         name: fixed, or a template over arguments such as `hours:{tz}`.

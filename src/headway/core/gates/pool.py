@@ -1,4 +1,4 @@
-"""Pool: one of several Slots; the chosen member is told to the handler."""
+"""Pool: one of several Slots; the handler gets the chosen member."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
     strategy: Strategy = "least_used",
     shared: bool | None = None,
 ) -> GateSpec:
-    """Declares a gate that opens while any of its members has a permit free.
+    """Declare a gate that opens while any of its members has a permit free.
 
     Args:
         name: fixed, or a template over arguments.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_name
 
 
 def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
-    """Declares a gate that lets at most `limit` starts pass in any window of length `per`.
+    """Declare a gate that lets at most `limit` starts pass in any window of length `per`.
 
     The window is half-open and may begin anywhere: two starts exactly `per` apart share none.
 
@@ -38,31 +36,3 @@ def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> G
         limit=check_count(f"limit of {text!r}", limit, least=0),
         per_ms=per_ms,
     )
-
-
-def counts(start_at: int, now: int, per_ms: int) -> bool:
-    """Whether a start lies in the window that ends now."""
-    return start_at > now - per_ms
-
-
-def opens_at(starts: Iterable[tuple[int, int]], limit: int, per_ms: int, amount: int) -> int | None:
-    """When a rate has room again, if nothing else starts meanwhile.
-
-    Args:
-        starts: (moment in ms, number) of each start in the window, oldest first.
-        limit: starts in any window.
-        per_ms: the window.
-        amount: starts asked for.
-
-    Returns:
-        Milliseconds, or None if the amount is above the limit.
-    """
-    if amount > limit:
-        return None
-    held = list(starts)
-    used = sum(number for _, number in held)
-    for at, number in held:
-        used -= number
-        if used + amount <= limit:
-            return at + per_ms
-    return None

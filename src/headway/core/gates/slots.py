@@ -6,7 +6,7 @@ from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_
 
 
 def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
-    """Declares a gate that at most `capacity` permits are out of.
+    """Declare a gate that at most `capacity` permits are out of.
 
     Args:
         name: fixed, or a template over arguments such as `repo:{url}`.
@@ -42,4 +42,4 @@ def room(capacity: int | None, used: int) -> int:
 
 
 UNLIMITED = 2**62
-"""More permits than anybody asks for."""
+"""More permits than a job can ask for."""

@@ -54,7 +54,7 @@ class GateSpec:
     hours: HoursSpec | None = None
 
     def take(self, amount: int = 1, *, hold: Hold = "settled") -> GateNeed:
-        """Says how many permits a job takes and how long it keeps them.
+        """Say how many permits a job takes and how long it keeps them.
 
         Args:
             amount: permits (or starts of a Rate), at least 1.
@@ -100,7 +100,7 @@ class GateUse:
 
 
 def check_count(what: str, value: object, *, least: int) -> int:
-    """Lets a whole number from `least` to 2147483647 pass.
+    """Accept a whole number from `least` to 2147483647.
 
     Raises:
         InvalidValue: it is none.

@@ -14,6 +14,14 @@ RESERVED_MS = 60_000
 """How long a gate is reserved after a claim last found that the job cannot start yet."""
 
 
+class Order(NamedTuple):
+    """The order of start within a flow."""
+
+    priority: int
+    due_at: int
+    seq: int
+
+
 class Reservation(NamedTuple):
     """What becomes free at a gate is kept for a job that asks for more than there is now.
 
@@ -25,7 +33,7 @@ class Reservation(NamedTuple):
     """
 
     job: str
-    order: tuple[int, int, int]
+    order: Order
     amount: int
     until_at: int
 
@@ -63,7 +71,7 @@ class GateView:
         strategy: of a pool.
         last: the member chosen last, of a pool.
         counted: of a rate, the starts in the window when it was looked at.
-        reserved: for whom it is reserved.
+        reserved: the job it is reserved for.
     """
 
     name: str
@@ -79,8 +87,8 @@ class GateView:
     counted: int = 0
     reserved: Reservation | None = None
 
-    def fits(self, amount: int, order: tuple[int, int, int] | None = None) -> bool:
-        """Whether the amount can be taken now.
+    def fits(self, amount: int, order: Order | None = None) -> bool:
+        """Return whether the amount can be taken now.
 
         Args:
             amount: permits or starts.
@@ -90,24 +98,24 @@ class GateView:
             return self.free >= amount
         return any(free >= amount for free in self._frees(order))
 
-    def total(self, order: tuple[int, int, int] | None = None) -> int:
+    def total(self, order: Order | None = None) -> int:
         """What it can give now, in several takings; `fits` is about one."""
         return sum(max(0, free) for free in self._frees(order)) if self.free else 0
 
     def never_fits(self, amount: int) -> bool:
-        """Whether the amount is more than the gate could ever give, as it is defined now."""
+        """Return whether the amount is more than the gate could ever give, as it is defined now."""
         return self.most < amount
 
     def is_short_for(self, amount: int) -> bool:
-        """Whether all that is missing are more permits, for a job that asks for several."""
+        """Return whether all that is missing are more permits, for a job that asks for several."""
         return 1 < amount <= self.most and not self.shut and not self.fits(amount)
 
-    def is_reserved_for(self, order: tuple[int, int, int]) -> bool:
-        """Whether it is reserved for the job of this order."""
+    def is_reserved_for(self, order: Order) -> bool:
+        """Return whether it is reserved for the job of this order."""
         return self.reserved is not None and self.reserved.order == order
 
-    def reserve(self, job: str, order: tuple[int, int, int], amount: int) -> bool:
-        """Reserves it for a job for which it is short, unless a job that comes before has it.
+    def reserve(self, job: str, order: Order, amount: int) -> bool:
+        """Reserve it for a job for which it is short, unless a job that comes before has it.
 
         Returns:
             Whether it is reserved for this job now.
@@ -116,8 +124,8 @@ class GateView:
             self.reserved = Reservation(job, order, amount, 0)
         return self.reserved.job == job
 
-    def take(self, amount: int, order: tuple[int, int, int] | None = None) -> str | None:
-        """Takes an amount that fits; a reservation for the job that takes it is over.
+    def take(self, amount: int, order: Order | None = None) -> str | None:
+        """Take an amount that fits; a reservation for the job that takes it is over.
 
         Args:
             amount: permits or starts; must fit.
@@ -146,11 +154,11 @@ class GateView:
         return member.name
 
     def take_many(self, amount: int, times: int) -> None:
-        """Takes an amount that fits several times over; not of a pool."""
+        """Take an amount that fits several times over; not of a pool."""
         if self.free != UNLIMITED:
             self.free -= amount * times
 
-    def _frees(self, order: tuple[int, int, int] | None) -> Sequence[int]:
+    def _frees(self, order: Order | None) -> Sequence[int]:
         """What is free for a job of this order: of each member, or of the gate itself."""
         kept = self.kept_from(order)
         if not self.members or not self.free:
@@ -158,7 +166,7 @@ class GateView:
         nearest = self._nearest(kept) if kept else None
         return [one.free - (kept if one is nearest else 0) for one in self.members]
 
-    def kept_from(self, order: tuple[int, int, int] | None) -> int:
+    def kept_from(self, order: Order | None) -> int:
         """Permits that are kept from a job of this order for one that comes before it."""
         one = self.reserved
         return one.amount if one is not None and order is not None and order > one.order else 0

@@ -69,7 +69,7 @@ class CronExpression:
 
 @lru_cache(maxsize=4096)
 def read_cron(text: str) -> CronExpression:
-    """Reads a cron expression, as Debian's cron would.
+    """Read a cron expression, as Debian's cron would.
 
     When neither day field begins with `*`, a date that fits either one counts. Beyond Debian,
     `L` (last day), `LW` (last weekday), `5L` and `5#2` are understood, `@daily` and its like stand
@@ -119,7 +119,7 @@ def _without_idle_step(term: str) -> str:
 
 
 def _hint(fields: list[str]) -> str:
-    """Tells a date that never comes from a field that is wrong: cronsim calls both a bad day."""
+    """Distinguish a date that never occurs from an invalid field: cronsim calls both a bad day."""
     minute, hour, day, month, weekday = fields
     try:
         CronSim(f"{minute} {hour} {day} * {weekday}", _PROBE)

@@ -120,7 +120,7 @@ def _fires(schedule: Schedule, after_at: int) -> Iterator[int]:
                 return _by_running_clock(expression, zone, after_at)
             # cronsim goes by Debian, which lets a `*` in the minute field follow the clock too
             # (`*/15 2 * * *` would be lost in a gap and doubled in a fold), and gives a gap's end
-            # twice where several readings lead to it. Told only wall clocks without a zone, it
+            # twice where several readings lead to it. Given only wall clocks without a zone, it
             # leaves both to the rules of this module.
             walls = expression.walls_after(wall_clock(zone, after_at))
             return (first_instant(zone, wall) for wall in walls)

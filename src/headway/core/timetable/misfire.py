@@ -1,4 +1,4 @@
-"""Misfires: what becomes of the fires that an outage left undone."""
+"""Misfires: what happens to the fires missed in an outage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MisfirePolicy(StrEnum):
 
 
 def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]:
-    """Chooses the missed fires that still happen.
+    """Choose the missed fires that still happen.
 
     Args:
         moments: the missed fires, ms UTC, in order.

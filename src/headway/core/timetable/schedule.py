@@ -30,7 +30,7 @@ class Cron:
     tz: str = "UTC"
 
     def __post_init__(self) -> None:
-        """Checks the fields."""
+        """Check the fields."""
         _text("a cron expression", self.expr)
         read_cron(self.expr)
         find_zone(self.tz)
@@ -52,7 +52,7 @@ class Every:
     anchor_at: int = 0
 
     def __post_init__(self) -> None:
-        """Checks the fields.
+        """Check the fields.
 
         Raises:
             InvalidValue: one is out of its range.
@@ -85,7 +85,7 @@ class At:
     days: str = "daily"
 
     def __post_init__(self) -> None:
-        """Checks the fields.
+        """Check the fields.
 
         Raises:
             InvalidValue: the time is 24:00, or one is not understood.

@@ -1,4 +1,4 @@
-"""Schedules as people write them: `cron: 0 9 * * 1-5`, `every 30m`, `at 09:00 mon-fri`."""
+"""Schedules as text: `cron: 0 9 * * 1-5`, `every 30m`, `at 09:00 mon-fri`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORM = re.compile(r"\s*(cron|every|at)(?:\s*:\s*|\s+)(\S.*)", re.IGNORECASE | r
 
 
 def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedule:
-    """Reads a schedule.
+    """Read a schedule.
 
     Args:
         text: "cron: 0 9 * * 1-5", "every 30m", "at 09:00" or "at 09:00 mon-fri"; the colon may
@@ -43,7 +43,7 @@ def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedul
 
 
 def format_schedule(schedule: Schedule) -> str:
-    """Writes a schedule so that `parse_schedule` reads it again, given its zone or anchor."""
+    """Write a schedule so that `parse_schedule` reads it again, given its zone or anchor."""
     match schedule:
         case Cron(expr=expr):
             return f"cron: {expr}"

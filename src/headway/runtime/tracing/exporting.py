@@ -14,18 +14,19 @@ from headway.runtime.tracing.sampling import JobRatio, ratio_of
 
 
 def otlp_provider(service: str) -> TracerProvider:
-    """Sends what is recorded in batches, on a thread of its own; the rest when it is shut down.
+    """Send what is recorded in batches, on a thread of its own; the rest when it is shut down.
 
     Args:
         service: the name of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
             has one.
 
     Returns:
-        A provider of tracers, told by OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS,
-        OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard variables.
+        A provider of tracers, configured by OTEL_EXPORTER_OTLP_ENDPOINT,
+        OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard
+        variables.
 
     Raises:
-        InvalidValue: OTEL_TRACES_SAMPLER_ARG is no ratio.
+        InvalidValue: OTEL_TRACES_SAMPLER_ARG is not a ratio.
     """
     ratio = ratio_of(os.environ)
     sampler: Sampler | None = None if ratio is None else ParentBased(JobRatio(ratio))

@@ -11,11 +11,7 @@ from headway.runtime.worker.plans import CallNext, Middleware
 
 
 def traced_handlers(recorder: Recorder) -> Middleware:
-    """Middleware that makes a span of each call; it is the current one within the handler.
-
-    Args:
-        recorder: makes it.
-    """
+    """Middleware that makes a span of each call; it is the current one within the handler."""
 
     async def traced(job: Job, call_next: CallNext) -> object:
         span = recorder.running(job)
@@ -25,18 +21,18 @@ def traced_handlers(recorder: Recorder) -> Middleware:
             try:
                 return await call_next()
             except BaseException as error:
-                _tell(span, error, job)
+                _record_error(span, error, job)
                 raise
 
     return traced
 
 
-def _tell(span: Span, error: BaseException, job: Job) -> None:
+def _record_error(span: Span, error: BaseException, job: Job) -> None:
     if job.stop is not None:
         span.set_attribute("headway.stopped", job.stop)
     match error:
         case Retry() | Dead():
-            # Said by the handler on purpose: its place in the code tells nothing.
+            # Raised by the handler on purpose: the stack trace adds nothing.
             text = error.reason or type(error).__name__
         case _:
             span.record_exception(error)

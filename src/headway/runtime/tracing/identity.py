@@ -35,8 +35,6 @@ def place(job: str, span: int, *, sampled: bool) -> SpanContext:
     """A span of a job's trace, as another process left it.
 
     Args:
-        job: whose trace.
-        span: its id.
         sampled: whether the trace is recorded.
     """
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
@@ -61,7 +59,6 @@ class GivenIds(IdGenerator):
 
         Args:
             job: whose trace it is, if it has no parent.
-            span: the span's id.
         """
         self._given.ids = (trace_id(job), span)
         try:
@@ -80,7 +77,7 @@ class GivenIds(IdGenerator):
         return self._others.generate_span_id() if ids is None else ids[1]
 
     def is_trace_id_random(self) -> bool:
-        """Whether all bits that samplers look at are random; an id may come from a caller."""
+        """Return whether the bits that samplers read are random; a caller may give an id."""
         return self._given.ids is None and self._others.is_trace_id_random()
 
 

@@ -18,6 +18,7 @@ from opentelemetry.trace import (
     get_current_span,
     set_span_in_context,
 )
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.enqueue import Enqueued
@@ -34,10 +35,11 @@ from headway.runtime.tracing.attributes import (
     of_new,
     of_operation,
 )
+from headway.runtime.tracing.causes import CAUSES
 from headway.runtime.tracing.identity import GivenIds, claim_span, enqueue_span, place, trace_id
 
 MOST_LINKS = 100
-"""Of one span of the caller's to the jobs that it made."""
+"""The most links from one span of the caller to the jobs it created."""
 
 
 class Recorder:
@@ -45,11 +47,11 @@ class Recorder:
 
     A job's trace has the job's id, and begins with its enqueue. Below that span stands one for
     each claim, and below each claim its run and what it wrote. The ids of the first two follow
-    from the job and its run, so that no process has to tell them to another.
+    from the job and its run, so that processes need not exchange them.
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        """Records to a tracer.
+        """Record to a tracer.
 
         Args:
             tracer: of the SDK; any other lets spans have no ids of their own choice: they are
@@ -65,22 +67,22 @@ class Recorder:
             self._sampler = tracer.sampler
 
     def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Enqueued], began: int) -> None:
-        """Begins the trace of each job that was made, linked with what made it.
+        """Begin the trace of each job that was made, linked with what made it.
 
         Args:
-            jobs: as asked for.
             replies: for each of them.
             began: when they were asked for, in ns.
         """
-        cause = get_current_span()
+        caller, causes = get_current_span(), CAUSES.get({})
         for job, reply in zip(jobs, replies, strict=True):
+            cause = _remote(causes[job.id]) if job.id in causes else caller
             span = self._made(job, reply, cause, began)
             span.end()
-            if cause.is_recording() and len(jobs) <= MOST_LINKS:
-                cause.add_link(span.get_span_context())
+            if caller.is_recording() and len(jobs) <= MOST_LINKS:
+                caller.add_link(span.get_span_context())
 
     def claimed(self, request: ClaimRequest, reply: ClaimReply, began: int) -> None:
-        """Begins each run."""
+        """Begin each run."""
         for claimed in reply.jobs:
             attributes = of_claimed(Operation.CLAIM, claimed, request.worker)
             attributes["headway.waited_ms"] = max(0, reply.now - claimed.due_at)
@@ -104,10 +106,10 @@ class Recorder:
         )
 
     def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], began: int) -> None:
-        """Tells what became of each run, and begins the traces of what follows."""
+        """Record the verdict on each run, and begin the traces of its follow-up jobs."""
         for outcome, verdict in zip(request.outcomes, verdicts, strict=True):
             if verdict is Verdict.ALREADY:
-                continue  # told when it was written
+                continue  # reported when it was written
             span = self._tracer.start_span(
                 str(Operation.SETTLE),
                 self._below(outcome.job, claim_span(outcome.job, outcome.run)),
@@ -115,7 +117,7 @@ class Recorder:
                 _of_outcome(outcome, verdict, request.worker),
                 start_time=began,
             )
-            _tell_failure(span, outcome, verdict)
+            _record_failure(span, outcome, verdict)
             if verdict is not Verdict.LOST:
                 for job in outcome.then:
                     follower = self._made(job, Enqueued(job.id, created=True), span, began)
@@ -123,7 +125,7 @@ class Recorder:
             span.end()
 
     def signalled(self, signal: Signal, reply: SignalReply, began: int) -> None:
-        """Tells what the outside world said; nothing where no job is known yet."""
+        """Record a signal; nothing if its job is not known yet."""
         if reply.job is None:
             return
         attributes = of_operation(Operation.SIGNAL, reply.job) | {
@@ -179,6 +181,12 @@ def now_ns() -> int:
     return REAL.wall_ns()
 
 
+def _remote(traceparent: str) -> Span:
+    """Return the span of another process; one that is not valid leads nowhere."""
+    carrier = {"traceparent": traceparent}
+    return get_current_span(TraceContextTextMapPropagator().extract(carrier, Context()))
+
+
 def _links(cause: Span) -> list[Link]:
     context = cause.get_span_context()
     return [Link(context)] if context.is_valid else []
@@ -193,7 +201,7 @@ def _of_outcome(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
     }
 
 
-def _tell_failure(span: Span, outcome: Outcome, verdict: Verdict) -> None:
+def _record_failure(span: Span, outcome: Outcome, verdict: Verdict) -> None:
     match outcome:
         case _ if verdict is Verdict.LOST:
             text = "the run was not live any more"

@@ -29,7 +29,7 @@ class JobRatio(Sampler):
     """
 
     def __init__(self, ratio: float) -> None:
-        """Makes one.
+        """Make one.
 
         Args:
             ratio: 0 to 1.
@@ -53,7 +53,7 @@ class JobRatio(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Whether the trace is recorded."""
+        """Return whether the trace is recorded."""
         del parent_context, name, kind, links
         mixed = blake2b(trace_id.to_bytes(16), digest_size=8).digest()
         recorded = int.from_bytes(mixed) < self._bound
@@ -61,7 +61,7 @@ class JobRatio(Sampler):
         return SamplingResult(decision, attributes if recorded else None, trace_state)
 
     def get_description(self) -> str:
-        """What it is, for people."""
+        """Return a description of the sampler."""
         return f"JobRatio{{{self._ratio}}}"
 
 
@@ -75,7 +75,7 @@ def ratio_of(environment: Mapping[str, str]) -> float | None:
         The ratio; None where they name another sampler, which needs no care.
 
     Raises:
-        InvalidValue: the ratio is no number from 0 to 1.
+        InvalidValue: the ratio is not a number from 0 to 1.
     """
     named = environment.get("OTEL_TRACES_SAMPLER", "").strip().lower()
     if named not in {_RATIO, _PARENT_BASED}:

@@ -15,12 +15,11 @@ SCOPE = "headway"
 
 
 def trace(app: App, tracer_provider: TracerProvider | None = None) -> None:
-    """Traces an app's jobs: those it sends, those its workers run, and what it is signalled.
+    """Trace an app's jobs: those it sends, those its workers run, and what it is signalled.
 
     Called once, before the app's store is used. An app that is not traced pays nothing.
 
     Args:
-        app: whose jobs.
         tracer_provider: where spans go; OpenTelemetry's global one if not given.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A store whose jobs are traced: it does what the store does, and tells a recorder."""
+"""A store whose jobs are traced: it does what the store does, and reports to a recorder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.inserting import InsertsWithin
-from headway.contract.mending import Mendable, Suspicion
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.repair import Repairable, Suspicion
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
@@ -23,16 +23,11 @@ Reply = TypeVar("Reply")
 
 
 def traced_store(store: Store, recorder: Recorder) -> Store:
-    """A store that does the same, and is traced.
-
-    Args:
-        store: does the work.
-        recorder: is told of it.
-    """
+    """A store that does the same, and is traced."""
     # What else a store can do is asked by its class: the one around it must have as much.
     kinds = tuple(
         kind
-        for kind, door in ((_TracedInserting, InsertsWithin), (_TracedMendable, Mendable))
+        for kind, door in ((_TracedInserting, InsertsWithin), (_TracedRepairable, Repairable))
         if isinstance(store, door)
     )
     if len(kinds) == 2:
@@ -126,7 +121,7 @@ class TracedStore:
 
 
 class _TracedInserting(TracedStore):
-    """The same, where jobs come into being with their caller's transaction."""
+    """The same, with jobs that are inserted within the caller's transaction."""
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As the store, traced; also where the transaction is rolled back later."""
@@ -150,21 +145,21 @@ class _TracedInserting(TracedStore):
         cast("InsertsWithin", self._inner).wake(lanes)
 
 
-class _TracedMendable(TracedStore):
+class _TracedRepairable(TracedStore):
     """The same, where the store may come back as another or an older one."""
 
     async def suspicion(self) -> Suspicion | None:
         """As the store."""
-        return await cast("Mendable", self._inner).suspicion()
+        return await cast("Repairable", self._inner).suspicion()
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """As the store."""
-        return await cast("Mendable", self._inner).new_epoch(author, reason)
+        return await cast("Repairable", self._inner).new_epoch(author, reason)
 
     async def reset_clock(self, author: str, reason: str) -> int:
         """As the store."""
-        return await cast("Mendable", self._inner).reset_clock(author, reason)
+        return await cast("Repairable", self._inner).reset_clock(author, reason)
 
 
-class _TracedBoth(_TracedInserting, _TracedMendable):
+class _TracedBoth(_TracedInserting, _TracedRepairable):
     """The same, where a store can do both."""

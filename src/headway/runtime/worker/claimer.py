@@ -9,14 +9,12 @@ from headway.contract.claims import ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH
-from headway.runtime.chores.sweep import log_dead
+from headway.runtime.chores import log_dead
 from headway.runtime.persist import PASSING, persist
 from headway.runtime.timing import Timing
-from headway.runtime.worker.floor import Floor
-from headway.runtime.worker.held import Held
-from headway.runtime.worker.lease import Lease
+from headway.runtime.worker.lease import Held, Lease, StoreTime
 from headway.runtime.worker.prefetch import LOOK_EVERY, Prefetch, Surplus
-from headway.runtime.worker.store_time import StoreTime
+from headway.runtime.worker.ready_queue import ReadyQueue
 
 MOST_UNSETTLED = 4 * MAX_BATCH
 """While so many outcomes wait for the store, no more work is asked for."""
@@ -32,7 +30,7 @@ OFFER_EACH = 0.25
 
 
 class Claimer:
-    """Keeps the floor supplied.
+    """Keeps the queue supplied.
 
     Jobs with gates are claimed only for handlers that are free at that moment. While other jobs
     are ready, handlers are seldom free: so now and then some are held back for a claim, or jobs
@@ -46,7 +44,7 @@ class Claimer:
         *,
         lanes: tuple[tuple[str, int], ...],
         order: LaneOrder,
-        floor: Floor,
+        queue: ReadyQueue,
         held: Held,
         lease: Lease,
         prefetch: Prefetch,
@@ -57,7 +55,7 @@ class Claimer:
         self._lanes = lanes
         self._names = tuple(name for name, _ in lanes)
         self._order: LaneOrder = order
-        self._floor = floor
+        self._queue = queue
         self._held = held
         self._lease = lease
         self._prefetch = prefetch
@@ -72,62 +70,62 @@ class Claimer:
         self._stopping = False
 
     def stop(self) -> None:
-        """Lets `run` end after the claim that is under way."""
+        """Let `run` end after the claim that is under way."""
         self._stopping = True
-        self._floor.asked.set()
+        self._queue.asked.set()
 
     async def run(self) -> None:
-        """Claims until it is told to stop.
+        """Claim until stopped.
 
         Raises:
             StoreError: one that does not heal by itself.
         """
-        floor, timing = self._floor, self._timing
+        queue, timing = self._queue, self._timing
         while not self._stopping:
             n, free = self._room()
             if n <= 0:
-                await floor.asked.wait()
-                floor.asked.clear()
+                await queue.asked.wait()
+                queue.asked.clear()
                 continue
-            floor.asked.clear()
-            floor.reserved = free
+            queue.asked.clear()
+            queue.reserved = free
             try:
                 reply, gated = await self._claim(n, free)
             except PASSING:
-                return  # told to stop while the store was away
+                return  # asked to stop while the store was away
             finally:
-                floor.reserved = 0
+                queue.reserved = 0
             if reply.again:
                 await timing.pause(0)
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
 
     async def give_back(self) -> None:
-        """Hands back jobs that are held ready and not started soon, until it is cancelled."""
-        floor, timing = self._floor, self._timing
+        """Hand back jobs that are held ready and not started soon, until it is cancelled."""
+        queue, timing = self._queue, self._timing
         while True:
-            await floor.filled.wait()
-            floor.filled.clear()
-            surplus = Surplus(len(floor.plain), floor.started)
-            while floor.plain:
+            await queue.filled.wait()
+            queue.filled.clear()
+            surplus = Surplus(len(queue.plain), queue.started)
+            while queue.plain:
                 await timing.pause(LOOK_EVERY)
-                ready = len(floor.plain)
-                keep = surplus.keep(ready, floor.started, dry=self._dry)
+                ready = len(queue.plain)
+                keep = surplus.keep(ready, queue.started, dry=self._dry)
                 if keep < ready:
                     self._prefetch.target = min(self._prefetch.target, keep)
-                    floor.keep_ready(keep, "not started in time")
+                    queue.keep_ready(keep, "not started in time")
 
     def _room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them may have gates."""
-        floor, prefetch = self._floor, self._prefetch
+        queue, prefetch = self._queue, self._prefetch
         now = self._timing.monotonic()
-        prefetch.measure(now, floor.done)
-        ready, idle = len(floor.plain), floor.free
-        # What is not there for all should go to a worker whose handlers are free now.
+        prefetch.measure(now, queue.done)
+        ready, idle = len(queue.plain), queue.free
+        # Scarce jobs should go to a worker with free handlers.
         target = 0 if self._dry else prefetch.target
-        floor.hungry = True
-        floor.low_mark = target // 2
-        if floor.settler.pending > MOST_UNSETTLED:
+        queue.hungry = True
+        queue.low_mark = target // 2
+        if queue.settler.pending > MOST_UNSETTLED:
             return 0, 0
         if not ready and not idle and self._only_gated:
             return 0, 0
@@ -136,16 +134,16 @@ class Claimer:
         keep = self._keep_free(now)
         offer = min(idle, keep)
         # A handler that finishes from now on rests, and so brings the claimer back with an offer.
-        floor.reserved = keep if not offer else 0
+        queue.reserved = keep if not offer else 0
         room = idle + target - ready
-        if ready <= floor.low_mark and room > 0:
+        if ready <= queue.low_mark and room > 0:
             return min(max(room, offer), MAX_BATCH), offer
         return offer, offer
 
     def _keep_free(self, now: float) -> int:
         waited = now - self._offered_at
         if now - self._gated_at < SEEN_GATED and waited >= OFFER_OFTEN:
-            return max(1, self._floor.size // 4)
+            return max(1, self._queue.size // 4)
         return int(waited >= OFFER_EACH)
 
     async def _claim(self, n: int, free: int) -> tuple[ClaimReply, int]:
@@ -161,19 +159,19 @@ class Claimer:
             lease_ms=self._lease.ms,
             after=self._after.after if self._after else {},
         )
-        # Of a claim whose reply was lost, the first sending counts: it may have been done then.
+        # If the reply was lost, the first sending counts: the claim may have been done then.
         sent = timing.monotonic()
         reply = await persist(
             timing, "claim", lambda: self._store.claim(request), until=lambda: self._stopping
         )
         received = timing.monotonic()
-        self._store_time.heard(sent, reply.now)
-        self._lease.kept(sent, reply.lease_until - reply.now)
+        self._store_time.observe(sent, reply.now)
+        self._lease.extend(sent, reply.lease_until - reply.now)
         self._after = reply
         held.take(self._request, reply.jobs)
-        idle = not self._floor.busy and not self._floor.plain and not self._floor.gated
+        idle = not self._queue.busy and not self._queue.plain and not self._queue.gated
         self._dry = len(reply.jobs) < n and not reply.again
-        gated = self._floor.take(
+        gated = self._queue.take(
             reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0
         )
         if gated:
@@ -182,46 +180,46 @@ class Claimer:
             self._offered_at = received
         if n > free:
             self._only_gated = gated == len(reply.jobs)
-        self._prefetch.mark(received, self._floor.done, took=received - sent, idle=idle)
+        self._prefetch.mark(received, self._queue.done, took=received - sent, idle=idle)
         await log_dead(self._store, reply.dead)
         return reply, gated
 
     async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:
-        """Sleeps until there may be something to claim.
+        """Sleep until there may be something to claim.
 
         Args:
             reply: of the claim that found nothing more.
             limited: jobs with gates may have been left for want of a handler.
         """
-        floor = self._floor
-        floor.low_mark = -1
-        floor.hungry = limited
+        queue = self._queue
+        queue.low_mark = -1
+        queue.hungry = limited
         # While others are ready, handlers are not idle for long: the first that is brings it back.
-        if floor.asked.is_set() or (limited and floor.free > 0 and not floor.plain):
+        if queue.asked.is_set() or (limited and queue.free > 0 and not queue.plain):
             return
         waiting = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
-        asked = asyncio.ensure_future(floor.asked.wait())
+        asked = asyncio.ensure_future(queue.asked.wait())
         try:
             await asyncio.wait((waiting, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
             waiting.cancel()
             ended = await asyncio.gather(waiting, asked, return_exceptions=True)
-        await self._mind(ended[0])
+        await self._after_wait(ended[0])
 
-    async def _mind(self, ended: object) -> None:
-        """What became of the wait: a store that cannot wait now must not be asked at once."""
+    async def _after_wait(self, ended: object) -> None:
+        """Handle the end of a wait: a store that cannot wait now must not be asked at once."""
         if isinstance(ended, StoreError) and isinstance(ended, PASSING):
-            await self._timing.wait(self._floor.asked, 1.0)
+            await self._timing.wait(self._queue.asked, 1.0)
         elif isinstance(ended, Exception):
             raise ended
 
 
-def settled(floor: Floor) -> Callable[[bool], None]:
+def settled(queue: ReadyQueue) -> Callable[[bool], None]:
     """What to do after each settlement: permits that were given back may start something here."""
 
     def ask(gave_back: bool) -> None:
-        if gave_back or floor.settler.pending > MOST_UNSETTLED // 2:
-            floor.asked.set()
+        if gave_back or queue.settler.pending > MOST_UNSETTLED // 2:
+            queue.asked.set()
 
     return ask

@@ -1,4 +1,4 @@
-"""From the end of a handler to what the store is told: answers, errors, and being stopped."""
+"""From the end of a handler to its outcome: answers, errors, and being stopped."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from headway.contract.outcomes import (
 )
 from headway.core.errors import (
     HandlerCancelled,
+    HandlerError,
     HandlerTimeout,
     HeadwayError,
     InvalidValue,
@@ -27,19 +28,32 @@ from headway.core.errors import (
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_ERROR
 from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
-from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import Gates
-from headway.runtime.worker.crash import HandlerCrashed
+from headway.runtime.records import encode
+
+
+class HandlerCrashed(HandlerError):
+    """A handler failed in its own process, or took the process with it.
+
+    Attributes:
+        text: the error for the record.
+        died: whether the process ended.
+    """
+
+    code = "handler_crashed"
+
+    def __init__(self, text: str, *, died: bool = False) -> None:
+        super().__init__(text.partition("\n")[0])
+        self.text = text
+        self.died = died
 
 
 def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
     """What a handler's return means.
 
     Args:
-        job: the run.
-        answer: what the handler returned.
         kinds: the kinds of the app, for the gates of another stage.
 
     Returns:
@@ -56,7 +70,6 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
     """What a handler's exception means.
 
     Args:
-        job: the run.
         error: what the handler raised, or what stopped it.
         kinds: as for `answered`.
 
@@ -110,8 +123,8 @@ def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
     match answer:
         case Snooze():
             _, close = job.take_follow()
-            after_ms, until_at = answer.after_ms, answer.until_at
-            return Snoozed(job.id, job.run, close=close, after_ms=after_ms, until_at=until_at)
+            moment = (answer.after_ms, answer.until_at)
+            return Snoozed(job.id, job.run, (), close, *moment, answer.reason)
         case Next():
             return _next_stage(job, answer, kinds)
         case _ if job.handed:

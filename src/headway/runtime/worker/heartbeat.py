@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 from headway.contract.claims import BeatReply, BeatRequest
 from headway.contract.store import Store
 from headway.core.instant import format_instant
 from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
-from headway.runtime.worker.held import Held
-from headway.runtime.worker.lease import Lease
+from headway.runtime.worker.lease import Held, Lease
 
 SOONEST = 0.25
 """Seconds between two beats that carry progress."""
@@ -23,7 +25,7 @@ _log = logging.getLogger("headway.worker")
 
 
 class Heartbeat:
-    """Beats three times a lease, and says what the store answers."""
+    """Beats three times a lease, and passes on the store's replies."""
 
     def __init__(  # noqa: PLR0913  (the parts that it joins)
         self,
@@ -38,18 +40,11 @@ class Heartbeat:
         on_reply: Callable[[BeatReply], None],
         on_lapse: Callable[[], None],
     ) -> None:
-        """Makes one.
+        """Make one.
 
         Args:
-            store: to beat in.
-            worker: its random id.
-            name: for people.
-            lanes: what it serves.
-            held: what it holds.
-            lease: its lease.
-            timing: for the pauses.
-            on_reply: told each answer; called where the heart beats.
-            on_lapse: told when the lease is about to end; called where the heart beats.
+            on_reply: called with each reply; called in the heartbeat's loop.
+            on_lapse: called when the lease is about to end; called in the heartbeat's loop.
         """
         self._store = store
         self._worker = worker
@@ -66,11 +61,11 @@ class Heartbeat:
         self._still = False
 
     def poke(self) -> None:
-        """Beats soon, because there is progress to carry."""
+        """Beat soon, because there is progress to carry."""
         self._poked.set()
 
     async def run(self) -> None:
-        """Beats until it is cancelled.
+        """Beat until it is cancelled.
 
         Raises:
             StoreError: one that does not heal by itself.
@@ -85,7 +80,7 @@ class Heartbeat:
                 late = self._lease.lapsing(self._timing.monotonic())
                 if late and not lapsed:
                     lapsed = True
-                    _log.error("no beat reached the store: handlers are told to stop")
+                    _log.error("no beat reached the store: handlers are asked to stop")
                     self._on_lapse()
                 seconds = min(self._lease.interval / 8, 1.0)
             if await self._timing.wait(self._poked, seconds) and alive:
@@ -94,7 +89,7 @@ class Heartbeat:
             self._poked.clear()
 
     async def leave(self) -> None:
-        """Says that the worker has stopped and holds nothing more."""
+        """Report to the store that the worker has stopped and holds nothing."""
         request, _ = self._held.listed()
         await self._store.beat(
             BeatRequest(
@@ -109,7 +104,7 @@ class Heartbeat:
         )
 
     async def _beat(self) -> bool:
-        """Beats once.
+        """Beat once.
 
         Returns:
             Whether the store answered.
@@ -117,7 +112,7 @@ class Heartbeat:
         request, running = self._held.listed()
         progress = self._held.take_progress()
         sent = self._timing.monotonic()
-        # A beat that hangs must not keep the heart from seeing that the lease ends.
+        # A beat that hangs must not keep the heartbeat from seeing that the lease ends.
         limit = max(self._lease.stop_by - sent, self._lease.interval / 4)
         try:
             async with self._timing.limit(min(limit, self._lease.interval * 2)):
@@ -138,7 +133,7 @@ class Heartbeat:
             return False
         self._watch_time(sent, reply.now)
         self._beaten_at = sent
-        self._lease.kept(sent, reply.lease_until - reply.now)
+        self._lease.extend(sent, reply.lease_until - reply.now)
         self._on_reply(reply)
         return True
 
@@ -153,3 +148,68 @@ class Heartbeat:
                 " until it is there again; `headway doctor` shows by how much",
                 format_instant(now),
             )
+
+
+class HeartbeatThread:
+    """Runs a heartbeat on a thread that no handler can block.
+
+    Attributes:
+        ended: set in the worker's loop when the thread has ended.
+    """
+
+    def __init__(
+        self,
+        beat: Callable[[], Coroutine[Any, Any, None]],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        """Make one; it belongs to the running loop.
+
+        Args:
+            beat: makes the heartbeat's coroutine, in the thread.
+            on_crash: called in the worker's loop with the error that ended the heartbeat.
+        """
+        self.ended = asyncio.Event()
+        self._beat = beat
+        self._on_crash = on_crash
+        self._worker_loop = asyncio.get_running_loop()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        # A heartbeat that hangs in a store must not keep a program from ending.
+        self._thread = threading.Thread(target=self._main, name="headway-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; it beats when this has returned."""
+        self._thread.start()
+        self._ready.wait()
+
+    def call(self, what: Callable[[], object]) -> None:
+        """Call something in the thread's loop, if it still runs."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the thread may end at any moment, and its loop with it
+                self._loop.call_soon_threadsafe(what)
+
+    def stop(self) -> None:
+        """Ask the heartbeat to stop; `ended` is set when it has."""
+        if self._task is not None:
+            self.call(self._task.cancel)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except Exception as error:  # noqa: BLE001  (the worker raises it)
+            self._in_worker_loop(lambda error=error: self._on_crash(error))
+        finally:
+            self._ready.set()
+            self._in_worker_loop(self.ended.set)
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._beat())
+        self._ready.set()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def _in_worker_loop(self, what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the worker's loop may have ended before
+            self._worker_loop.call_soon_threadsafe(what)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
-from typing import Literal, cast
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -14,21 +16,18 @@ from headway.contract.store import Store
 from headway.core.errors import UnknownKind
 from headway.runtime.answers import Dead
 from headway.runtime.awaited import reconcile
-from headway.runtime.desk import Desk
 from headway.runtime.handler import Handler, Place
-from headway.runtime.job import Job
-from headway.runtime.kind import Kind
-from headway.runtime.noop import NOOP
+from headway.runtime.job import HandlerContext, Job
+from headway.runtime.kind import NOOP, Kind
 from headway.runtime.timing import Timing
-from headway.runtime.worker.crash import HandlerCrashed
+from headway.runtime.worker.endings import HandlerCrashed
 from headway.runtime.worker.processes import Processes
-from headway.runtime.worker.threads import Threads
 
 Begin = Callable[[Job], Awaitable[object]]
 CallNext = Callable[[], Awaitable[object]]
 Middleware = Callable[[Job, CallNext], Awaitable[object]]
 Unknown = Literal["retry", "dead"]
-"""What becomes of a job whose kind a worker does not know."""
+"""What a worker does with a job whose kind it does not know."""
 
 
 class Plan:
@@ -58,29 +57,28 @@ class Plans:
         kinds: Mapping[str, Kind],
         middleware: Sequence[Middleware],
         store: Store,
-        desk: Desk,
+        context: HandlerContext,
         *,
         size: int,
         timing: Timing,
         unknown: Unknown = "retry",
     ) -> None:
-        """Makes a plan for each stage of each kind.
+        """Make a plan for each stage of each kind.
 
         Args:
             kinds: by name.
             middleware: the first one is the outermost.
             store: for the handlers that reconcile.
-            desk: writes for handlers in processes.
+            context: writes for handlers in processes.
             size: how many handlers run at once.
-            timing: for timeouts.
-            unknown: what becomes of a job for which there is no plan.
+            unknown: what happens to a job for which there is no plan.
         """
         self._unknown: Unknown = unknown
         self._kinds = kinds
         self.processes = Processes()
         self._threads = Threads(size)
         self._store = store
-        self._desk = desk
+        self._context = context
         self._timing = timing
         self._middleware = tuple(middleware)
         self._staged = {
@@ -102,18 +100,14 @@ class Plans:
         return self._first.get(claimed.kind)
 
     async def run(self, plan: Plan | None, job: Job) -> object:
-        """Calls the handler of a job under its timeout, where the short way will not do.
-
-        Args:
-            plan: its plan.
-            job: the job.
+        """Call the handler of a job under its timeout, where the short way will not do.
 
         Returns:
             What the handler returns.
 
         Raises:
             UnknownKind: there is no plan, and the job may be tried elsewhere.
-            Dead: there is no plan, and the job shall not be tried again.
+            Dead: there is no plan, and the job must not be tried again.
             TimeoutError: the handler ran longer than its timeout, or raised this itself.
         """
         if plan is None:
@@ -132,16 +126,16 @@ class Plans:
                 return await plan.begin(job)
         except TimeoutError:
             if scope.expired():
-                job.told_to_stop("timeout")
+                job.request_stop("timeout")
             raise
 
     def close(self) -> None:
-        """Lets threads and processes go."""
+        """Let threads and process go."""
         self._threads.close()
         self.processes.close()
 
     async def _watched(self, plan: Plan, job: Job, seconds: float) -> object:
-        """A handler that cannot be interrupted from within: told, or killed, when time is up."""
+        """Run a handler in a thread or a process; at its timeout it is asked to stop, or killed."""
         watch = asyncio.ensure_future(self._time_up(plan, job, seconds))
         try:
             return await plan.begin(job)
@@ -151,7 +145,7 @@ class Plans:
     async def _time_up(self, plan: Plan, job: Job, seconds: float) -> None:
         await self._timing.pause(seconds)
         if job.stop is None:
-            job.told_to_stop("timeout")
+            job.request_stop("timeout")
             if plan.place is Place.PROCESS:
                 self.processes.kill(job.claimed)
 
@@ -174,9 +168,9 @@ class Plans:
                 return _in_loop(kind, handler)
 
     async def _in_process(self, job: Job, handler: Handler) -> object:
-        note = partial(self._desk.note_progress, job.id, job.run)
+        note = partial(self._context.note_progress, job.id, job.run)
         done = await self._threads.run(
-            lambda: self.processes.run(job, handler, self._desk.write_from_thread, note)
+            lambda: self.processes.run(job, handler, self._context.write_from_thread, note)
         )
         job.follow(done.then, done.close)
         if done.raised is not None:
@@ -202,3 +196,45 @@ def _long(handler: Handler, job: Job) -> Awaitable[object]:
 
 def _around(one: Middleware, begin: Begin) -> Begin:
     return lambda job: one(job, partial(begin, job))
+
+
+Value = TypeVar("Value")
+
+
+class Threads:
+    """As many threads as the worker has handlers; none is started before it is needed."""
+
+    def __init__(self, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix="headway-handler")
+
+    async def run(self, call: Callable[[], Value]) -> Value:
+        """Calls in a thread, in the context of the caller.
+
+        Returns:
+            What it returns; what it raises is raised here.
+        """
+        loop, context = asyncio.get_running_loop(), copy_context()
+        ended = await loop.run_in_executor(self._pool, lambda: context.run(_Ended[Value], call))
+        return ended.get()
+
+    def close(self) -> None:
+        """Let the threads go; one that still runs goes on until it ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Ended(Generic[Value]):
+    """How a call ended. Some errors, such as StopIteration, cannot pass through a future."""
+
+    __slots__ = ("_error", "_value")
+
+    def __init__(self, call: Callable[[], Value]) -> None:
+        self._error: BaseException | None = None
+        try:
+            self._value = call()
+        except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
+            self._error = error
+
+    def get(self) -> Value:
+        if self._error is not None:
+            raise self._error
+        return self._value

@@ -38,7 +38,7 @@ class Prefetch:
     """
 
     def __init__(self, most: int) -> None:
-        """Begins with nothing held ready.
+        """Begin with nothing held ready.
 
         Args:
             most: the target is never larger.
@@ -86,7 +86,7 @@ class Surplus:
     """
 
     def __init__(self, ready: int, started: int) -> None:
-        """Begins with the first look.
+        """Begin with the first look.
 
         Args:
             ready: jobs that are held ready.

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import inspect
+import signal
 from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 from threading import Lock
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 from headway.contract.claims import Claimed
-from headway.contract.outcomes import Outcome, Verdict
-from headway.core.errors import HeadwayError
+from headway.contract.outcomes import Closing, Outcome, Verdict
+from headway.core.errors import HeadwayError, InvariantBroken
+from headway.core.job import NewJob
+from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.handler import Handler
 from headway.runtime.job import Job
-from headway.runtime.worker.child import Pipe, serve
-from headway.runtime.worker.crash import HandlerCrashed
-from headway.runtime.worker.messages import Ask, Done, Order, Progress, Told
+from headway.runtime.kind import Kind
+from headway.runtime.records import encode
+from headway.runtime.worker.endings import HandlerCrashed, describe
 
 Write = Callable[[Outcome], Verdict]
 
@@ -27,18 +36,15 @@ class Processes:
         # A fresh interpreter: forking one that has threads may lock it up for good.
         self._context = SpawnContext()
         self._lock = Lock()
-        self._resting: list[_Process] = []
+        self._waiting: list[_Process] = []
         self._working: dict[tuple[str, int], _Process] = {}
         self._closed = False
 
     def run(self, job: Job, handler: Handler, write: Write, note: Callable[[bytes], None]) -> Done:
-        """Calls a handler in a process, and waits for its end.
+        """Call a handler in a process, and wait for its end.
 
         Args:
-            job: the run.
-            handler: of its stage.
             write: writes an outcome for the handler while it runs.
-            note: keeps progress.
 
         Returns:
             How it ended.
@@ -60,23 +66,23 @@ class Processes:
                 self._working.pop((job.id, job.run), None)
         with self._lock:
             if not self._closed:
-                self._resting.append(process)
+                self._waiting.append(process)
                 return done
         process.end()
         return done
 
     def kill(self, claimed: Claimed) -> None:
-        """Ends the process that runs this; its handler fails."""
+        """End the process that runs this; its handler fails."""
         with self._lock:
             process = self._working.get((claimed.id, claimed.run))
         if process is not None:
             process.process.kill()
 
     def close(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         with self._lock:
             self._closed = True
-            resting, self._resting = self._resting, []
+            resting, self._waiting = self._waiting, []
             working = list(self._working.values())
         for process in working:
             process.process.kill()
@@ -85,7 +91,7 @@ class Processes:
 
     def _take(self, claimed: Claimed) -> _Process:
         with self._lock:
-            process = self._resting.pop() if self._resting else None
+            process = self._waiting.pop() if self._waiting else None
         if process is None or not process.process.is_alive():
             process = _Process(self._context)
         with self._lock:
@@ -121,13 +127,13 @@ class Processes:
                     return message
 
 
-def _answer(job: Job, outcome: Outcome, write: Write) -> Told:
+def _answer(job: Job, outcome: Outcome, write: Write) -> Reply:
     try:
         verdict = write(outcome)
         job.settled_by(outcome, verdict)
     except HeadwayError as error:
-        return Told(verdict=None, error=error)
-    return Told(verdict=verdict)
+        return Reply(verdict=None, error=error)
+    return Reply(verdict=verdict)
 
 
 class _Process:
@@ -146,7 +152,7 @@ class _Process:
         theirs.close()
 
     def end(self) -> str:
-        """Ends the process.
+        """End the process.
 
         Returns:
             Its exit code, in words.
@@ -158,3 +164,141 @@ class _Process:
             self.process.join()
         code = self.process.exitcode
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """Do this: the handler by the name under which its module knows it, and the job."""
+
+    module: str
+    name: str
+    stage: str
+    claimed: Claimed
+    signal_url: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """The handler writes something and waits for the store's answer."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """The store's answer; or why there is none."""
+
+    verdict: Verdict | None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """The handler shows how far it is."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """The handler is through.
+
+    Attributes:
+        answer: what it returned, if that says something beside "done".
+        result: else what it returned, as JSON.
+        raised: a Retry, a Dead or an error of Headway that it raised.
+        error: any other error that it raised, for the record.
+    """
+
+    answer: object = None
+    result: bytes | None = None
+    raised: Exception | None = None
+    error: str = ""
+    then: tuple[NewJob, ...] = ()
+    close: tuple[Closing, ...] = ()
+
+
+# In quotes: only type checkers know that it is generic.
+Pipe: TypeAlias = "Connection[Any, Any]"
+
+
+def serve(pipe: Pipe) -> None:
+    """Do what comes through the pipe until it is closed.
+
+    Args:
+        pipe: orders come in, and what handlers say goes out.
+    """
+    # Ctrl-C reaches the whole terminal; the worker alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            done = _do(pipe.recv(), pipe)
+            try:
+                pipe.send(done)
+            except (PicklingError, TypeError, AttributeError) as error:
+                # An error that cannot be pickled is sent as its text.
+                pipe.send(Done(error=describe(done.raised or error)))
+        except (EOFError, OSError):
+            return
+
+
+class PipeContext:
+    """Writes by asking the worker."""
+
+    def __init__(self, pipe: Pipe, signal_url: str | None) -> None:
+        self._pipe = pipe
+        self._signal_url = signal_url
+
+    def signal_url(self, ref: str) -> str | None:  # noqa: ARG002  (one run is here)
+        """Where the outside world signals this run; the worker keeps the key that signed it."""
+        return self._signal_url
+
+    async def write(self, outcome: Outcome) -> Verdict:
+        """Ask the worker to write, and wait; nothing else runs in this process."""
+        return self.write_from_thread(outcome)
+
+    def write_from_thread(self, outcome: Outcome) -> Verdict:
+        """Ask the worker to write, and wait.
+
+        Raises:
+            HeadwayError: what the worker met when it wrote.
+        """
+        self._pipe.send(Ask(outcome=outcome))
+        reply: Reply = self._pipe.recv()
+        if reply.verdict is None:
+            raise reply.error or InvariantBroken("the worker gave no answer")
+        return reply.verdict
+
+    def note_progress(self, job: str, run: int, data: bytes) -> None:  # noqa: ARG002  (one run is here)
+        """Hand progress to the worker, for its next beat."""
+        self._pipe.send(Progress(data=data))
+
+
+def _do(order: Order, pipe: Pipe) -> Done:
+    job = Job(order.claimed, PipeContext(pipe, order.signal_url))
+    try:
+        answer = _find(order).call(job, order.claimed.args)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+        then, close = job.take_follow()
+        if isinstance(answer, Retry | Dead):
+            return Done(raised=answer, then=then, close=close)
+        if isinstance(answer, Snooze | Next | Unfit):
+            return Done(answer=answer, then=then, close=close)
+        result = None if answer is None else encode("result", answer)
+        return Done(result=result, then=then, close=close)
+    except (Retry, Dead, HeadwayError) as error:
+        then, close = job.take_follow()
+        return Done(raised=error, then=then, close=close)
+    except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
+        return Done(error=describe(error))
+
+
+def _find(order: Order) -> Handler:
+    found: Any = importlib.import_module(order.module)
+    for part in order.name.split("."):
+        found = getattr(found, part)
+    if isinstance(found, Kind):
+        return found.handlers[order.stage]
+    function: Callable[..., Any] = found
+    return Handler(order.claimed.kind, function, processes=True, strict=False)

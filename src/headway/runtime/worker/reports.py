@@ -12,10 +12,11 @@ from typing import Any, Literal
 from headway.contract.outcomes import Died, Failed, Outcome, Returned
 from headway.core.duration import format_duration
 from headway.core.errors import HandlerCancelled, InvalidValue, LeaseLost
+from headway.runtime.answers import Dead
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing
-from headway.runtime.worker.crash import HandlerCrashed
-from headway.runtime.worker.floor import Floor
+from headway.runtime.worker.endings import HandlerCrashed
+from headway.runtime.worker.ready_queue import ReadyQueue
 
 PROGRESS_EVERY = 60.0
 """Seconds between two lines of progress."""
@@ -142,7 +143,9 @@ def _log_failure(failure: Failure) -> None:
         _log.warning(f"job failed {facts} retry_in=%(retry_in)s", said)
         return
     # There may be no further attempt that shows the error, so where it was raised is logged too.
-    trace = error if error is not None and error.__traceback__ is not None else None
+    # A deliberate one says all that its handler has to say.
+    raised = error is not None and error.__traceback__ is not None
+    trace = error if raised and not isinstance(error, Dead) else None
     if isinstance(error, HandlerCrashed):
         # It was raised in another process, and its text has the traceback of there.
         trace, said["exception"] = None, error.text
@@ -154,7 +157,7 @@ def _log_failure(failure: Failure) -> None:
         _log.warning(f"job failed becomes=%(becomes)s {facts}", said, exc_info=trace)
 
 
-async def log_progress(floor: Floor, failures: Failures, timing: Timing) -> None:
+async def log_progress(queue: ReadyQueue, failures: Failures, timing: Timing) -> None:
     """Log a line a minute of what a worker did and has to do, until it is cancelled.
 
     `done` and `failed` are runs of that minute, `running` handlers, and `waiting` the jobs that
@@ -165,12 +168,12 @@ async def log_progress(floor: Floor, failures: Failures, timing: Timing) -> None
         await timing.pause(PROGRESS_EVERY)
         newly_failed = failures.count - failed
         said = {
-            "done": max(0, floor.done - ended - newly_failed),
+            "done": max(0, queue.done - ended - newly_failed),
             "failed": newly_failed,
-            "running": floor.busy,
-            "waiting": len(floor.plain) + len(floor.gated),
+            "running": queue.busy,
+            "waiting": len(queue.plain) + len(queue.gated),
         }
-        ended, failed = floor.done, failures.count
+        ended, failed = queue.done, failures.count
         if any(said.values()):
             _log.info(
                 "worker progress done=%(done)d failed=%(failed)d running=%(running)d "

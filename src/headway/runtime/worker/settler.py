@@ -1,4 +1,4 @@
-"""The settler: tells the store what became of runs, many in one request, one request at a time."""
+"""The settler: writes outcomes of runs to the store, many in one request, one request at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headway.core.job import MAX_BATCH
 from headway.runtime.persist import persist
 from headway.runtime.timing import Timing
 from headway.runtime.worker.endings import describe
-from headway.runtime.worker.held import Held
+from headway.runtime.worker.lease import Held
 
 STAYING = frozenset({HandedOver, KnownAs, GaveBack})
 """Outcomes after which the worker still holds the run, because its handler still runs."""
@@ -63,18 +63,18 @@ class Settler:
         return len(self._queue) + self._writing
 
     def on_batch(self, call: Callable[[bool], None]) -> None:
-        """Calls after each request, with whether permits were given back in it."""
+        """Call after each request, with whether permits were given back in it."""
         self._on_batch = call
 
     def put(self, outcome: Outcome) -> None:
-        """Writes an outcome soon; its verdict matters to nobody."""
+        """Write an outcome soon; its verdict is not needed."""
         queue = self._queue
         if not queue:
             self._wake.set()
         queue.append(outcome)
 
     async def write(self, outcome: Outcome) -> Verdict:
-        """Writes an outcome after those before it.
+        """Write an outcome after those before it.
 
         Args:
             outcome: of a run that this worker holds.
@@ -95,7 +95,7 @@ class Settler:
         return await future
 
     async def run(self) -> None:
-        """Writes until it is closed and nothing is left."""
+        """Write until it is closed and nothing is left."""
         try:
             while self._queue or not self._closed:
                 if self._queue:
@@ -119,7 +119,7 @@ class Settler:
         self._on_batch(self._finish(batch, verdicts))
 
     def close(self, *, hurry: bool = False) -> None:
-        """Lets `run` end when all is written.
+        """Let `run` end when all is written.
 
         Args:
             hurry: give up instead when the store cannot be reached.
@@ -132,7 +132,10 @@ class Settler:
         request = SettleRequest(worker=self._worker, outcomes=batch)
         try:
             return await persist(
-                self._timing, "settle", lambda: self._store.settle(request), until=self._hurried
+                self._timing,
+                "settle",
+                lambda: self._store.settle(request),
+                until=lambda: self._hurry,
             )
         except (CallerError, Forbidden) as error:
             if len(batch) > 1:
@@ -152,7 +155,7 @@ class Settler:
         failed = Failed(outcome.job, outcome.run, error=describe(error))
         request = SettleRequest(worker=self._worker, outcomes=(failed,))
         return await persist(
-            self._timing, "settle", lambda: self._store.settle(request), until=self._hurried
+            self._timing, "settle", lambda: self._store.settle(request), until=lambda: self._hurry
         )
 
     def _finish(self, batch: tuple[Outcome, ...], verdicts: list[Verdict]) -> bool:
@@ -179,6 +182,3 @@ class Settler:
                 if answer is not None and not answer.done():
                     answer.set_result(verdict)
         return gave_back
-
-    def _hurried(self) -> bool:
-        return self._hurry

@@ -12,8 +12,8 @@ from headway.contract.store import Store
 from headway.core.errors import StoreChanged
 from headway.runtime.kind import Kind
 from headway.runtime.persist import persist
-from headway.runtime.worker.shift import Shift
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
+from headway.runtime.worker.worker_run import WorkerRun
 
 
 class Worker:
@@ -21,17 +21,17 @@ class Worker:
 
     Attributes:
         id: random for each run; empty before the first.
-        settings: what it was told.
+        settings: its settings.
     """
 
     def __init__(
         self, store: Store, kinds: Mapping[str, Kind], **options: Unpack[WorkerOptions]
     ) -> None:
-        """Makes a worker.
+        """Make a worker.
 
         Args:
             store: where its jobs are.
-            kinds: by name; what becomes of a job of another kind says the option `unknown`.
+            kinds: by name; the option `unknown` decides about jobs of other kinds.
             options: see `WorkerOptions`.
 
         Raises:
@@ -43,23 +43,23 @@ class Worker:
             kind.check_stages()
         self._store = store
         self._kinds = dict(kinds)
-        self._shift: Shift | None = None
+        self._current: WorkerRun | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told: bool | None = None
+        self._stop_now: bool | None = None
         self._stopped = asyncio.Event()
 
     @property
     def running(self) -> int:
         """Handlers that run now."""
-        return self._shift.floor.busy if self._shift else 0
+        return self._current.queue.busy if self._current else 0
 
     @property
     def ended(self) -> int:
         """Runs that were settled so far, in the run at hand."""
-        return self._shift.settler.settled if self._shift else 0
+        return self._current.settler.settled if self._current else 0
 
     async def run(self) -> None:
-        """Works until it is told to stop; then lets handlers end, and hands back the rest.
+        """Work until stopped; then let handlers end, and hand back the rest.
 
         Raises:
             StoreError: the store cannot go on; what is held is left to its lease.
@@ -71,24 +71,24 @@ class Worker:
             while await self._work():
                 await self._unless_stopped(self.settings.rebuild)
         finally:
-            self._told = self._loop = None
+            self._stop_now = self._loop = None
 
     async def _work(self) -> bool:
-        """One shift; whether the store must be rebuilt, and then another begins.
+        """Run once, and return whether the store must be rebuilt before another run.
 
         Raises:
-            StoreChanged: nobody knows how to rebuild the store.
+            StoreChanged: no source can rebuild the store.
         """
         self.id = uuid4().hex
-        self._shift = Shift(self._store, self._kinds, self.id, self.settings)
-        if self._told is not None:
-            self._shift.stop(now=self._told)
+        self._current = WorkerRun(self._store, self._kinds, self.id, self.settings)
+        if self._stop_now is not None:
+            self._current.stop(now=self._stop_now)
         try:
-            await self._shift.work()
+            await self._current.work()
         except StoreChanged:
             if self.settings.rebuild is None:
                 raise
-            return self._told is None
+            return self._stop_now is None
         return False
 
     async def _begin(self) -> None:
@@ -98,28 +98,28 @@ class Worker:
             await persist(self.settings.timing, "before the first claim", before)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]] | None) -> None:
-        """Does what comes before a shift; given up when the worker is told to stop."""
-        if work is None or self._told is not None:
+        """Do what comes before a run; cancelled when the worker is stopped."""
+        if work is None or self._stop_now is not None:
             return
         doing = asyncio.ensure_future(work())
-        told = asyncio.ensure_future(self._stopped.wait())
+        stopped = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((doing, told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            stopped.cancel()
             if not doing.done():
                 doing.cancel()
-            await asyncio.gather(doing, told, return_exceptions=True)
+            await asyncio.gather(doing, stopped, return_exceptions=True)
         if not doing.cancelled():
             doing.result()
 
     def stop(self, *, now: bool = False) -> None:
-        """Tells it to stop; returns at once, and may be called from anywhere, also before `run`.
+        """Ask it to stop, and return at once; callable from any thread, also before `run`.
 
         Args:
             now: do not wait for handlers; those that can be are cancelled and handed back.
         """
-        self._told = now or bool(self._told)
+        self._stop_now = now or bool(self._stop_now)
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # its loop has ended, and the run with it
@@ -127,5 +127,5 @@ class Worker:
 
     def _stop(self, now: bool) -> None:
         self._stopped.set()
-        if self._shift is not None:
-            self._shift.stop(now=now)
+        if self._current is not None:
+            self._current.stop(now=now)

@@ -1,10 +1,10 @@
-"""What a worker can be told."""
+"""The options of a worker."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -12,11 +12,11 @@ from headway.contract.claims import LaneOrder
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
+from headway.core.naming import check_name
 from headway.runtime.signal_urls import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware, Unknown
 from headway.runtime.worker.reports import OnFailure, check_hook
-from headway.runtime.worker.served import Lanes, read_lanes
 
 MOST_AHEAD = 2_000
 SHORTEST_LEASE_MS = 1_000
@@ -38,10 +38,10 @@ class WorkerOptions(TypedDict, total=False):
         prefetch: the most jobs without gates that are held ready beyond these.
         lease: how long its runs live without a beat; it beats three times as often.
         grace: how long handlers may go on after `stop`.
-        name: for people, as "host:pid".
+        name: a label, such as "host:pid".
         chores: whether it also sweeps and keeps the timetable's fires ahead.
         keep_trail: how long its sweeps keep lines of the trail; 90 days if not given.
-        signal_base: the address under which signals are heard.
+        signal_base: the address that receives signals.
         signing_key: signs the signal URLs of its jobs, as the server's does; several are read
             as there, and the first signs.
         signal_url: makes the signal URL of a run's reference, instead of these two.
@@ -53,7 +53,7 @@ class WorkerOptions(TypedDict, total=False):
         rebuild: awaited when the store is found lost or older than it was; then the worker goes
             on as a new one. Without it, the worker ends.
         duties: chores of the app, beside those of `chores`.
-        unknown: what becomes of a job whose kind it does not know: "retry" fails the attempt,
+        unknown: what it does with a job whose kind it does not know: "retry" fails the attempt,
             so that another worker may have it, "dead" ends the job.
     """
 
@@ -104,7 +104,7 @@ class WorkerSettings:
 
 
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
-    """Reads the options of a worker.
+    """Read the options of a worker.
 
     Args:
         options: as written.
@@ -161,3 +161,56 @@ def _signal_url(options: WorkerOptions, timing: Timing) -> SignalUrl:
         return lambda _: None
     urls = SignalUrls(base=base, keys=keys)
     return lambda ref: urls.url(ref, timing.wall_at())
+
+
+Lanes = str | Mapping[str, int] | Sequence[str | tuple[str, int]]
+"""`"calls,mail:2"`, `{"calls": 1, "mail": 2}`, or a list of names and pairs."""
+
+
+def read_lanes(lanes: Lanes) -> tuple[tuple[str, int], ...]:
+    """Read the lanes that a worker serves.
+
+    Args:
+        lanes: names, each with its weight or without; in text, a colon stands before it.
+
+    Returns:
+        Each lane and its weight, in the order given.
+
+    Raises:
+        InvalidValue: there is none, one is named twice, or a weight is unusable.
+    """
+    found = tuple(_lane(one) for one in _parts(lanes))
+    if not found:
+        message = "a worker serves no lane"
+        raise InvalidValue(message, hint="name at least one")
+    names = [name for name, _ in found]
+    for name in names:
+        if names.count(name) > 1:
+            message = f"the lane {name!r} is named twice"
+            raise InvalidValue(message, hint="name it once, with a larger weight")
+    return found
+
+
+def _parts(lanes: Lanes) -> list[str | tuple[str, int]]:
+    if isinstance(lanes, str):
+        return [_split(part.strip()) for part in lanes.split(",") if part.strip()]
+    if isinstance(lanes, Mapping):
+        return list(lanes.items())
+    return list(lanes)
+
+
+def _split(part: str) -> str | tuple[str, int]:
+    name, colon, weight = part.rpartition(":")
+    if not colon:
+        return part
+    if not (weight.isascii() and weight.isdigit() and len(weight) < 10):
+        message = f"the weight of the lane {name!r} is {weight[:40]!r}, not a number from 1"
+        hint = f"write {name}:2; a lane with a colon in its name needs a weight behind it: {part}:1"
+        raise InvalidValue(message, hint=hint)
+    return name, int(weight)
+
+
+def _lane(one: str | tuple[str, int]) -> tuple[str, int]:
+    name, weight = (one, 1) if isinstance(one, str) else one
+    check_name("lane", name)
+    return name, check_count(f"the weight of the lane {name!r}", weight, least=1)

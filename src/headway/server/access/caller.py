@@ -1,25 +1,62 @@
-"""The caller: who asks, and how far that reaches."""
+"""Callers: who calls, which permissions and roles, and the tenants and lanes they reach."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import JobView
 from headway.core.errors import Forbidden, InvalidValue
 from headway.core.naming import check_name
-from headway.server.access.permissions import ROLES, Permission, permissions
+
+
+class Permission(StrEnum):
+    """What a caller may do; each route names one."""
+
+    SEND = "send"
+    """Make jobs."""
+    READ = "read"
+    """See jobs."""
+    WORK = "work"
+    """Claim, settle, beat."""
+    SIGNAL = "signal"
+    """Send signals about jobs."""
+    ACT = "act"
+    """An operator's moves on jobs and permits."""
+    OBSERVE = "observe"
+    """See lanes, gates, workers, counts, the timetable, the trail."""
+    DEFINE = "define"
+    """Change lanes, gates, closings, the timetable."""
+    TOKENS = "tokens"
+    """Make and revoke tokens."""
+
+
+ROLES: Mapping[Role, frozenset[Permission]] = {
+    Role.VIEWER: frozenset({Permission.READ, Permission.OBSERVE}),
+    Role.PRODUCER: frozenset({Permission.SEND, Permission.READ, Permission.SIGNAL}),
+    Role.WORKER: frozenset({Permission.WORK, Permission.READ, Permission.SIGNAL}),
+    Role.OPERATOR: frozenset(set(Permission) - {Permission.WORK, Permission.TOKENS}),
+    Role.ADMIN: frozenset(Permission),
+}
+"""What each role may do."""
+
+
+def permissions(roles: Iterable[Role]) -> frozenset[Permission]:
+    """Return the permissions of these roles."""
+    return frozenset[Permission]().union(*(ROLES[role] for role in roles))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who asks: the holder of a token, or anybody where the server is open.
+    """The holder of a token, or the one caller of an open server.
 
     Attributes:
         id: the token's; "open" where the server is open.
-        name: stands on the trail.
-        may: what it may do.
+        name: recorded as the author in the trail.
+        may: its permissions.
         tenants: only these; None for any.
         lanes: only these, or those that fit these patterns; None for any.
         closes: gates that its runs may close, or patterns of these.
@@ -33,7 +70,7 @@ class Caller:
     closes: tuple[str, ...] = ()
 
     def check(self, permission: Permission) -> None:
-        """Lets a caller pass that may do this.
+        """Check a permission.
 
         Raises:
             Forbidden: it may not.
@@ -44,7 +81,7 @@ class Caller:
             raise Forbidden(message, hint=f"a token of one of the roles {roles} may")
 
     def tenant(self, asked: str | None) -> str | None:
-        """The tenant that is meant: the one asked for, else the caller's only one.
+        """Return the tenant that is meant: the one asked for, else the caller's only one.
 
         Returns:
             The tenant; None for any, if the caller may see any.
@@ -64,7 +101,7 @@ class Caller:
         raise InvalidValue(message, hint=f"name one of {', '.join(self.tenants[:5])}")
 
     def check_tenant(self, tenant: str) -> None:
-        """Lets a tenant pass that is the caller's.
+        """Check that a tenant is within the caller's scope.
 
         Raises:
             Forbidden: it is another's.
@@ -74,11 +111,11 @@ class Caller:
             raise Forbidden(message, hint=f"it is for {', '.join(self.tenants[:5])}")
 
     def covers(self, lane: str) -> bool:
-        """Whether a lane is the caller's."""
+        """Return whether a lane is the caller's."""
         return self.lanes is None or any(fnmatchcase(lane, one) for one in self.lanes)
 
     def check_lane(self, lane: str) -> None:
-        """Lets a lane pass that is the caller's.
+        """Check that a lane is within the caller's scope.
 
         Raises:
             Forbidden: it is not.
@@ -88,7 +125,7 @@ class Caller:
             raise Forbidden(message, hint=f"it is for {', '.join((self.lanes or ())[:5])}")
 
     def check_gate(self, gate: str) -> None:
-        """Let a gate pass that the caller may change.
+        """Check that the caller may change a gate.
 
         A caller scoped to lanes may change its lanes' own gates (`lane:…`), one scoped to tenants
         its tenants' own; all others are shared.
@@ -106,7 +143,7 @@ class Caller:
             raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")
 
     def check_closing(self, gate: str) -> None:
-        """Let a gate pass that a run of the caller may close.
+        """Check that a run of the caller may close a gate.
 
         The token names it, by itself or by a pattern, or the caller may close it anyway.
 
@@ -121,11 +158,11 @@ class Caller:
         self.check_gate(gate)
 
     def sees(self, job: JobView) -> bool:
-        """Whether a job is the caller's to see; one that is not is answered as unknown."""
+        """Return whether a job is the caller's to see; one that is not is answered as unknown."""
         return self.covers(job.lane) and (self.tenants is None or job.tenant in self.tenants)
 
     def whole(self) -> None:
-        """Lets a caller pass that may see the whole store.
+        """Check that the caller may see the whole store.
 
         Raises:
             Forbidden: it is scoped to tenants or to lanes.
@@ -136,7 +173,7 @@ class Caller:
             raise Forbidden(message, hint="use a token that is not scoped to lanes")
 
     def every_tenant(self) -> None:
-        """Lets a caller pass that may see what jobs of all tenants share, within its lanes.
+        """Check that the caller may see data of all tenants, within its lanes.
 
         Raises:
             Forbidden: it is scoped to tenants.
@@ -146,12 +183,12 @@ class Caller:
             raise Forbidden(message, hint="use a token that is not scoped to tenants")
 
     def worker(self, name: str) -> str:
-        """The id under which the store knows a worker of this caller.
+        """Return the id under which the store knows a worker of this caller.
 
-        The caller's own id is part of it, so that nobody settles what another's worker holds.
+        The caller's own id is part of it, so that no token settles runs of another token's workers.
 
         Raises:
-            InvalidValue: it is no name.
+            InvalidValue: it is not a name.
         """
         return check_name("worker", f"{self.id}.{check_name('worker', name)}")
 
@@ -160,19 +197,22 @@ _IMPLICIT = ("lane:", "tenant:", "kind:")
 
 
 def _fits(gate: str, pattern: str) -> bool:
-    """Whether a pattern covers a gate; `all` and the like only if the pattern says so itself."""
+    """Return whether a pattern covers a gate.
+
+    `all` and similar words only if the pattern contains them itself.
+    """
     if gate == "all":
         return pattern == gate
     prefix = next((one for one in _IMPLICIT if gate.startswith(one)), "")
     return pattern.startswith(prefix) and fnmatchcase(gate, pattern)
 
 
-ANYBODY = Caller(id="open", name="open", may=frozenset(Permission))
-"""Whoever calls a server that is open."""
+OPEN_CALLER = Caller(id="open", name="open", may=frozenset(Permission))
+"""The caller of an open server."""
 
 
 def caller_of(spec: TokenSpec) -> Caller:
-    """The caller that holds a token."""
+    """Return the caller that holds a token."""
     return Caller(
         id=spec.id,
         name=spec.name,

@@ -1,1 +1,1 @@
-"""Alerts: small rules over facts, told to people, each no more often than they can bear."""
+"""Alerts: rules over facts, sent to operators, and throttled."""

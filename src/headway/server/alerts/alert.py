@@ -1,9 +1,12 @@
-"""An alert: what is wrong, with what, how bad it is, and where to read what to do."""
+"""Alerts: severities, the record of one, and the sinks that receive them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
+
+import structlog
 
 MINUTE_MS = 60_000
 
@@ -23,7 +26,7 @@ AGAIN_MS = {
     Severity.P2: 15 * MINUTE_MS,
     Severity.P3: 15 * MINUTE_MS,
 }
-"""How long after an alert it is told again, if it still stands."""
+"""How long after an alert it is sent again, if it still applies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,12 +34,9 @@ class Alert:
     """One thing that is wrong, or is not any more.
 
     Attributes:
-        rule: that found it.
-        severity: how bad it is.
         subject: what it is about, such as a lane.
         text: one sentence with the facts.
         runbook: where it says what to do.
-        healed: it is over.
     """
 
     rule: str
@@ -51,3 +51,40 @@ class Alert:
         """A line for a subject field."""
         state = "healed" if self.healed else self.severity
         return f"[{state}] {self.rule}: {self.subject}"
+
+
+_log = structlog.stdlib.get_logger("headway.alerts")
+
+
+class Sink(Protocol):
+    """Where alerts go."""
+
+    def send(self, alert: Alert) -> None:
+        """Take an alert; returns at once, and never fails."""
+        ...
+
+    def close(self, drain_s: float = 0) -> None:
+        """Take no more; what is not sent after so many seconds is given up."""
+        ...
+
+
+class LogSink:
+    """Writes alerts to the log."""
+
+    def send(self, alert: Alert) -> None:
+        """Write one line."""
+        log = _log.error if alert.severity in {Severity.P0, Severity.P1} else _log.warning
+        if alert.healed:
+            log = _log.info
+        log(
+            "alert",
+            rule=alert.rule,
+            severity=alert.severity.value,
+            subject=alert.subject,
+            text=alert.text,
+            runbook=alert.runbook,
+            healed=alert.healed,
+        )
+
+    def close(self, drain_s: float = 0) -> None:
+        """Nothing is left."""

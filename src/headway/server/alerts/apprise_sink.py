@@ -1,4 +1,7 @@
-"""A sink that tells people by any of the services that apprise knows."""
+"""Sending to any service that apprise knows.
+
+A URL is never shown or logged: in many of them the path is the secret.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,62 @@ import threading
 from contextlib import suppress
 from queue import Empty, Full, Queue
 
-from apprise import NotifyType
+from apprise import Apprise, NotifyFormat, NotifyType
 
+from headway.core.errors import InvalidValue
 from headway.server.alerts.alert import Alert, Severity
-from headway.server.alerts.apprise_address import AppriseAddress
+
+_QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
+"""Loggers that show addresses below these levels; apprise does of one that it cannot read."""
+
+
+def is_known(url: str) -> bool:
+    """Return whether apprise knows a service of this URL; nothing is connected."""
+    _be_quiet()
+    return Apprise.instantiate(url) is not None  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+
+
+def _be_quiet() -> None:
+    for logger, level in _QUIET.items():
+        logging.getLogger(logger).setLevel(level)
+
+
+class AppriseAddress:
+    """Sends to one address of apprise."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """Read the address; nothing is connected.
+
+        Args:
+            url: as apprise reads it; may hold a password.
+            name: of the address in messages, such as the setting that holds it.
+
+        Raises:
+            InvalidValue: apprise knows no such address.
+        """
+        _be_quiet()
+        self._apprise = Apprise()
+        if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (as above)
+            message = f"{name} is no address that apprise knows"
+            raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
+
+    def send(self, title: str, text: str, kind: NotifyType) -> bool:
+        """Send a text, once; blocks until the service has answered or apprise gives up.
+
+        Args:
+            title: a line; may be empty.
+            text: plain.
+            kind: how bad it is, for services that show it.
+
+        Returns:
+            Whether the service confirmed it. Apprise does not say whether one that did not confirm
+            it was reached.
+        """
+        sent = self._apprise.notify(  # pyright: ignore[reportUnknownMemberType]  (as above)
+            title=title, body=text, notify_type=kind, body_format=NotifyFormat.TEXT
+        )
+        return bool(sent)
+
 
 MOST_WAITING = 100
 """Alerts that wait for a slow service; further ones are given up, and logged."""
@@ -19,14 +74,14 @@ _log = logging.getLogger("headway.alerts")
 
 
 class AppriseSink:
-    """Sends alerts to one address, on a thread of its own that nobody waits for."""
+    """Sends alerts to one address, on its own thread, without waiting for the result."""
 
     def __init__(self, url: str, place: str) -> None:
-        """Starts the thread.
+        """Start the thread.
 
         Args:
-            url: of apprise; may hold a password, and is never told.
-            place: where it was written, for people.
+            url: of apprise; may contain a password, and is never shown.
+            place: where it was written, for messages.
 
         Raises:
             InvalidValue: apprise knows no such address.
@@ -37,15 +92,15 @@ class AppriseSink:
         self._thread = threading.Thread(target=self._send_all, name=place, daemon=True)
         self._thread.start()
 
-    def tell(self, alert: Alert) -> None:
-        """Takes an alert."""
+    def send(self, alert: Alert) -> None:
+        """Take an alert."""
         try:
             self._waiting.put_nowait(alert)
         except Full:
             _log.warning("%s is too slow: an alert of %s is given up", self._place, alert.rule)
 
     def close(self, drain_s: float = 0) -> None:
-        """Ends the thread after what waits, if there is time, else after the current alert."""
+        """End the thread after what waits, if there is time, else after the current alert."""
         if drain_s > 0:
             with suppress(Full):
                 self._waiting.put_nowait(None)
@@ -63,7 +118,7 @@ class AppriseSink:
             try:
                 text = f"{alert.text}\n{alert.runbook}"
                 sent = self._address.send(alert.title, text, _type(alert))
-            except Exception as error:  # noqa: BLE001  (a service that fails stops nobody)
+            except Exception as error:  # noqa: BLE001  (a service that fails must not stop the thread)
                 _log.warning("%s failed: %s", self._place, type(error).__name__)
             else:
                 if not sent:

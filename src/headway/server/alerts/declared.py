@@ -10,8 +10,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.naming import did_you_mean
 from headway.server.alerts.alert import Severity
-from headway.server.alerts.growth import Growth
-from headway.server.alerts.rule import Finding, Lasting
+from headway.server.alerts.rule import Finding, Growth, Lasting
 
 
 class Timed(Protocol):
@@ -43,8 +42,6 @@ class Now(Generic[Seen]):
 
     Attributes:
         name: of the rule, and of its runbook.
-        severity: of what it finds.
-        find: what is wrong.
     """
 
     name: str
@@ -62,10 +59,8 @@ class Lasts(Generic[Seen]):
 
     Attributes:
         name: of the rule, and of its runbook.
-        severity: of what it finds.
         for_ms: how long it must last.
         find: what is wrong, by subject: a text, made of the ms for which it has been.
-        memory: since when.
     """
 
     name: str
@@ -87,11 +82,9 @@ class Grows(Generic[Seen]):
 
     Attributes:
         name: of the rule, and of its runbook.
-        severity: of what it finds.
         within_ms: what grew longer ago is forgotten.
         counts: by label, as they are now.
         find: what is wrong, of what has grown.
-        memory: of what was seen.
     """
 
     name: str
@@ -110,7 +103,7 @@ class Grows(Generic[Seen]):
 
 
 def thresholds_of(where: str, model: type[T], given: Mapping[str, object]) -> T:
-    """Reads a table of thresholds.
+    """Read a table of thresholds.
 
     Args:
         where: its place in the settings, such as "calls.alerts".

@@ -1,13 +1,113 @@
-"""A rule: what it looks for."""
+"""Alert rules: what a rule finds, and the state that it keeps between evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
+
+import msgspec
 
 from headway.server.alerts.alert import Severity
-from headway.server.alerts.remembered import Noted
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that was sent and is not over.
+
+    Attributes:
+        text: as last sent.
+        runbook: where it says what to do.
+        told_at: when, in ms UTC.
+    """
+
+    rule: str
+    severity: str
+    subject: str
+    text: str
+    runbook: str
+    told_at: int
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rule has seen; all moments in ms UTC.
+
+    Attributes:
+        since: since when something has been so, by subject.
+        seen: counts, by label, at the last look; None before the first.
+        grown: when each has grown, and by how much.
+    """
+
+    since: dict[str, int] = {}
+    seen: dict[str, int] | None = None
+    grown: dict[str, list[tuple[int, int]]] = {}
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is remembered.
+
+    Attributes:
+        standing: alerts that were sent and are not over.
+        rules: what those of them have seen that look back, by name.
+    """
+
+    standing: list[Standing] = []
+    rules: dict[str, Noted] = {}
+
+
+class Memory(Protocol):
+    """What a rule has seen. Inside, moments are on the clock of its looks."""
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """As it is kept.
+
+        Args:
+            ahead_ms: by how much UTC is ahead of the clock of its looks.
+        """
+        ...
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """Go on from what another, or it in another life, has seen."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A rule that looks back."""
+
+    @property
+    def memory(self) -> Memory:
+        """What it has seen."""
+        ...
+
+
+class AlertStorage(Protocol):
+    """Where it is kept, so that it outlives a server: one for all servers of a store."""
+
+    async def read(self) -> bytes | None:
+        """Return what was written last; None for nothing.
+
+        Raises:
+            StoreError: it cannot be reached.
+        """
+        ...
+
+    async def take_over(self, holder: str) -> bytes | None:
+        """Read, and take over the right to write.
+
+        Raises:
+            StoreError: it cannot be reached.
+        """
+        ...
+
+    async def write(self, holder: str, value: bytes) -> None:
+        """Writes; nothing, if another has taken over.
+
+        Raises:
+            StoreError: it cannot be reached.
+        """
+        ...
+
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 """What a rule looks at."""
@@ -31,7 +131,6 @@ class Named(Protocol):
 
     Attributes:
         name: of the rule, and of its runbook.
-        severity: of what it finds.
     """
 
     @property
@@ -41,7 +140,7 @@ class Named(Protocol):
 
     @property
     def severity(self) -> Severity:
-        """Of what it finds."""
+        """The severity of its findings."""
         ...
 
 
@@ -49,7 +148,7 @@ class Rule(Named, Protocol[Seen_contra]):
     """Looks for one thing that may be wrong."""
 
     def look(self, facts: Seen_contra) -> Sequence[Finding] | None:
-        """What is wrong now; None where that cannot be told."""
+        """Return what is wrong now; None if that is unknown."""
         ...
 
 
@@ -60,7 +159,7 @@ class Lasting:
         self._since: dict[str, int] = {}
 
     def note(self, subjects: Sequence[str], at: int) -> dict[str, int]:
-        """Says for how long each has been so.
+        """Report for how long each has been so.
 
         Args:
             subjects: of which it is so now; others are forgotten.
@@ -77,6 +176,50 @@ class Lasting:
         return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
 
     def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Memory.recall`; what was not told yet must last anew, for nobody has looked."""
+        """See `Memory.recall`; a duration that was not reported yet starts again."""
         since = noted.since.items()
         self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}
+
+
+class Growth:
+    """By how much counts have grown lately; what they were at the first look is not growth."""
+
+    def __init__(self, within_ms: int) -> None:
+        self._within_ms = within_ms
+        self._seen: Mapping[str, int] | None = None
+        self._grown: dict[str, deque[tuple[int, int]]] = {}
+
+    def note(self, counts: Mapping[str, int], at: int) -> dict[str, int]:
+        """Report by how much each has grown.
+
+        Returns:
+            The growth by label, without those that have not grown.
+        """
+        before, self._seen = self._seen, dict(counts)
+        for label, count in counts.items():
+            grown = 0 if before is None else count - before.get(label, 0)
+            if grown > 0:
+                self._grown.setdefault(label, deque()).append((at, grown))
+        for label, grown in list(self._grown.items()):
+            while grown and at - grown[0][0] > self._within_ms:
+                grown.popleft()
+            if not grown:
+                del self._grown[label]
+        return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """See `Memory.noted`."""
+        grown = {
+            label: [(at + ahead_ms, count) for at, count in each]
+            for label, each in self._grown.items()
+        }
+        return Noted(seen=None if self._seen is None else dict(self._seen), grown=grown)
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """See `Memory.recall`; growth since the last evaluation counts at the next one."""
+        del standing
+        self._seen = noted.seen
+        self._grown = {
+            label: deque((at - ahead_ms, count) for at, count in each)
+            for label, each in noted.grown.items()
+        }

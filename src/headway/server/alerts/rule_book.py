@@ -1,14 +1,45 @@
-"""A rule book: rules that look at the same things, and whose runbooks stand on one page."""
+"""Rule books: rules that evaluate the same facts, and share a page of runbooks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from headway.server.alerts.facts import Facts
-from headway.server.alerts.remembered import Noted, Remembered, Remembering
-from headway.server.alerts.rule import Finding, Named, Rule
+from headway.core.errors import HeadwayError, InvalidValue
+from headway.runtime.latency import LaneLatency
+from headway.server.alerts.rule import (
+    AlertStorage,
+    Finding,
+    Named,
+    Noted,
+    Remembered,
+    Remembering,
+    Rule,
+)
+from headway.server.overview import Overview
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known at one look.
+
+    Attributes:
+        at: when, in ms on a clock that never goes back; only differences mean anything.
+        overview: what the store looks like; None if it does not answer, or is another's to watch.
+        latencies: of lanes with a target; none without an overview.
+        away_ms: for how long the store has not answered; 0 if it does.
+        leads: whether this server is the one that alerts, or was when the store last answered.
+    """
+
+    at: int
+    overview: Overview | None = None
+    latencies: tuple[LaneLatency, ...] = ()
+    away_ms: int = 0
+    fault: HeadwayError | None = None
+    leads: bool = True
+
 
 _log = logging.getLogger("headway.alerts")
 
@@ -33,19 +64,19 @@ class Book(Protocol):
         ...
 
     def renew(self) -> None:
-        """Forgets what the rules have seen: others have alerted meanwhile."""
+        """Forget what the rules have seen: others have alerted meanwhile."""
         ...
 
     async def look(self, facts: Facts) -> Sequence[Found]:
-        """What each rule finds now; without those that cannot tell."""
+        """Return what each rule finds now; rules without enough data are left out."""
         ...
 
     def noted(self, ahead_ms: int) -> dict[str, Noted]:
-        """What those of its rules have seen that look back, by name; see `Memory.noted`."""
+        """Return what those of its rules have seen that look back, by name; see `Memory.noted`."""
         ...
 
     def recall(self, remembered: Remembered, ahead_ms: int) -> None:
-        """Lets its rules go on from what others have seen; see `Memory.recall`."""
+        """Let its rules go on from what others have seen; see `Memory.recall`."""
         ...
 
 
@@ -59,11 +90,11 @@ class RuleBook(Generic[Seen]):
         see: Callable[[Facts], Awaitable[Seen | None]],
         runbooks: str,
     ) -> None:
-        """Has seen nothing yet.
+        """Have seen nothing yet.
 
         Args:
-            rules: makes them; anew when others have alerted meanwhile.
-            see: what they look at, at a bounded cost; None where that cannot be told. Who watches
+            rules: creates them; called again after another process has sent the alerts.
+            see: reads the facts, at a bounded cost; None if they are unknown. The watch
                 bounds its time, and goes on without these rules if it fails.
             runbooks: what stands before `#` and the rule's name in the link of an alert.
         """
@@ -99,8 +130,8 @@ class RuleBook(Generic[Seen]):
         for rule in self._rules:
             noted = remembered.rules.get(rule.name)
             if noted is not None and isinstance(rule, Remembering):
-                told = {one.subject for one in remembered.standing if one.rule == rule.name}
-                rule.memory.recall(noted, told, ahead_ms)
+                standing = {one.subject for one in remembered.standing if one.rule == rule.name}
+                rule.memory.recall(noted, standing, ahead_ms)
 
     async def look(self, facts: Facts) -> Sequence[Found]:
         """See `Book.look`."""
@@ -118,3 +149,49 @@ class RuleBook(Generic[Seen]):
             if findings is not None:
                 found.append((rule, findings))
         return found
+
+
+class Alerts:
+    """What systems add to the alerts of one server.
+
+    Attributes:
+        leads: whether this server is the one of its store that alerts.
+        off: names of rules that are switched off.
+        place: where sent alerts are kept beyond this server's life; None for nowhere.
+    """
+
+    def __init__(self) -> None:
+        self.leads = False
+        self.off: frozenset[str] = frozenset()
+        self.place: AlertStorage | None = None
+        self._books: list[Book] = []
+
+    @property
+    def books(self) -> Sequence[Book]:
+        """Of the systems, in the order in which they were added."""
+        return tuple(self._books)
+
+    def add(self, book: Book) -> None:
+        """Add rules of a system; its `start` is the moment to do it.
+
+        Raises:
+            InvalidValue: a rule of that name is there already.
+        """
+        check_names((*self._books, book))
+        self._books.append(book)
+
+
+def check_names(books: Iterable[Book], off: Iterable[str] = ()) -> None:
+    """Check that rule names are unique, and that only known rules are off.
+
+    Raises:
+        InvalidValue: two rules have one name, or one that is off is none.
+    """
+    names = [name for book in books for name in book.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = f"there are two rules {twice[0]!r:.80}"
+        raise InvalidValue(message, hint="give each a name of its own")
+    for name in sorted(set(off).difference(names)):
+        message = f"alerts.off: there is no rule {name!r:.80}"
+        raise InvalidValue(message, hint=f"there are {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""What is told of alerts: the table [alerts] of the settings file."""
+"""The table [alerts] of the settings file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST_EACH_MS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlertSettings:
-    """Who is alerted, of what, and from which values on.
+    """Recipients, rules and thresholds of alerts.
 
     Attributes:
         urls: of apprise; where alerts go besides the log.
@@ -52,7 +52,7 @@ class AlertSettings:
 
 
 def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
-    """Reads the table.
+    """Read the table.
 
     Args:
         given: as written: `urls` and `off` are lists of texts, `dead_jobs_more_than` is a number,
@@ -62,7 +62,8 @@ def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
         The settings with their defaults.
 
     Raises:
-        InvalidValue: there is no such key, or a value is unusable; never tells a URL.
+        InvalidValue: there is no such key, or a value is unusable; the message never contains a
+            URL.
     """
     values: dict[str, object] = {}
     for key, value in given.items():
@@ -88,12 +89,12 @@ def _read(key: str, value: object) -> object:
     if key in {"urls", "off"}:
         texts = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
         if not all(isinstance(one, str) for one in texts):
-            message = f"alerts.{key} is no list of texts"
+            message = f"alerts.{key} is not a list of texts"
             raise InvalidValue(message, hint=f'write {key} = ["..."]')
         return tuple(texts) if key == "urls" else frozenset(texts)
     if key == "runbooks":
         if not isinstance(value, str):
-            message = "alerts.runbooks is no text"
+            message = "alerts.runbooks is not a text"
             raise InvalidValue(message, hint="the address of a page")
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

@@ -1,4 +1,4 @@
-"""The watch: looks at the facts now and then, and tells what the rules find."""
+"""The alert watcher: checks the rules at intervals and sends what they find."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import logging
 from collections.abc import Sequence
 from uuid import uuid4
 
-from headway.contract.mending import Mendable
+from headway.contract.repair import Repairable
 from headway.contract.store import Store
 from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreUnavailable
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
-from headway.server.alerts.alerts import Alerts
-from headway.server.alerts.facts import Facts
-from headway.server.alerts.keeper import Keeper
-from headway.server.alerts.rule_book import Book, Found
-from headway.server.alerts.rules.store_away import StoreAway
-from headway.server.alerts.sink import Sink
-from headway.server.alerts.throttle import Throttle
-from headway.server.overview import look_over
+from headway.server.alerts.alert import Sink
+from headway.server.alerts.engine_rules import StoreAway
+from headway.server.alerts.rule_book import Alerts, Book, Facts, Found
+from headway.server.alerts.standing import AlertStateKeeper, AlertThrottle
+from headway.server.overview import read_overview
 
 ROLE = "alerts"
 PATIENCE_S = 10.0
@@ -31,11 +28,11 @@ MOST_TARGETS = 200
 _log = logging.getLogger("headway.alerts")
 
 
-class Watch:
-    """Looks, and tells; of all servers of a store, only the one that leads does so.
+class AlertWatcher:
+    """Check the rules and send alerts; of all servers of a store, only the leader does so.
 
-    While the store does not answer nobody can lead: then the one that led before tells it, and the
-    others do after three times as long, for the one that led may be gone as well.
+    While the store does not answer, no process can lead: the last leader reports the outage, and
+    the others do after three times as long, because the leader may be gone as well.
     """
 
     def __init__(
@@ -48,31 +45,21 @@ class Watch:
         sinks: Sequence[Sink],
         each_ms: int,
     ) -> None:
-        """Has seen nothing yet.
-
-        Args:
-            store: whose facts.
-            timing: clocks and pauses.
-            books: the rules that look at them, the engine's first.
-            alerts: is told whether this server leads, and says which rules are off.
-            sinks: where it is told.
-            each_ms: from one look to the next.
-        """
         self._store = store
         self._timing = timing
-        self._books = [(book, Throttle(book.runbooks)) for book in books]
+        self._books = [(book, AlertThrottle(book.runbooks)) for book in books]
         self._alerts = alerts
         self._sinks = sinks
         self._each_ms = each_ms
         self._holder = uuid4().hex
         self._keeper = None
         if alerts.place is not None:
-            self._keeper = Keeper(alerts.place, self._holder, timing, alerts, self._books)
+            self._keeper = AlertStateKeeper(alerts.place, self._holder, timing, alerts, self._books)
         self._leads = False
         self._answered_at = self._at()
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Look until it is cancelled."""
         try:
             while True:
                 await self.look()
@@ -82,7 +69,7 @@ class Watch:
                 sink.close()
 
     async def look(self) -> None:
-        """Looks once."""
+        """Look once."""
         led = self._leads
         facts = await self._facts()
         self._alerts.leads = self._leads and facts.fault is None
@@ -92,22 +79,22 @@ class Watch:
                 book.renew()
         if self._keeper is not None:
             await self._keeper.before(leads=self._leads, away=facts.fault is not None)
-        await self._tell(facts)
+        await self._send_alerts(facts)
         if self._keeper is not None:
-            # Told first: one that is killed in between tells it twice, and not never.
+            # Sent first: if it is killed in between, an alert is sent twice rather than never.
             await self._keeper.after(leads=self._leads)
 
-    async def _tell(self, facts: Facts) -> None:
+    async def _send_alerts(self, facts: Facts) -> None:
         for book, throttle in self._books:
             for rule, findings in await self._found(book, facts):
                 if rule.name in self._alerts.off:
                     continue
-                for alert in throttle.tell(rule, findings, facts.at):
+                for alert in throttle.update(rule, findings, facts.at):
                     for sink in self._sinks:
-                        sink.tell(alert)
+                        sink.send(alert)
 
     async def _found(self, book: Book, facts: Facts) -> Sequence[Found]:
-        """What the rules of a book find; none if it cannot see what they look at."""
+        """Return what the rules of a book find; none if it cannot see what they look at."""
         try:
             async with self._timing.limit(PATIENCE_S):
                 return await book.look(facts)
@@ -119,7 +106,7 @@ class Watch:
         return ()
 
     async def _facts(self) -> Facts:
-        """What is known now: of the store nothing while another server alerts."""
+        """Return what is known now: of the store nothing while another server alerts."""
         try:
             async with self._timing.limit(PATIENCE_S):
                 facts = await self._ask()
@@ -137,12 +124,12 @@ class Watch:
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
         if not self._leads:
             return Facts(at=self._at(), leads=False)
-        if isinstance(self._store, Mendable):
+        if isinstance(self._store, Repairable):
             found = await self._store.suspicion()
             if found is not None:
                 message = f"nothing is claimed: {found.message}"
                 raise StoreChanged(message, hint=found.hint)
-        overview = await look_over(self._store)
+        overview = await read_overview(self._store)
         latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         return Facts(at=self._at(), overview=overview, latencies=latencies)
 

@@ -12,8 +12,7 @@ from headway.contract.signals import Signal
 from headway.core.errors import InvalidValue
 from headway.core.naming import MAX_NAME
 from headway.runtime.signals import Final, SignalOptions, read_signal
-from headway.server.bodies.body import Body
-from headway.server.bodies.words import Name, Span, Text
+from headway.server.bodies.base import Body, Name, Span, Text
 from headway.server.replies.faults import faults, sentence
 
 VERBS = ("final", "progress", "note")
@@ -24,7 +23,7 @@ class SignalBody(Body):
     """What a signal says: exactly one of `final`, `progress` and `note`."""
 
     event: Name = Field(description="The event's id; each is applied once.", examples=["evt-7"])
-    final: Final | None = Field(default=None, description="Settles the job: what becomes of it.")
+    final: Final | None = Field(default=None, description="Settles the job with this outcome.")
     progress: bool = Field(default=False, description="The work goes on.")
     note: Name | None = Field(
         default=None, description="A label for the record; also after the end."
@@ -38,7 +37,9 @@ class SignalBody(Body):
         default=None, description="Of a final retry: replaces the policy's delay."
     )
     candidate: str = Field(
-        default="", max_length=MAX_NAME, description="Who answers an offer; else whoever is asked."
+        default="",
+        max_length=MAX_NAME,
+        description="Who answers an offer; else the candidate whose turn it is.",
     )
 
     offer: bool = Field(
@@ -52,7 +53,7 @@ class SignalBody(Body):
     )
 
     def signal(self, key: str) -> Signal:
-        """The signal for a key.
+        """Return the signal for a key.
 
         Raises:
             InvalidValue: it says nothing or too much, or the key is unusable.
@@ -78,11 +79,7 @@ class SignalBody(Body):
 
 
 def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
-    """The signal that fields say which came by another way than as a JSON body.
-
-    Args:
-        key: of the job.
-        fields: those of `SignalBody`.
+    """Return the signal that fields say which came by another way than as a JSON body.
 
     Raises:
         InvalidValue: they are none; the message names the field and what is allowed.

@@ -1,14 +1,39 @@
-"""A webhook as it came: what signatures are made over, byte for byte."""
+"""A webhook as it was received, and what the checks of its signature share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Any, NoReturn, TypeGuard
 from urllib.parse import parse_qsl
 
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.server.strict_json import read_json
+
+
+def sender_url(scope: Mapping[str, Any], public_url: str | None) -> str:
+    """Return the URL of a request as its sender wrote it.
+
+    Path and query are taken byte for byte. The rest is the server's public address; without one,
+    the scheme and the host are the request's own: of the headers of proxies only
+    X-Forwarded-Proto counts, and only that of a trusted one, which the listener has seen to.
+
+    Args:
+        scope: of the request, as ASGI has it.
+        public_url: the server's address as the outside world sees it; None if that is not known.
+    """
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    tail = path.partition(b"?")[0] + (b"?" + query if query else b"")
+    text = tail.decode("utf-8", "replace")
+    if public_url is not None:
+        return public_url.rstrip("/") + text
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+    return f"{scope['scheme']}://{host.decode('latin-1')}{text}"
+
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
@@ -19,10 +44,8 @@ class HookRequest:
     """A webhook as it came.
 
     Attributes:
-        method: in capitals.
         url: as its sender wrote it, whatever a proxy made of it.
         headers: in the order they came; the names in small letters.
-        body: raw.
     """
 
     method: str
@@ -31,7 +54,7 @@ class HookRequest:
     body: bytes = field(repr=False)
 
     def header(self, name: str) -> str | None:
-        """The value of a header; None if there is none.
+        """Return the value of a header; None if there is none.
 
         Raises:
             Unauthenticated: it came twice, so that two readers could believe different ones.
@@ -43,7 +66,7 @@ class HookRequest:
         return found[0] if found else None
 
     def needed(self, name: str) -> str:
-        """The value of a header that must be there.
+        """Return the value of a header that must be there.
 
         Raises:
             Unauthenticated: it is missing, empty, or came twice.
@@ -61,7 +84,7 @@ class HookRequest:
         return said.partition(";")[0].strip().lower() == FORM
 
     def json(self) -> object:
-        """The body as JSON.
+        """Return the body as JSON.
 
         Raises:
             InvalidValue: it is not strict JSON.
@@ -75,7 +98,7 @@ class HookRequest:
         return self.url.partition("#")[0].partition("?")[2]
 
     def asked(self, name: str) -> str | None:
-        """The value of a parameter of the URL; None if there is none.
+        """Return the value of a parameter of the URL; None if there is none.
 
         Raises:
             InvalidValue: it is there twice, or the query is unusable.
@@ -84,15 +107,12 @@ class HookRequest:
 
 
 def is_object(one: object) -> TypeGuard[Mapping[str, object]]:
-    """Whether a value is an object of JSON."""
+    """Return whether a value is an object of JSON."""
     return isinstance(one, dict)
 
 
 def read_form(written: str | bytes) -> list[tuple[str, str]]:
-    """Reads a form or a query.
-
-    Args:
-        written: `name=value` pairs, divided by `&`.
+    """Read a form or a query.
 
     Returns:
         Names and values in their order, empty values too.
@@ -109,7 +129,7 @@ def read_form(written: str | bytes) -> list[tuple[str, str]]:
 
 
 def only(form: list[tuple[str, str]], name: str) -> str | None:
-    """The one value of a field; None if there is none.
+    """Return the one value of a field; None if there is none.
 
     Raises:
         InvalidValue: it has several that differ.
@@ -119,3 +139,64 @@ def only(form: list[tuple[str, str]], name: str) -> str | None:
         message = f"the field {name} has {len(found)} values"
         raise InvalidValue(message, hint="give it once")
     return next(iter(found), None)
+
+
+TOLERANCE_MS = 300_000
+"""How far the moment of a webhook may lie from now.
+
+Source: Standard Webhooks, "Verifying signatures".
+"""
+
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+def refuse() -> NoReturn:
+    """Refuse a signature; the message reveals nothing about the expected one.
+
+    Raises:
+        Unauthenticated: always.
+    """
+    message = "the webhook's signature does not fit"
+    hint = "compare the keys with the provider's, and public_url with the URL it calls"
+    raise Unauthenticated(message, hint=hint)
+
+
+def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
+    """Check that a timestamp is close enough to now.
+
+    Args:
+        written: seconds since 1970, as the webhook says.
+        now: the moment, ms UTC.
+        tolerance_ms: how far it may lie from now, before and after.
+
+    Raises:
+        Unauthenticated: it is no number, or too far away.
+    """
+    if _SECONDS.fullmatch(written) is None:
+        message = "the webhook's timestamp is not a number of seconds"
+        raise Unauthenticated(message)
+    away_ms = now - int(written) * 1000
+    if abs(away_ms) > tolerance_ms:
+        old = "old" if away_ms > 0 else "far ahead"
+        message = f"the webhook's timestamp is too {old}"
+        raise Unauthenticated(message, hint="check the clocks; a webhook is not to be replayed")
+
+
+def any_same(expected: Iterable[bytes], said: bytes) -> bool:
+    """Return whether one of them is what was said, in a time that does not depend on which one."""
+    same = False
+    for one in expected:
+        same |= hmac.compare_digest(one, said)
+    return same
+
+
+def strict_base64(text: str) -> bytes | None:
+    """Return the bytes that a text stands for.
+
+    None unless it is the one text that stands for them.
+    """
+    try:
+        data = b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return data if b64encode(data).decode() == text else None

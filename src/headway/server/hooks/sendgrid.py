@@ -17,32 +17,38 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from headway.contract.signals import Decided, Signal, SignalKind
 from headway.core.errors import InvalidValue
-from headway.server.hooks.request import HookRequest, is_object
-from headway.server.hooks.said import Says, digest_id, event_id
-from headway.server.hooks.signatures import TOLERANCE_MS, check_fresh, refuse, strict_base64
+from headway.server.hooks.request import (
+    TOLERANCE_MS,
+    HookRequest,
+    check_fresh,
+    is_object,
+    refuse,
+    strict_base64,
+)
+from headway.server.hooks.signals import StatusMeaning, digest_id, event_id
 
 SIGNATURE = "x-twilio-email-event-webhook-signature"
 TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
 REF = "headway_ref"
 """The custom argument of a mail that names its job's reference."""
 
-EVENTS: Mapping[str, Says] = {
-    "processed": Says(kind=SignalKind.NOTE),
-    "deferred": Says(kind=SignalKind.NOTE),
-    "delivered": Says(noted=True),
-    "bounce": Says(decided=Decided.DEAD, noted=True),
-    "dropped": Says(decided=Decided.DEAD, noted=True),
-    "open": Says(kind=SignalKind.NOTE),
-    "click": Says(kind=SignalKind.NOTE),
-    "spamreport": Says(kind=SignalKind.NOTE),
-    "unsubscribe": Says(kind=SignalKind.NOTE),
-    "group_unsubscribe": Says(kind=SignalKind.NOTE),
-    "group_resubscribe": Says(kind=SignalKind.NOTE),
+EVENTS: Mapping[str, StatusMeaning] = {
+    "processed": StatusMeaning(kind=SignalKind.NOTE),
+    "deferred": StatusMeaning(kind=SignalKind.NOTE),
+    "delivered": StatusMeaning(noted=True),
+    "bounce": StatusMeaning(decided=Decided.DEAD, noted=True),
+    "dropped": StatusMeaning(decided=Decided.DEAD, noted=True),
+    "open": StatusMeaning(kind=SignalKind.NOTE),
+    "click": StatusMeaning(kind=SignalKind.NOTE),
+    "spamreport": StatusMeaning(kind=SignalKind.NOTE),
+    "unsubscribe": StatusMeaning(kind=SignalKind.NOTE),
+    "group_unsubscribe": StatusMeaning(kind=SignalKind.NOTE),
+    "group_resubscribe": StatusMeaning(kind=SignalKind.NOTE),
 }
 
 _MOST_SIGNATURE = 200
-# What follows in an event's id is the way the mail took through SendGrid; the sender is told only
-# what stands before it.
+# An event's id goes on with the mail's route through SendGrid; the API returned only the part
+# before it.
 _WAY = re.compile(r"\.(?:filter|recv).*\Z", re.DOTALL)
 
 
@@ -56,7 +62,6 @@ class MailEvent:
         message_id: as SendGrid answered it when it took the mail.
         event: the same whenever the event is sent again.
         reason: the status, and why in the words of the receiving server.
-        body: all that it says.
     """
 
     status: str
@@ -97,11 +102,11 @@ class SendGrid:
         """See `Provider.signals`.
 
         Raises:
-            InvalidValue: it is no list of events.
+            InvalidValue: it is not a list of events.
         """
-        return [one for event in read_events(request) for one in self._told(event)]
+        return [one for event in read_events(request) for one in self._signals_of(event)]
 
-    def _told(self, event: MailEvent) -> list[Signal]:
+    def _signals_of(self, event: MailEvent) -> list[Signal]:
         key = event.ref or (None if self.only_refs else event.message_id)
         if key is None:
             return []
@@ -117,11 +122,11 @@ def read_events(request: HookRequest) -> Sequence[MailEvent]:
         The events of known sorts, in order.
 
     Raises:
-        InvalidValue: it is no list of events.
+        InvalidValue: it is not a list of events.
     """
     events = request.json()
     if not isinstance(events, list):
-        message = "the webhook is no list of events"
+        message = "the webhook is not a list of events"
         raise InvalidValue(message)
     rows = cast("list[object]", events)
     return [one for row in rows if is_object(row) and (one := _event(row)) is not None]

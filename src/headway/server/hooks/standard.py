@@ -1,4 +1,4 @@
-"""Standard Webhooks: signed by whoever you give a key, or by a public key that you are given.
+"""Standard Webhooks: signed with a shared key, or with a provider's key pair.
 
 Source: the Standard Webhooks specification, "Signature scheme" and "Verifying signatures".
 """
@@ -17,15 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from headway.contract.signals import Signal
 from headway.core.errors import InvalidValue
 from headway.server.bodies.signal import signal_of
-from headway.server.hooks.request import HookRequest, is_object
-from headway.server.hooks.said import event_id
-from headway.server.hooks.signatures import (
+from headway.server.hooks.request import (
     TOLERANCE_MS,
+    HookRequest,
     any_same,
     check_fresh,
+    is_object,
     refuse,
     strict_base64,
 )
+from headway.server.hooks.signals import event_id
 
 ID = "webhook-id"
 TIMESTAMP = "webhook-timestamp"
@@ -37,11 +38,11 @@ _MOST_ID = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standard:
+class StandardWebhooks:
     """A sender of Standard Webhooks.
 
     Attributes:
-        name: of the sender; its events are told apart from those of others by it.
+        name: of the sender; it distinguishes its events from those of other senders.
         secrets: for `v1`, HMAC-SHA256.
         public_keys: for `v1a`, ed25519.
         tolerance_ms: how far its moment may lie from now.

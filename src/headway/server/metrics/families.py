@@ -1,4 +1,4 @@
-"""The families of metrics: their names, kinds and labels, told once for code and reference.
+"""The families of metrics: their names, kinds and labels, for the code and the reference.
 
 Source: Prometheus, "Metric and label naming": base units, `_total` for what is counted, and the sum
 or the mean over all labels of a family means something.
@@ -16,9 +16,7 @@ class Family:
 
     Attributes:
         name: with its unit, and `_total` if it is a counter.
-        kind: of Prometheus.
-        help: what it tells.
-        labels: that tell its metrics apart.
+        labels: that distinguish its metrics.
     """
 
     name: str
@@ -28,12 +26,12 @@ class Family:
 
 
 def gauge(name: str, text: str, *labels: str) -> Family:
-    """A family of what goes up and down, with `headway_` before its name."""
+    """Return a gauge family, with `headway_` before its name."""
     return Family(name=f"headway_{name}", kind="gauge", help=text, labels=labels)
 
 
 def counter(name: str, text: str, *labels: str) -> Family:
-    """A family of what only grows, with `headway_` before its name and `_total` behind it."""
+    """Return a counter family, with `headway_` before its name and `_total` after it."""
     return Family(name=f"headway_{name}_total", kind="counter", help=text, labels=labels)
 
 

@@ -25,10 +25,9 @@ class Samples:
     """The metrics of one family, one for each set of labels."""
 
     def __init__(self, family: Family, merge: Merge = float.__add__) -> None:
-        """Gathers none yet.
+        """Gather none yet.
 
         Args:
-            family: of which they are.
             merge: makes one value of two under the same labels.
         """
         self._family = family
@@ -36,7 +35,7 @@ class Samples:
         self._values: dict[tuple[str, ...], float] = {}
 
     def put(self, value: float, *labels: str) -> None:
-        """Gathers a value."""
+        """Gather a value."""
         value = float(value)
         labels = tuple(map(_printable, labels))
         before = self._values.get(labels)
@@ -52,19 +51,14 @@ class Samples:
 
 
 def one(family: Family, value: float, *labels: str) -> Metric:
-    """A family of a single metric."""
+    """Return a family of a single metric."""
     samples = Samples(family)
     samples.put(value, *labels)
     return samples.metric()
 
 
 def of_overview(overview: Overview, latencies: Sequence[LaneLatency]) -> Iterator[Metric]:
-    """The metrics of a store.
-
-    Args:
-        overview: what it looks like.
-        latencies: of lanes with a target.
-    """
+    """Yield the metrics of a store."""
     yield from _of_stats(overview.stats)
     yield from _of_lanes(overview.lanes, overview.stats.now)
     yield from _of_latencies(latencies)
@@ -137,14 +131,14 @@ def _of_workers(workers: Iterable[WorkerView], now: int) -> Iterator[Metric]:
 
 
 def gate_label(gate: GateState) -> str:
-    """The label of a gate: its template, for names may hold a phone number or a tenant."""
+    """Return the label of a gate: its template, for names may hold a phone number or a tenant."""
     if gate.template is not None:
         return gate.template
     return f"{_TENANT}{{tenant}}" if gate.name.startswith(_TENANT) else gate.name
 
 
 def _printable(text: str) -> str:
-    """A text without control characters: what reads the metrics may be a terminal."""
+    """Return a text without control characters: what reads the metrics may be a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -157,13 +151,9 @@ class Labels:
     """Labels for names of which there may be any number."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Gives the first names by order their own labels.
-
-        Args:
-            names: all that there are.
-        """
+        """Give the first names by order their own labels."""
         self._own = frozenset(sorted(set(names))[:MOST_LABELS])
 
     def of(self, name: str) -> str:
-        """The label of a name."""
+        """Return the label of a name."""
         return name if name in self._own else OTHER

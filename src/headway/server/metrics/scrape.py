@@ -1,25 +1,121 @@
-"""A scrape: what one reading of the metrics finds."""
+"""A scrape: the metrics of a server, its store and its systems."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
+from typing import Protocol
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.metrics import families
-from headway.server.metrics.request_metrics import RequestMetrics
+from headway.server.metrics.families import DURATIONS, REQUESTS, Family
 from headway.server.metrics.samples import of_overview, one
-from headway.server.metrics.source import Source
-from headway.server.overview import Overview, look_over
+from headway.server.overview import Overview, read_overview
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+UNKNOWN = "unknown"
+"""The label of a route or a method that there is not."""
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class RequestMetrics:
+    """Counts of one server's requests.
+
+    Attributes:
+        registry: where they are kept, with what the process uses.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            REQUESTS.name, REQUESTS.help, REQUESTS.labels, registry=self.registry
+        )
+        self._durations = Histogram(
+            DURATIONS.name,
+            DURATIONS.help,
+            DURATIONS.labels,
+            registry=self.registry,
+            buckets=BUCKETS,
+        )
+
+    def note(self, scope: Scope, status: int, seconds: float | None) -> None:
+        """Count a request that was answered.
+
+        Args:
+            scope: of the request, as the routes left it.
+            seconds: that it took; None if that says nothing.
+        """
+        route = getattr(scope.get("route"), "path", None) or UNKNOWN
+        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+        self._requests.labels(route, method, str(status)).inc()
+        if seconds is not None:
+            self._durations.labels(route, method).observe(seconds)
+
+
+class CountRequests:
+    """Counts each request, also one that a guard refused."""
+
+    def __init__(self, app: ASGIApp, *, metrics: RequestMetrics, timing: Timing) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._timing = timing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = self._timing.monotonic()
+        status, streams = 500, False
+
+        async def noted(message: Message) -> None:
+            nonlocal status, streams
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+                streams = any(
+                    name == b"content-type" and value.startswith(b"text/event-stream")
+                    for name, value in message["headers"]
+                )
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            taken = None if streams else self._timing.monotonic() - began
+            self._metrics.note(scope, status, taken)
+
+
+class MetricsSource(Protocol):
+    """Where the metrics of a system come from."""
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """All families it may report, for the reference."""
+        ...
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """Return the current values, at a bounded cost.
+
+        Args:
+            overview: of the store; None if that does not answer.
+
+        Raises:
+            StoreError: it cannot be read now; the others are still shown.
+        """
+        ...
+
 
 PATIENCE_S = 5.0
 """How long a scrape waits for the store; Prometheus gives up after ten seconds."""
@@ -31,41 +127,24 @@ MOST_TARGETS = 50
 _log = logging.getLogger("headway.server")
 
 
-class Scrapes:
-    """Reads the metrics of a server and its store, one scrape at a time.
-
-    Attributes:
-        requests: counted at this server.
-    """
+class MetricsScraper:
+    """Reads the metrics of a server and its store, one scrape at a time."""
 
     def __init__(self, store: Store, timing: Timing, requests: RequestMetrics) -> None:
-        """Reads nothing yet.
-
-        Args:
-            store: whose metrics.
-            timing: for the limit.
-            requests: counted here.
-        """
         self._store = store
         self._timing = timing
         self.requests = requests
-        self._sources: list[Source] = []
+        self._sources: list[MetricsSource] = []
         self._alone = asyncio.Lock()
 
-    def add(self, source: Source) -> None:
-        """Adds the metrics of a system; its `start` is the moment to do it."""
+    def add(self, source: MetricsSource) -> None:
+        """Add the metrics of a system; its `start` is the moment to do it."""
         self._sources.append(source)
 
     async def scrape(
         self, accept: str, *, long_polls: int, event_streams: int, leads: bool
     ) -> tuple[bytes, str]:
-        """What Prometheus reads; also when the store does not answer.
-
-        Args:
-            accept: the formats that it understands.
-            long_polls: that wait now.
-            event_streams: that are open now.
-            leads: whether this server is the one that alerts.
+        """Return what Prometheus reads; also when the store does not answer.
 
         Returns:
             The text, and its media type.
@@ -87,7 +166,7 @@ class Scrapes:
     async def _of_store(self) -> tuple[Overview | None, list[Metric]]:
         try:
             async with self._timing.limit(PATIENCE_S):
-                overview = await look_over(self._store)
+                overview = await read_overview(self._store)
                 latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         except (StoreError, TimeoutError) as error:
             _log.warning("metrics: the store does not answer: %s", error or "timeout")
@@ -104,14 +183,14 @@ class Scrapes:
             _log.warning("metrics: the systems take too long")
         return found
 
-    async def _of_source(self, source: Source, overview: Overview | None) -> list[Metric]:
+    async def _of_source(self, source: MetricsSource, overview: Overview | None) -> list[Metric]:
         try:
             return list(await source.metrics(overview))
         except StoreError as error:
-            _log.warning("metrics: a system cannot tell its own: %s", error)
+            _log.warning("metrics: a system failed: %s", error)
         except Exception:  # noqa: BLE001  (it may be any bug)
             # What is wrong with one system must not hide the others.
-            _log.exception("metrics: a system cannot tell its own")
+            _log.exception("metrics: a system failed")
         return []
 
 
@@ -122,5 +201,5 @@ class _Found(Collector):
         self._found = list(found)
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics."""
+        """Yield the metrics."""
         yield from self._found

@@ -116,12 +116,12 @@ def faults(errors: Sequence[Mapping[str, Any]], root: object = None) -> list[Fau
 
 
 def sentence(found: Sequence[Fault]) -> str:
-    """The first faults as one line."""
+    """Return the first faults as one line."""
     return "; ".join(f"{one.where}: {one.what}" if one.path else one.what for one in found[:3])
 
 
 def _path(error: Mapping[str, Any], root: object) -> tuple[Part, ...]:
-    """The place of a fault in the JSON, without the parts of the validator on the way."""
+    """Return the place of a fault in the JSON, without the parts of the validator on the way."""
     loc = cast("tuple[Part, ...]", tuple(error.get("loc", ())))
     head = loc[:1] if loc and loc[0] in {"body", "query", "path", "header"} else ()
     rest = loc[len(head) :]
@@ -134,7 +134,7 @@ def _path(error: Mapping[str, Any], root: object) -> tuple[Part, ...]:
             paths = _paths(root, steps, lambda one: isinstance(one, dict) and rest[-1] in one)
         else:
             paths = _paths(root, steps, lambda one: one is target)
-        # Of two that are as long, the one whose last step is the later one.
+        # If two are equally long, the one with the later last step.
         best = max(reversed([*paths]), key=len, default=None)
         if best is not None:
             return (*head, *best, *last)
@@ -144,7 +144,7 @@ def _path(error: Mapping[str, Any], root: object) -> tuple[Part, ...]:
 def _paths(
     value: object, steps: Sequence[Part], fits: Callable[[Any], bool]
 ) -> Iterator[tuple[Part, ...]]:
-    """The ways from a value along some of the steps, in their order, to one that fits."""
+    """Yield the ways from a value along some of the steps, in their order, to one that fits."""
     if fits(value):
         yield ()
     for place, step in enumerate(steps[:24]):
@@ -178,7 +178,7 @@ def _what(path: tuple[Part, ...], error: Mapping[str, Any]) -> str:
 
 
 def _given(path: tuple[Part, ...], error: Mapping[str, Any]) -> str:
-    """The value that was given, if it may be shown; of one that is long, its beginning."""
+    """Return the value that was given, if it may be shown; of one that is long, its beginning."""
     if "input" not in error:
         return ""
     return f", and is {_shown(path, error['input'])}"

@@ -1,4 +1,4 @@
-"""Problem details: every error of the tree as RFC 9457 tells it.
+"""Problem details: every error of the tree as RFC 9457 has it.
 
 Source: RFC 9457.
 """
@@ -6,7 +6,8 @@ Source: RFC 9457.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import cast
 
@@ -40,6 +41,28 @@ from headway.core.errors import (
     UnknownRecord,
 )
 from headway.server.replies.faults import faults, sentence
+
+
+def add_members(error: HeadwayError, **members: object) -> None:
+    """Add members to the problem of an error; `status` is the reply's."""
+    vars(error)["problem"] = {**vars(error).get("problem", {}), **members}
+
+
+@contextmanager
+def named_by_body() -> Generator[None]:
+    """Reply with 422 instead of 404 to unknown names: the body named them, not the path.
+
+    Raises:
+        UnknownGate: as it was.
+        UnknownEntry: as it was.
+        UnknownJob: as it was.
+    """
+    try:
+        yield
+    except (UnknownGate, UnknownEntry, UnknownJob) as error:
+        add_members(error, status=422)
+        raise
+
 
 MEDIA_TYPE = "application/problem+json"
 _PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
@@ -76,7 +99,7 @@ _log = logging.getLogger("headway.server")
 
 
 def status_of(error: HeadwayError) -> int:
-    """The HTTP status for an error of the tree."""
+    """Return the HTTP status for an error of the tree."""
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
@@ -90,16 +113,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> Response:
-    """A reply that says what is wrong.
-
-    Args:
-        status: of the reply.
-        code: a stable word for programs.
-        detail: one sentence for people.
-        hint: how to mend it.
-        request: whose id stands as the instance.
-        headers: of the reply.
-        more: further members.
+    """Return a reply that says what is wrong.
 
     Returns:
         `application/problem+json`.
@@ -114,7 +128,7 @@ def problem(
     if hint:
         said["hint"] = hint
     if request is not None:
-        # For the log. What is refused at the door names no job, so it may stand there in words.
+        # For the log. A refused login names no job, so its detail may be logged.
         request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
         if instance := getattr(request.state, "request_id", ""):
             said["instance"] = f"/requests/{instance}"
@@ -127,7 +141,7 @@ def problem(
 
 
 def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
-    """The reply for an error of the tree; what only concerns the inside is not told."""
+    """Return the reply for an error of the tree; internal details are left out."""
     more: dict[str, object] = dict(getattr(error, "problem", {}))
     said = more.pop("status", None)
     status = said if isinstance(said, int) else status_of(error)
@@ -151,7 +165,7 @@ def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
 
 
 def answer_error(request: Request, error: Exception) -> Response | None:
-    """The reply for an error that a route may raise; None for one that nobody expected."""
+    """Return the reply for an error that a route may raise; None for an unexpected one."""
     match error:
         case HeadwayError():
             return problem_of(error, request)
@@ -163,24 +177,24 @@ def answer_error(request: Request, error: Exception) -> Response | None:
             return None
 
 
-def tell_problems(app: FastAPI) -> None:
-    """Makes an app answer every error with a problem."""
+def add_problem_handlers(app: FastAPI) -> None:
+    """Make an app answer every error with a problem."""
 
-    async def tell(request: Request, error: Exception) -> Response:
-        told = answer_error(request, error)
-        if told is None:
+    async def respond(request: Request, error: Exception) -> Response:
+        response = answer_error(request, error)
+        if response is None:
             raise error
-        return told
+        return response
 
     for kind in (HeadwayError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, tell)
+        app.add_exception_handler(kind, respond)
 
 
 def _refused(request: Request, error: RequestValidationError) -> Response:
-    """What the models refuse: each place, and what is wrong there."""
+    """Return what the models refuse: each place, and what is wrong there."""
     found = faults(error.errors(), cast("object", error.body))
     media = request.headers.get("content-type", "")
-    # A body of another type is bytes to the models, and what they say of those helps nobody.
+    # A body of another type is bytes to the models, whose messages about it are of no use.
     unread = bool(found) and found[0].where == "body" and "json" not in media
     return problem(
         422,
@@ -220,7 +234,7 @@ def _plain(request: Request, error: HTTPException) -> Response:
 
 
 def unexpected(request: Request | None) -> Response:
-    """The reply where something is wrong with the server itself; tells nothing of it."""
+    """Return the reply to an internal error; it reveals nothing about the error."""
     return problem(
         500,
         code="bug",

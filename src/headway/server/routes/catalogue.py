@@ -7,15 +7,10 @@ from fastapi.routing import APIRoute
 
 from headway.server.routes import (
     claims,
-    events,
     gates,
-    health,
-    hooks,
     jobs,
     lanes,
-    leases,
-    me,
-    metrics,
+    monitoring,
     moves,
     settlements,
     signals,
@@ -32,15 +27,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     timetable.ROUTES,
     views.ROUTES,
     tokens.ROUTES,
-    me.ROUTES,
+    tokens.ME,
     claims.ROUTES,
     settlements.ROUTES,
-    leases.ROUTES,
+    settlements.LEASES,
     signals.ROUTES,
-    hooks.ROUTES,
-    events.ROUTES,
-    metrics.ROUTES,
-    health.ROUTES,
+    signals.HOOKS,
+    monitoring.ROUTES,
 )
 """Each resource's router; a system brings its own besides."""
 

@@ -1,22 +1,139 @@
-"""POST /v1/claims: work for whoever asks, at once or as soon as there is some."""
+"""POST /v1/claims: work for a worker, at once or as soon as there is some."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any
 
+import msgspec
 from fastapi import Request, Response
 
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.access.policy import needs
-from headway.server.bodies.claim import ClaimBody
-from headway.server.for_callers.pulls import answer_pull
-from headway.server.pulling.pull import Pulled
-from headway.server.replies.claimed import ClaimedModel, claimed_record
-from headway.server.replies.schema import reply
+from headway.contract.claims import Claimed
+from headway.core.job import JobPolicy
+from headway.runtime.records import Record, embedded_json, record
+from headway.server.access.caller import Caller, Permission
+from headway.server.access.policy import check_again, needs
+from headway.server.bodies.work import ClaimBody
+from headway.server.long_polling.claiming import LongPoll, PollReply
+from headway.server.long_polling.delivery import ClientGone, ClientWatch, TrackedReply
+from headway.server.long_polling.lanes import LaneSelection, check_lanes, check_lease, is_pattern
+from headway.server.replies.reply import attribute_docs, disconnected, reply, reply_model
 from headway.server.routes.router import TheService, router
+from headway.server.routes.signals import signal_urls
 from headway.server.service import Service
-from headway.server.signal_urls import signal_urls
+
+_NOTES = attribute_docs(Claimed)
+_OTHERS: dict[str, Any] = {
+    "args": Any,
+    "policy": reply_model(JobPolicy),
+    "members": dict[str, str],
+    "subject": str | None,
+}
+
+ClaimedModel = reply(
+    "ClaimedJob",
+    "A job that starts now.",
+    **{
+        name: (_OTHERS.get(name, _type), _NOTES[name])
+        for name, _type in (
+            ("id", str),
+            ("run", int),
+            ("attempt", int),
+            ("kind", str),
+            ("stage", str),
+            ("lane", str),
+            ("tenant", str),
+            ("subject", str),
+            ("args", str),
+            ("priority", int),
+            ("due_at", int),
+            ("policy", str),
+            ("gated", bool),
+            ("members", str),
+            ("candidate", str),
+        )
+    },
+    ref=(str, "The run's reference, `id:run`: a key under which signals find it."),
+    signal_url=(str, "Where the outside world signals this run; give it to the provider."),
+)
+"""What a claim's reply says of each job."""
+
+
+def claimed_record(claimed: Claimed, ref: str, signal_url: str) -> Record:
+    """Return what a claim's reply says of a job."""
+    fields: Record = claimed._asdict()
+    fields["args"] = embedded_json(claimed.args)
+    fields["policy"] = _policy_record(claimed.policy)
+    return {**fields, "ref": ref, "signal_url": signal_url}
+
+
+@lru_cache(maxsize=256)
+def _policy_record(policy: JobPolicy) -> Record:
+    return record(policy)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def answer_pull(
+    service: Service,
+    caller: Caller,
+    body: ClaimBody,
+    request: Request,
+    encode: Callable[[PollReply], object],
+) -> Response:
+    """Claim for a caller, waits while there is nothing, and answers with what it brings.
+
+    If the client disconnects or does not read the whole reply, nothing stays claimed.
+
+    Raises:
+        Unauthenticated: its token ended while it waited.
+        Forbidden: a lane is not the caller's, or the caller may not claim at all.
+        InvalidValue: a value is out of its range.
+        StoreError: the store could not answer.
+    """
+    registry = service.long_polls
+    presence = ClientWatch(request.receive)
+    try:
+        pulled = await presence.during(_pull(service, caller, body, request), registry.give_back)
+    except ClientGone:
+        return disconnected()
+    return TrackedReply(
+        _encode(encode(pulled)),
+        presence=presence,
+        timing=service.timing,
+        unread=lambda: registry.give_back(pulled),
+    )
+
+
+async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Request) -> PollReply:
+    # A claim cannot be limited to tenants, so it hands out jobs of any.
+    caller.every_tenant()
+    lanes = check_lanes(body.weighted_lanes)
+    for name, _ in lanes:
+        if not is_pattern(name):
+            caller.check_lane(name)
+    pull = LongPoll(
+        worker=caller.worker(body.worker),
+        wanted=LaneSelection(lanes=lanes, order=body.order, reach=caller.lanes),
+        n=body.max,
+        free=body.max if body.free is None else body.free,
+        lease_ms=check_lease(body.lease),
+        request=body.request,
+        after=body.after,
+    )
+    pulled = await service.long_polls.pull(
+        pull, min(body.wait / 1000, service.options.longest_wait_s)
+    )
+    if pulled.jobs and body.wait:
+        try:
+            await check_again(request, caller)
+        except BaseException:
+            service.long_polls.give_back(pulled)
+            raise
+    return pulled
+
 
 ROUTES = router("work")
 
@@ -58,20 +175,21 @@ async def claim(
     caller: Annotated[Caller, needs(Permission.WORK)],
     body: ClaimBody,
 ) -> Response:
-    """Starts up to `max` jobs, each with all its permits; with `wait`, a long poll.
+    """Start up to `max` jobs, each with all its permits; with `wait`, a long poll.
 
-    The jobs are yours until `lease_until`: keep the lease with POST /v1/leases, and say how they
-    ended with POST /v1/settlements. Whoever has waited longest for the same lanes is served first.
-    A repeat of a `request` number answers the jobs of the first that the worker still holds. If
-    the client goes away before the reply is written, its jobs are handed back at once.
+    The jobs are yours until `lease_until`: keep the lease with POST /v1/leases, and report how
+    they ended with POST /v1/settlements. Of the clients that wait for the same lanes, the one that
+    has waited longest is served first. A repeat of a `request` number returns the jobs of the first
+    that the worker still holds. If the client goes away before the reply is written, its jobs are
+    handed back at once.
     """
     base = str(request.base_url)
     return await answer_pull(
-        service, caller, body, request, lambda pulled: _told(service, pulled, base)
+        service, caller, body, request, lambda pulled: _claim_body(service, pulled, base)
     )
 
 
-def _told(service: Service, pulled: Pulled, base: str) -> dict[str, object]:
+def _claim_body(service: Service, pulled: PollReply, base: str) -> dict[str, object]:
     urls, now = signal_urls(service, base), service.timing.wall_at()
     jobs: list[object] = []
     for one in pulled.jobs:

@@ -12,24 +12,23 @@ from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, Reset
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
 from headway.core.zone import MAX_AT
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import IfMatch, PageAsked, WhichPage, etag, unwrapped, wrapped
-from headway.server.bodies.gate import (
+from headway.server.bodies.base import Name
+from headway.server.bodies.definitions import (
     AnyGate,
     ClosureBody,
     GateNumbersBody,
     PermitBody,
     gate_spec,
 )
-from headway.server.bodies.words import Name
-from headway.server.for_callers.defining import DEFINED, define, defined, listed
-from headway.server.for_callers.sight import job_seen
-from headway.server.replies.answer import answer
-from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
-from headway.server.replies.error_members import named_by_body
+from headway.server.definitions import DEFINED, define, defined, listed
+from headway.server.paging import IfMatch, PageQuery, WhichPage, decode_cursor, encode_cursor, etag
+from headway.server.replies.models import CLOSED, CLOSURES, GATE, GATES, RELEASED
+from headway.server.replies.problem import named_by_body
+from headway.server.replies.reply import answer
 from headway.server.routes.router import TheService, router
+from headway.server.visibility import visible_job
 
 ROUTES = router("gates", prefix="/v1")
 
@@ -55,7 +54,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class GatesAsked(PageAsked):
+class GatesAsked(PageQuery):
     """Which gates."""
 
     name: list[Name] | None = Field(
@@ -67,14 +66,14 @@ class GatesAsked(PageAsked):
 async def listing(
     asked: Annotated[GatesAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """Lists gates that are declared, capped, closed or held, by name."""
+    """List gates that are declared, capped, closed or held, by name."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
     names = None if asked.name is None else tuple(asked.name)
     page = await service.store.read(
-        GatesQuery(names=names, cursor=unwrapped(asked.cursor), limit=asked.limit)
+        GatesQuery(names=names, cursor=decode_cursor(asked.cursor), limit=asked.limit)
     )
-    return listed(stats, page.rows, wrapped(page.cursor))
+    return listed(stats, page.rows, encode_cursor(page.cursor))
 
 
 @ROUTES.get("/gates/{name:path}", operation_id="get_gate", summary="One gate", response_model=GATE)
@@ -106,10 +105,10 @@ async def declare(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Says what a gate is, as a program's code does; an operator's numbers still win.
+    """Say what a gate is, as a program's code does; an operator's numbers still win.
 
     The name may be a template over arguments, such as `customer:{phone}`. A gate keeps its kind
-    for ever, as jobs wait at it.
+    forever, as jobs wait at it.
     """
     caller.check_gate(name)
     item = DeclareGate(spec=gate_spec(name, body))
@@ -126,7 +125,7 @@ async def set_numbers(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Changes a gate's numbers; they win over what is declared, until they are reset.
+    """Change a gate's numbers; they win over what is declared, until they are reset.
 
     Any gate can be set: a declared one, one instance of a template, a pool's member as
     pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
@@ -144,7 +143,7 @@ async def set_numbers(
 async def reset(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forgets an operator's numbers; what is declared holds again. The gate itself stays."""
+    """Forget an operator's numbers; what is declared holds again. The gate itself stays."""
     caller.check_gate(name)
     return defined(await define(service, caller, ResetGate(name=name), if_match=if_match))
 
@@ -153,20 +152,22 @@ async def reset(
     "/closures", operation_id="list_closures", summary="List closed gates", response_model=CLOSURES
 )
 async def closures(asked: WhichPage, service: TheService, caller: Observer) -> Response:
-    """Lists gates that somebody closed, by name; `limit` gates are looked at for a page."""
+    """List closed gates, by name; a page examines `limit` gates."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
-    page = await service.store.read(GatesQuery(cursor=unwrapped(asked.cursor), limit=asked.limit))
+    page = await service.store.read(
+        GatesQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
+    )
     gates = [one for gate in page.rows for one in (gate, *gate.members)]
     closed = [_closure(one) for one in gates if (one.closed_until or 0) > stats.now]
-    return listed(stats, closed, wrapped(page.cursor))
+    return listed(stats, closed, encode_cursor(page.cursor))
 
 
 @ROUTES.post("/closures", operation_id="close_gate", summary="Close a gate", response_model=CLOSED)
 async def close(
     body: ClosureBody, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Closes any gate, for good or until a moment: nothing more passes.
+    """Close any gate, for good or until a moment: nothing more passes.
 
     It reaches what already waits, and stops no job that runs. Closing `all` is the kill switch. A
     repeat replaces what was said before.
@@ -188,7 +189,7 @@ async def close(
 async def open_(
     gate: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Ends a closing, whoever made it; a gate that is not closed stays as it is."""
+    """End a closing, by any author; a gate that is not closed stays as it is."""
     caller.check_gate(gate)
     return defined(await define(service, caller, OpenGate(name=gate), if_match=if_match))
 
@@ -202,15 +203,15 @@ async def open_(
 async def release(
     body: PermitBody, service: TheService, caller: Annotated[Caller, needs(Permission.ACT)]
 ) -> Response:
-    """Takes a permit from its holder by force; it is on the trail. The job is left as it is."""
+    """Take a permit from its holder by force; it is on the trail. The job is left as it is."""
     with named_by_body():
-        await job_seen(service, caller, body.job)
+        await visible_job(service, caller, body.job)
     released = await service.store.release_permit(body.gate, body.job, caller.name, body.reason)
     return answer({"released": released})
 
 
 def _is_implicit(name: str) -> bool:
-    """Whether it is one of the gates that every job passes, declared or not."""
+    """Return whether it is one of the gates that every job passes, declared or not."""
     return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
 
 

@@ -12,21 +12,17 @@ from headway.contract.enqueue import Enqueued
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, RepeatKey, numbered
-from headway.server.bodies.job import JobBody, OneOrMany
-from headway.server.bodies.words import Name, TenantName
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.for_callers.making import make_jobs
-from headway.server.for_callers.sending import send_jobs
-from headway.server.for_callers.sight import job_seen, why_seen
-from headway.server.replies.answer import answer, plain
-from headway.server.replies.error_members import named_by_body
-from headway.server.replies.jobs import JOBS, MADE, MADE_MANY, WHY
-from headway.server.replies.schema import reply_model
+from headway.server.bodies.base import Name, TenantName
+from headway.server.bodies.jobs import JobBody, OneOrMany
+from headway.server.paging import PageQuery, RepeatKey, bounded_page, check_number_cursor
+from headway.server.replies.models import JOBS, MADE, MADE_MANY, WHY
+from headway.server.replies.problem import named_by_body
+from headway.server.replies.reply import answer, json_reply, reply_model
 from headway.server.routes.router import TheService, router
+from headway.server.sending import make_jobs, send_jobs
+from headway.server.visibility import visible_job, visible_why
 
 ROUTES = router("jobs", prefix="/v1/jobs")
 
@@ -55,7 +51,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class JobsAsked(PageAsked):
+class JobsAsked(PageQuery):
     """Which jobs; what is left out stands for any."""
 
     lane: Name | None = Field(default=None, description="Only of this lane.")
@@ -64,10 +60,10 @@ class JobsAsked(PageAsked):
     state: list[State] = Field(default=[], description="Only in these; may be repeated.")
     key: Name | None = Field(
         default=None,
-        description="Only the job that has this key; `tenant` says whose, else nobody's.",
+        description="Only the job that has this key, of `tenant`, or of no tenant.",
     )
     subject: Name | None = Field(
-        default=None, description="Only about this; `tenant` says whose, else nobody's."
+        default=None, description="Only about this, of `tenant`, or of no tenant."
     )
     newest: bool = Field(default=False, description="Newest arrival first.")
     runs: bool = Field(default=False, description="With the runs of each.")
@@ -88,7 +84,7 @@ async def send(
     caller: Annotated[Caller, needs(Permission.SEND)],
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Makes jobs; when this returns, they are stored.
+    """Make jobs; when this returns, they are stored.
 
     A kind that the server's App declares gets its gates and policy from there, and its arguments
     are checked. Any other is taken as it is. A list is stored in steps of 1,000, each whole or not
@@ -101,8 +97,8 @@ async def send(
         jobs = await make_jobs(service, caller, bodies, repeat_key=repeat_key)
         made = await send_jobs(service, jobs, caller=caller)
     if isinstance(body, JobBody):
-        return plain(_made(made[0]), 201 if made[0].created else 200)
-    return plain({"jobs": [_made(one) for one in made]})
+        return json_reply(_made(made[0]), 201 if made[0].created else 200)
+    return json_reply({"jobs": [_made(one) for one in made]})
 
 
 @ROUTES.get("", operation_id="list_jobs", summary="List jobs", response_model=JOBS)
@@ -111,7 +107,7 @@ async def listing(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.READ)],
 ) -> Response:
-    """Lists the jobs that the caller sees, oldest arrival first.
+    """List the jobs that the caller sees, oldest arrival first.
 
     A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
     at, or they carry much. Runs are only in it if they are asked for; the trail is with each job
@@ -128,7 +124,7 @@ async def listing(
         subject=asked.subject,
         newest=asked.newest,
         runs=asked.runs,
-        cursor=numbered(asked.cursor),
+        cursor=check_number_cursor(asked.cursor),
         limit=asked.limit,
     )
     page = await bounded_page(service.store, query)
@@ -143,7 +139,7 @@ async def one(
     caller: Annotated[Caller, needs(Permission.READ)],
 ) -> Response:
     """A job and its whole record: its runs, oldest first, and the last lines of its trail."""
-    return answer(await job_seen(service, caller, id))
+    return answer(await visible_job(service, caller, id))
 
 
 @ROUTES.get("/{id}/why", operation_id="why", summary="Why a job is not running", response_model=WHY)
@@ -158,7 +154,7 @@ async def why(
     place in its flow; whether any live worker serves its lane. It costs the same at any size of
     the store. Holders that the caller may not see are left out; `holder_count` counts them.
     """
-    job, found = await why_seen(service, caller, id)
+    job, found = await visible_why(service, caller, id)
     facts = {
         "kind": job.kind,
         "lane": job.lane,

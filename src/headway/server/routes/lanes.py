@@ -11,17 +11,14 @@ from headway.contract.definitions import CloseGate, DeclareLane, OpenGate, Reset
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import IfMatch, PageAsked, etag, page_of
-from headway.server.bodies.body import Asked
-from headway.server.bodies.gate import UntilBody
-from headway.server.bodies.lane import LaneBody
-from headway.server.bodies.words import Name
-from headway.server.for_callers.defining import DEFINED, define, defined, listed
-from headway.server.replies.answer import answer
-from headway.server.replies.definitions import CLOSED, LANE, LANES
+from headway.server.bodies.base import Name, QueryModel
+from headway.server.bodies.definitions import LaneBody, UntilBody
+from headway.server.definitions import DEFINED, define, defined, listed
+from headway.server.paging import IfMatch, PageQuery, etag, page_of
+from headway.server.replies.models import CLOSED, LANE, LANES
+from headway.server.replies.reply import answer
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 
@@ -32,21 +29,21 @@ Definer = Annotated[Caller, needs(Permission.DEFINE)]
 _FOR_GOOD = UntilBody()
 
 
-class LaneAsked(Asked):
-    """What is told of a lane."""
+class LaneAsked(QueryModel):
+    """The body of a lane."""
 
     latency: bool = Field(
         default=False, description="With what it reaches beside its target; a few reads a lane."
     )
 
 
-class LaneChange(Asked):
+class LaneChange(QueryModel):
     """In whose name a lane is changed."""
 
     declare: bool = Field(default=False, description="As code does, and not as an operator.")
 
 
-class LanesAsked(PageAsked, LaneAsked):
+class LanesAsked(PageQuery, LaneAsked):
     """Which lanes."""
 
     name: list[Name] | None = Field(
@@ -58,9 +55,9 @@ class LanesAsked(PageAsked, LaneAsked):
 async def listing(
     asked: Annotated[LanesAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """Lists the lanes that the caller covers, with their jobs by state and their live workers.
+    """List the lanes that the caller covers, with their jobs by state and their live workers.
 
-    Every name is a lane: one that is asked for and was never used is told as empty. With
+    Every name is a lane: one that is asked for and was never used is shown as empty. With
     `latency` a page has at most 200.
     """
     caller.every_tenant()
@@ -70,7 +67,7 @@ async def listing(
     if asked.latency:
         asked = asked.model_copy(update={"limit": min(asked.limit, MOST_LANES)})
     page = page_of([one for one in found if caller.covers(one.name)], _name, asked)
-    rows = await _told(service, page.rows, latency=asked.latency)
+    rows = await _lane_views(service, page.rows, latency=asked.latency)
     return listed(stats, rows, page.cursor)
 
 
@@ -86,7 +83,7 @@ async def one(
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
     found = await service.store.read(LanesQuery(names=(name,)))
-    rows = await _told(service, found, latency=asked.latency)
+    rows = await _lane_views(service, found, latency=asked.latency)
     return answer(rows[0], headers=etag(revision))
 
 
@@ -104,7 +101,7 @@ async def set_(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Replaces all that a lane carries; it wins over what code declares, until it is reset.
+    """Replace all that a lane carries; it wins over what code declares, until it is reset.
 
     With `declare` it says so as code does: what an operator has set still wins.
     """
@@ -120,7 +117,7 @@ async def set_(
 async def reset(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forgets an operator's values; what code declares holds again. Its jobs stay."""
+    """Forget an operator's values; what code declares holds again. Its jobs stay."""
     caller.check_gate(f"lane:{name}")
     return defined(await define(service, caller, ResetLane(name=name), if_match=if_match))
 
@@ -144,7 +141,7 @@ async def pause(
     "/{name:path}/resume", operation_id="resume_lane", summary="End a pause", response_model=DEFINED
 )
 async def resume(name: Name, service: TheService, caller: Definer) -> Response:
-    """Ends a pause, whoever made it; a lane that is not paused stays as it is."""
+    """End a pause, by any author; a lane that is not paused stays as it is."""
     gate = f"lane:{name}"
     caller.check_gate(gate)
     return defined(await define(service, caller, OpenGate(name=gate)))
@@ -154,7 +151,7 @@ def _name(lane: LaneView) -> str:
     return lane.name
 
 
-async def _told(
+async def _lane_views(
     service: Service, lanes: tuple[LaneView, ...], *, latency: bool
 ) -> list[dict[str, object]]:
     reached: dict[str, LaneLatency] = {}

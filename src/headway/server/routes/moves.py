@@ -1,32 +1,233 @@
-"""Moves: what an operator does with jobs."""
+"""Operations on jobs: cancel, retry, run now, edit, succeed, kill; one by one or many."""
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
+import msgspec
 from fastapi import Response
 
-from headway.contract.operate import Acted, ActReply, Edit, Verb
-from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
+from headway.contract.views import JobsQuery
+from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge, UnknownJob
+from headway.core.job import MAX_ARGS, MAX_BATCH, derived_id
+from headway.core.state import FINAL, QUEUED, State
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import RepeatKey
-from headway.server.bodies.move import EditBody, MovesBody, ReasonBody
-from headway.server.for_callers.moving import (
-    Move,
-    count_fitting,
-    edit_of,
-    move_fitting,
-    move_named,
-    move_one,
-)
-from headway.server.replies.answer import answer
-from headway.server.replies.jobs import MOVED_MANY, MOVED_ONE
+from headway.server.bodies.jobs import EditBody, FilterBody, MovesBody, ReasonBody
+from headway.server.paging import RepeatKey, bounded_page, check_repeat_key
+from headway.server.replies.models import MOVED_MANY, MOVED_ONE
+from headway.server.replies.reply import answer
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
+from headway.server.visibility import visible_ids
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+APPLIES: dict[Verb, tuple[State, ...]] = {
+    Verb.CANCEL: tuple(one for one in State if one not in FINAL),
+    Verb.RETRY: (State.DEAD,),
+    Verb.RUN_NOW: tuple(one for one in State if one in QUEUED),
+    Verb.EDIT: tuple(one for one in State if one in QUEUED),
+    Verb.SUCCEED: tuple(one for one in State if one not in FINAL),
+    Verb.KILL: tuple(one for one in State if one not in FINAL),
+}
+"""The states that a filter takes in where it names none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """An operation on jobs, its author and the reason.
+
+    Attributes:
+        verb: what.
+        edit: with what changes.
+        caller: who asked for it.
+        reason: why.
+        repeat: under which all repeats of the request are one; None if it may not be repeated.
+    """
+
+    verb: Verb
+    edit: Edit
+    caller: Caller
+    reason: str
+    repeat: str | None = None
+
+    def under(self, key: str | None, what: object) -> Operation:
+        """Return the operation under an Idempotency-Key; another body makes another one.
+
+        Args:
+            key: the header; None for none.
+            what: all that the request says besides the verb, as it was given.
+
+        Raises:
+            InvalidValue: it is no key.
+        """
+        if key is None:
+            return self
+        digest = hashlib.sha256(_encode((self.verb, what))).hexdigest()
+        repeat = derived_id("act", self.caller.id, check_repeat_key(key), digest)
+        return replace(self, repeat=repeat)
+
+    def request(self, ids: Sequence[str], step: int = 0) -> ActRequest:
+        """Return the move on up to 1000 jobs."""
+        name = str(uuid.uuid4()) if self.repeat is None else f"{self.repeat}.{step}"
+        return ActRequest(
+            request=name,
+            ids=tuple(ids),
+            verb=self.verb,
+            edit=self.edit,
+            author=self.caller.name,
+            reason=self.reason,
+        )
+
+
+async def edit_of(service: Service, body: EditBody) -> Edit:
+    """Return what to change.
+
+    Raises:
+        PayloadTooLarge: the arguments are above the limit.
+    """
+    args = None if body.args is None else msgspec.json.encode(body.args)
+    if args is not None and len(args) > MAX_ARGS:
+        message = f"the arguments have {len(args)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+    due_at = None
+    if body.due is not None:
+        counts = body.due.at is None
+        due_at = body.due.resolved(await service.now() if counts else 0)
+    return Edit(priority=body.priority, due_at=due_at, args=args)
+
+
+async def move_one(service: Service, move: Operation, id: str) -> ActReply:  # noqa: A002  (the field's name)
+    """Move one job.
+
+    Raises:
+        UnknownJob: there is none that the caller sees.
+        InvalidState: the move does not apply to its state.
+    """
+    reply = (await move_named(service, move, [id]))[0]
+    if reply.answer is Acted.UNKNOWN:
+        message = f"there is no job {id[:64]!r}"
+        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
+    if reply.answer is Acted.REFUSED:
+        message = f"{move.verb} does not apply: the job is {reply.state}"
+        raise InvalidState(message, hint="GET /v1/jobs/{id} shows what happened to it")
+    return reply
+
+
+async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> list[ActReply]:
+    """Move the jobs named, a thousand a step; answers in the order of the ids."""
+    replies: list[ActReply] = []
+    for step, start in enumerate(range(0, len(ids), MAX_BATCH)):
+        asked = ids[start : start + MAX_BATCH]
+        seen = await visible_ids(service, move.caller, asked)
+        wanted = [one for one in dict.fromkeys(asked) if one in seen]
+        acted = await service.store.act(move.request(wanted, step)) if wanted else []
+        by_id = {one.id: one for one in acted}
+        replies += [
+            by_id.get(one) or ActReply(id=one, answer=Acted.UNKNOWN, state=None) for one in asked
+        ]
+    return replies
+
+
+async def count_fitting(service: Service, move: Operation, which: FilterBody, limit: int) -> int:
+    """Return how many jobs fit a filter, up to a limit; nothing is written."""
+    return sum([len(ids) async for ids in _fitting(service, move, which, limit)])
+
+
+async def move_fitting(
+    service: Service, move: Operation, which: FilterBody, limit: int
+) -> Counter[Acted]:
+    """Move the jobs that fit a filter, oldest arrival first.
+
+    Returns:
+        How many were moved, how many refused.
+    """
+    steps = _Steps(service, move)
+    async for ids in _fitting(service, move, which, limit):
+        if not await steps.take(ids):
+            return steps.counts
+    if move.repeat is not None:
+        await steps.end()
+    return steps.counts
+
+
+class _Steps:
+    """The steps of one request by filter; a repeat goes on where the first was cut off.
+
+    What a request has moved fits no more when it is repeated, so that its pages are others; but
+    the store knows what it answered to each step. A step without jobs says that it went to its
+    end: a repeat then moves nothing more, whatever fits by then.
+
+    Attributes:
+        counts: how many were moved, how many refused.
+    """
+
+    def __init__(self, service: Service, move: Operation) -> None:
+        self.counts: Counter[Acted] = Counter()
+        self._service = service
+        self._move = move
+        self._step = 0
+        self._done: set[str] = set()
+
+    async def take(self, ids: Sequence[str]) -> bool:
+        """Move a page of jobs; False if the request went to its end before."""
+        while left := [one for one in ids if one not in self._done]:
+            if not await self._act(left):
+                return False
+        return True
+
+    async def end(self) -> None:
+        """Count what was answered before, and notes that the request went to its end."""
+        while await self._act(()):
+            pass
+
+    async def _act(self, ids: Sequence[str]) -> bool:
+        replies = await self._service.store.act(self._move.request(ids, self._step))
+        self._step += 1
+        self._done.update(one.id for one in replies)
+        self.counts.update(one.answer for one in replies)
+        return bool(replies)
+
+
+async def _fitting(
+    service: Service, move: Operation, which: FilterBody, limit: int
+) -> AsyncIterator[list[str]]:
+    """Yield pages of ids of the matching jobs that the caller sees.
+
+    Raises:
+        InvalidValue: the caller has several tenants, and none was named.
+    """
+    caller, cursor, left = move.caller, None, limit
+    if which.lane is not None:
+        caller.check_lane(which.lane)
+    query = JobsQuery(
+        lane=which.lane,
+        tenant=caller.tenant(which.tenant),
+        kind=which.kind,
+        subject=which.subject,
+        key=which.key,
+        states=tuple(which.states or APPLIES[move.verb]),
+    )
+    while left > 0:
+        wanted = replace(query, cursor=cursor, limit=min(left, MAX_BATCH))
+        page = await bounded_page(service.store, wanted)
+        states = frozenset(query.states)
+        # By key the store goes to the job directly, and looks at nothing else.
+        ids = [job.id for job in page.rows if caller.sees(job) and job.state in states]
+        if ids:
+            yield ids
+        left -= len(ids)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
 
 ROUTES = router("moves", prefix="/v1")
 
@@ -46,8 +247,8 @@ async def cancel(
 ) -> Response:
     """A queued job is cancelled at once.
 
-    A running or awaiting one is asked: its worker is told, and it ends cancelled when its run or
-    its deadline ends. A final one is refused with 409.
+    A running or awaiting one: its worker is notified, and it ends cancelled when its run or its
+    deadline ends. A final one is refused with 409.
     """
     return await _one(service, _move(Verb.CANCEL, caller, body), id, body, repeat_key)
 
@@ -62,7 +263,7 @@ async def retry(
     body: EditBody = EditBody(),  # noqa: B008  (frozen)
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Gives a dead or cancelled job a new life, also with other arguments.
+    """Give a dead or cancelled job a new life, also with other arguments.
 
     It keeps its id and its runs, and has all its attempts again. In any other state: 409.
     """
@@ -83,7 +284,7 @@ async def run_now(
     body: ReasonBody = _NOTHING,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Makes a queued job due at once; every gate still holds."""
+    """Make a queued job due at once; every gate still holds."""
     return await _one(service, _move(Verb.RUN_NOW, caller, body), id, body, repeat_key)
 
 
@@ -97,7 +298,7 @@ async def edit(
     caller: Operator,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Changes the priority, the due time or the arguments of a queued job.
+    """Change the priority, the due time or the arguments of a queued job.
 
     Raises:
         InvalidValue: nothing to change was given.
@@ -122,7 +323,7 @@ async def succeed(
     body: ReasonBody = _NOTHING,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Ends a job that is not final as succeeded, by force; its permits are given back."""
+    """End a job that is not final as succeeded, by force; its permits are given back."""
     return await _one(service, _move(Verb.SUCCEED, caller, body), id, body, repeat_key)
 
 
@@ -139,7 +340,7 @@ async def kill(
     body: ReasonBody = _NOTHING,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Ends a job that is not final as dead, by force; its permits are given back."""
+    """End a job that is not final as dead, by force; its permits are given back."""
     return await _one(service, _move(Verb.KILL, caller, body), id, body, repeat_key)
 
 
@@ -155,30 +356,30 @@ async def moves(
     caller: Operator,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Does one move on the jobs named, or on those that fit a filter.
+    """Do one move on the jobs named, or on those that fit a filter.
 
     Jobs that the caller does not see count as unknown. By filter at most `limit` jobs are moved,
     oldest arrival first; ask again for more. `dry` only counts how many fit. With the header
-    `Idempotency-Key` a repeat tells what the first did, and goes on where it was cut off.
+    `Idempotency-Key` a repeat returns what the first did, and goes on where it was cut off.
     """
     edit = await edit_of(service, body)
     move = _move(body.move, caller, body, edit).under(repeat_key, body.model_dump())
     if body.filter is None:
         replies = await move_named(service, move, body.ids or ())
-        return answer(_told(Counter(one.answer for one in replies), jobs=replies))
+        return answer(_outcome_body(Counter(one.answer for one in replies), jobs=replies))
     if body.dry:
         fits = await count_fitting(service, move, body.filter, body.limit)
-        return answer(_told(Counter(), fits=fits))
-    return answer(_told(await move_fitting(service, move, body.filter, body.limit)))
+        return answer(_outcome_body(Counter(), fits=fits))
+    return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
 
 
-def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Move:
-    return Move(verb=verb, edit=edit or Edit(), caller=caller, reason=body.reason)
+def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Operation:
+    return Operation(verb=verb, edit=edit or Edit(), caller=caller, reason=body.reason)
 
 
 async def _one(
     service: Service,
-    move: Move,
+    move: Operation,
     id: str,  # noqa: A002  (the path's word)
     body: ReasonBody,
     repeat_key: str | None,
@@ -187,7 +388,7 @@ async def _one(
     return answer(asdict(await move_one(service, move.under(repeat_key, said), id)))
 
 
-def _told(
+def _outcome_body(
     counts: Counter[Acted], *, jobs: list[ActReply] | None = None, fits: int | None = None
 ) -> dict[str, object]:
     return {

@@ -1,4 +1,4 @@
-"""Routers of this server: strict bodies, problems told, the service at hand."""
+"""Routers of this server: strict bodies, errors as problem details, the service as a dependency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.server.service import Service
 from headway.server.strict_json import AnyType, Strict
 
 PROBLEM: dict[str, Any] = {
-    "description": "What is wrong, as RFC 9457 tells it.",
+    "description": "What is wrong, as RFC 9457 problem details.",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 
@@ -30,13 +30,7 @@ register_url_convertor("path", AnyText())
 
 
 def router(tag: str, *, prefix: str = "", any_type: bool = False) -> APIRouter:
-    """An empty router.
-
-    Args:
-        tag: groups its routes in the documentation.
-        prefix: of all its paths.
-        any_type: whether bodies are read as JSON whatever their Content-Type.
-    """
+    """Return an empty router."""
     return APIRouter(
         prefix=prefix,
         tags=[tag],
@@ -46,7 +40,7 @@ def router(tag: str, *, prefix: str = "", any_type: bool = False) -> APIRouter:
 
 
 async def the_service(request: Request) -> Service:
-    """The service that the routes work with."""
+    """Return the service that the routes work with."""
     # Awaited though it waits for nothing: FastAPI calls what is not in another thread.
     return cast("Service", request.app.state.service)
 

@@ -1,32 +1,205 @@
-"""POST /v1/settlements: how runs ended, and all else that a live run may write."""
+"""POST /v1/settlements and /v1/leases: how runs ended, and keeping their leases."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, assert_never
 
+import msgspec
 from fastapi import Response
 
-from headway.contract.outcomes import Verdict
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.contract.claims import BeatRequest
+from headway.contract.outcomes import (
+    Closing,
+    Died,
+    Failed,
+    FoundUnfit,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    NextStage,
+    Outcome,
+    Released,
+    Returned,
+    SettleRequest,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.contract.views import JobsQuery, JobView
+from headway.core.errors import IdConflict, InvalidValue, KeyConflict
+from headway.core.gates.spec import GateUse
+from headway.core.job import NewJob, derived_id
+from headway.core.moment import Moment
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.settlement import SettlementBody
-from headway.server.for_callers.settling import settle as settle_for
-from headway.server.replies.answer import answer
-from headway.server.replies.error_members import named_by_body
-from headway.server.replies.schema import reply
+from headway.server.bodies.work import (
+    AnyOutcome,
+    CloseBody,
+    DeadBody,
+    FailedBody,
+    GaveBackBody,
+    HandedOverBody,
+    KnownAsBody,
+    LeaseBody,
+    NextStageBody,
+    OutcomeBody,
+    ReleasedBody,
+    ReturnedBody,
+    SettlementBody,
+    SnoozedBody,
+    SucceededBody,
+    UnfitBody,
+)
+from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.long_polling.lanes import LaneSelection, check_lease, is_pattern
+from headway.server.replies.problem import named_by_body
+from headway.server.replies.reply import answer, reply
 from headway.server.routes.router import TheService, router
+from headway.server.sending import make_jobs
+from headway.server.service import Service
+from headway.server.visibility import hide_conflict
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+async def settle_runs(
+    service: Service, caller: Caller, worker: str, said: Sequence[AnyOutcome]
+) -> list[Verdict]:
+    """Write what a caller's worker says of its runs.
+
+    Args:
+        service: whose store and kinds.
+        caller: what follows must be within its lanes and tenants.
+        worker: as the caller names it.
+        said: up to 1000 outcomes.
+
+    Returns:
+        A verdict for each, in this order; `lost` for a run that this worker does not hold.
+
+    Raises:
+        Forbidden: a job that is to follow, or a gate to be closed, is not the caller's.
+        CallerError: an outcome asks for what cannot be; nothing was written.
+        StoreError: the store could not answer.
+    """
+    name = caller.worker(worker)
+    gates = await _gates_of_stages(service, name, said)
+    outcomes: list[Outcome] = []
+    for one in said:
+        then = await _follow_ups(service, caller, name, one)
+        close = tuple(_closing(caller, each) for each in one.close)
+        outcomes.append(_outcome(one, then, close, gates))
+    try:
+        verdicts = await service.store.settle(SettleRequest(worker=name, outcomes=tuple(outcomes)))
+    except (IdConflict, KeyConflict) as error:
+        raise await hide_conflict(service, caller, error) from None
+    service.long_polls.note_lanes({job.lane for outcome in outcomes for job in outcome.then})
+    return verdicts
+
+
+async def _follow_ups(
+    service: Service, caller: Caller, worker: str, said: AnyOutcome
+) -> tuple[NewJob, ...]:
+    if not said.then:
+        return ()
+    # The same outcome said again makes the same jobs.
+    what = getattr(said, "key", "") or getattr(said, "gate", "")
+    repeat_key = derived_id("then", worker, said.job, said.run, said.outcome, what)
+    return tuple(await make_jobs(service, caller, said.then, repeat_key=repeat_key))
+
+
+def _closing(caller: Caller, said: CloseBody) -> Closing:
+    caller.check_closing(said.gate)
+    after_ms, until_at = _delay(said.after, said.until)
+    return Closing(gate=said.gate, for_ms=after_ms, until_at=until_at, reason=said.reason)
+
+
+def _delay(after: int | None, until: Moment | None) -> tuple[int | None, int | None]:
+    """Return a delay in ms, or a moment; the moment if both are given, as everywhere."""
+    if until is None:
+        return after, None
+    return (None, until.at) if until.after_ms is None else (until.after_ms, None)
+
+
+def _outcome(  # noqa: C901, PLR0911, PLR0912  (one line for each outcome)
+    said: AnyOutcome,
+    then: tuple[NewJob, ...],
+    close: tuple[Closing, ...],
+    gates: Mapping[tuple[str, str], tuple[GateUse, ...]],
+) -> Outcome:
+    job, run = said.job, said.run
+    match said:
+        case SucceededBody():
+            result = None if said.result is None else _encode(said.result)
+            return Succeeded(job, run, then, close, result)
+        case FailedBody():
+            return Failed(job, run, then, close, said.error, *_delay(said.after, said.until))
+        case DeadBody():
+            return Died(job, run, then, close, said.reason or "failed", said.error)
+        case SnoozedBody():
+            return Snoozed(job, run, then, close, *_delay(said.after, said.until), said.reason)
+        case NextStageBody():
+            return NextStage(job, run, then, close, said.stage, gates.get((job, said.stage), ()))
+        case ReleasedBody():
+            return Released(job, run, then, close, said.reason)
+        case HandedOverBody():
+            return HandedOver(job, run, then, close, said.key, said.timeout)
+        case KnownAsBody():
+            return KnownAs(job, run, then, close, said.key)
+        case ReturnedBody():
+            return Returned(job, run, then, close, said.error)
+        case GaveBackBody():
+            return GaveBack(job, run, then, close, said.gate)
+        case UnfitBody():
+            return FoundUnfit(job, run, then, close, said.reason)
+        case _:
+            assert_never(said)
+
+
+async def _gates_of_stages(
+    service: Service, worker: str, said: Iterable[OutcomeBody]
+) -> dict[tuple[str, str], tuple[GateUse, ...]]:
+    """Return what jobs ask for at their next stages, by job and stage.
+
+    Their arguments name the gates.
+    """
+    stages = [one for one in said if isinstance(one, NextStageBody)]
+    if not stages:
+        return {}
+    ids = tuple({one.job for one in stages})
+    page = await service.store.read(JobsQuery(ids=ids, limit=len(ids)))
+    # Another's job is answered as lost, whatever is said of it.
+    jobs = {job.id: job for job in page.rows if job.worker == worker}
+    held = [one for one in stages if one.job in jobs]
+    return {(one.job, one.stage): await _uses(service, jobs[one.job], one) for one in held}
+
+
+async def _uses(service: Service, job: JobView, said: NextStageBody) -> tuple[GateUse, ...]:
+    kind = service.app.kinds.get(job.kind) if service.app is not None else None
+    ours = None if kind is None else kind.uses(said.stage, job.lane, job.tenant, job.args)
+    if said.gates is None:
+        return ours or ()
+    known = await known_gates(service.gates, said.gates)
+    named = {"tenant": job.tenant, "lane": job.lane, "kind": job.kind}
+    values = {**_decode(job.args), **named}
+    theirs = gate_uses(said.gates, known, values, cascade=job.cascade is not None)
+    if ours is not None and set(ours) != set(theirs):
+        message = f"{job.kind}: the gates of its stage {said.stage!r} are said by the kind itself"
+        raise InvalidValue(message, hint="leave them out; the server's App declares this kind")
+    return theirs
+
 
 ROUTES = router("work")
 
 _REPLY = reply(
     "Settlement",
-    "What became of each outcome.",
+    "The verdict on each outcome.",
     verdicts=(
         list[Verdict],
         "In the order of the outcomes. done: it is written. already: this same run had said so. "
         "lost: the run is not live any more, and nothing was written. cancelled: written, but the "
-        "job ends cancelled, because somebody asked for it.",
+        "job ends cancelled, because a cancel was requested.",
     ),
 )
 
@@ -37,12 +210,72 @@ async def settle(
     caller: Annotated[Caller, needs(Permission.WORK)],
     body: SettlementBody,
 ) -> Response:
-    """Writes what live runs say, with all that must follow in the same step.
+    """Write what live runs say, with all that must follow in the same step.
 
     Each outcome is checked by itself: the job must be held by this worker of your token, in this
     run, with a live lease; else the verdict is `lost` and nothing is written. Safe to repeat. An
     error refuses all outcomes of the request; sent one by one, the others are written.
     """
     with named_by_body():
-        verdicts = await settle_for(service, caller, body.worker, body.outcomes)
+        verdicts = await settle_runs(service, caller, body.worker, body.outcomes)
     return answer({"verdicts": verdicts})
+
+
+LEASES = router("work")
+
+_RUN = reply("Run", "A run of a job.", job=(str, "The job."), run=(int, "Its run."))
+_LEASE_REPLY = reply(
+    "Lease",
+    "What a worker must know.",
+    now=(int, "The store's time."),
+    lease_until=(int, "Until when its runs live."),
+    lost=(list[_RUN], "Runs that are not live any more: stop them, and write nothing."),
+    cancel=(list[_RUN], "Runs with a requested cancel: stop them, and settle."),
+)
+
+
+@LEASES.post("/v1/leases", operation_id="beat", summary="Keep leases", response_model=_LEASE_REPLY)
+async def beat(
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.WORK, apart=True)],
+    body: LeaseBody,
+) -> Response:
+    """Keep the leases of all that a worker holds; three times in each lease is usual.
+
+    A lease that has ended is not revived: its runs are answered as lost, and their jobs are tried
+    again. With `leaving`, what the worker holds and does not list is handed back.
+    """
+    progress = ((one.job, one.run, one.told_progress()) for one in body.running)
+    heard = await service.store.beat(
+        BeatRequest(
+            worker=caller.worker(body.worker),
+            running=tuple((one.job, one.run) for one in body.running),
+            request=body.request,
+            lease_ms=check_lease(body.lease),
+            lanes=await _served(service, caller, body.lanes),
+            name=body.name,
+            progress=tuple((job, run, data) for job, run, data in progress if data is not None),
+            leaving=body.leaving,
+        )
+    )
+    return answer(
+        {
+            "now": heard.now,
+            "lease_until": heard.lease_until,
+            "lost": [{"job": job, "run": run} for job, run in heard.lost],
+            "cancel": [{"job": job, "run": run} for job, run in heard.cancel],
+        }
+    )
+
+
+async def _served(service: Service, caller: Caller, lanes: list[str]) -> tuple[str, ...]:
+    """Return the lanes that a worker serves, by name."""
+    if not lanes:
+        return ()
+    for lane in lanes:
+        if not is_pattern(lane):
+            caller.check_lane(lane)
+    wanted = LaneSelection(
+        lanes=tuple((lane, 1) for lane in dict.fromkeys(lanes)), reach=caller.lanes
+    )
+    return await service.long_polls.among(wanted)

@@ -1,27 +1,144 @@
-"""POST /v1/signals/{key}: what the outside world says of a job that awaits it."""
+"""POST /v1/signals/{key} and /hooks/{provider}: signals of jobs, webhooks of providers."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, cast
 
-from fastapi import Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.views import JobQuery
-from headway.core.errors import UnknownJob
-from headway.server.access.caller import Caller
-from headway.server.bodies.signal import SignalBody
-from headway.server.hooks.callback import read_callback
-from headway.server.hooks.delivery import deliver
-from headway.server.hooks.request import HookRequest
-from headway.server.hooks.seen_url import seen_url
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply_model
+from headway.core.errors import InvalidValue, Unauthenticated, UnknownJob
+from headway.runtime.signal_urls import SignalUrls, find_fault
+from headway.server.access.caller import Caller, Permission
+from headway.server.access.policy import Policy, public
+from headway.server.bodies.signal import VERBS, SignalBody, signal_of
+from headway.server.hooks.request import HookRequest, is_object, only, read_form, sender_url
+from headway.server.hooks.signals import deliver, digest_id
+from headway.server.hooks.twilio import Form, is_status, status_signals
+from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
-from headway.server.signal_urls import by_token_or_signature
+
+SIGNED = Caller(id="signal-url", name="signal URL", may=frozenset({Permission.SIGNAL}))
+"""The caller with a signed URL, which has the key that it may signal and our signature."""
+
+
+class TokenOrSignature(Policy):
+    """Accepts requests whose URL this server has signed, and others as `Policy` does."""
+
+    async def admit(self, request: Request) -> None:
+        """Authenticate a request before its body is read.
+
+        Raises:
+            Unauthenticated: the URL's signature is not ours, or over; or there is neither a
+                signature nor a token.
+            Forbidden: the token is not for this.
+        """
+        asked = request.query_params
+        expires, signature = asked.getlist("expires"), asked.getlist("signature")
+        if not expires and not signature:
+            await super().admit(request)
+            return
+        service = cast("Service", request.app.state.service)
+        fault: str | None = "it is not signed once"
+        if len(expires) == len(signature) == 1:
+            fault = find_fault(
+                service.options.signing_keys,
+                request.path_params["key"],
+                expires=expires[0],
+                signature=signature[0],
+                now=service.timing.wall_at(),
+            )
+        if fault is not None:
+            message = f"the signal URL is not good: {fault}"
+            raise Unauthenticated(message, hint="use the URL whole, as job.signal_url gave it")
+        request.state.caller = SIGNED
+
+
+def by_token_or_signature() -> Any:  # noqa: ANN401  (FastAPI's own marker)
+    """Return what a route of signals asks of its caller."""
+    return Depends(TokenOrSignature(Permission.SIGNAL))
+
+
+def signal_urls(service: Service, base: str) -> SignalUrls:
+    """Make the URLs under which the outside world signals runs.
+
+    Args:
+        service: whose keys sign them.
+        base: the server's own address, used while the public one is not known.
+    """
+    options = service.options
+    return SignalUrls(base=options.public_url or base, keys=options.signing_keys)
+
+
+_TRUE, _FALSE = frozenset({"true", "1", "yes", ""}), frozenset({"false", "0", "no"})
+
+
+def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
+    """Return what a callback says.
+
+    The fields of a signal stand in its JSON, or in its form, or in its URL: then whatever it
+    carries is the record's body. A form that is a status callback of Twilio's is read as one.
+
+    Returns:
+        One signal or more, in the order in which they are to be sent.
+
+    Raises:
+        InvalidValue: it says nothing, or too much, or cannot be read.
+        PayloadTooLarge: what it carries is above the limit.
+    """
+    asked = _fields(read_form(came.query))
+    # Many clients send everything without an explicit type as a form.
+    is_form = came.is_form and not came.body.lstrip().startswith(b"{")
+    if any(verb in asked for verb in VERBS):
+        asked.setdefault("event", digest_id(came.query.encode() + b"\n" + came.body))
+        return [signal_of(key, {**asked, "body": _carried(came, is_form=is_form)})]
+    if not is_form:
+        said = came.json()
+        if not is_object(said):
+            message = "a signal is an object"
+            raise InvalidValue(message, hint='as {"event": "evt-7", "final": "succeeded"}')
+        return [signal_of(key, said)]
+    form = read_form(came.body)
+    if is_status(form):
+        signals = status_signals(form, key)
+        if not signals:
+            message = "the status callback names no call or message"
+            raise InvalidValue(message)
+        return signals
+    fields = _fields(form)
+    fields.setdefault("event", digest_id(came.body))
+    return [signal_of(key, fields)]
+
+
+def _carried(came: HookRequest, *, is_form: bool) -> object:
+    if not came.body:
+        return None
+    return dict(read_form(came.body)) if is_form else came.json()
+
+
+def _fields(form: Form) -> dict[str, object]:
+    """Return the fields of a signal that text gives; what is no field of one is passed over."""
+    found: dict[str, object] = {}
+    for name in SignalBody.model_fields:
+        text = only(form, name)
+        if text is not None:
+            found[name] = _typed(name, text)
+    return found
+
+
+def _typed(name: str, text: str) -> object:
+    if name == "progress":
+        known: Mapping[str, bool] = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
+        return known.get(text.lower(), text)
+    if name in {"extend", "after"} and text.isdecimal() and len(text) < 16:
+        return int(text)
+    return text
+
 
 ROUTES = router("signals")
 
@@ -62,7 +179,7 @@ async def hear(
         Path(description="A run's reference `id:run`, or a key that it is known as."),
     ],
 ) -> Response:
-    """Tells what the outside world says of a job; each event is applied once.
+    """Send a signal about a job from the outside; each event is applied once.
 
     The answer is definite: `applied`, `already`, `kept` (no run awaits this key yet; kept for an
     hour) or `late` (the run awaits it no longer). A form is read too: with these fields, or as
@@ -71,7 +188,7 @@ async def hear(
     """
     came = HookRequest(
         method=request.method,
-        url=seen_url(request.scope, service.options.public_url),
+        url=sender_url(request.scope, service.options.public_url),
         headers=tuple(request.headers.items()),
         body=await request.body(),
     )
@@ -82,10 +199,10 @@ async def hear(
 
 
 async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signal]) -> None:
-    """Lets signals pass whose job is the caller's.
+    """Check that the signals' job is visible to the caller.
 
     Raises:
-        UnknownJob: it is not, or is not known yet; another's job is not told from none.
+        UnknownJob: it is not, or is not known yet; another's job is not distinguished from none.
     """
     if caller.tenants is None and caller.lanes is None:
         return
@@ -95,3 +212,41 @@ async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signa
     if job is None or not caller.sees(job):
         message = f"there is no job of the token {caller.name!r} under the key {key[:80]!r}"
         raise UnknownJob(message, hint="a token for some tenants signals by the reference id:run")
+
+
+HOOKS = router("hooks")
+
+_log = logging.getLogger("headway.server")
+
+
+@HOOKS.post(
+    "/hooks/{provider}",
+    operation_id="hear_webhook",
+    status_code=204,
+    response_class=Response,
+    summary="Receive a provider's webhook",
+    responses={204: {"description": "It was received; also if it came late, or came before."}},
+    openapi_extra={
+        "requestBody": {
+            "description": "Whatever the provider sends, signed as the provider signs.",
+            "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
+        }
+    },
+)
+async def receive_webhook(
+    request: Request,
+    service: TheService,
+    _: Annotated[Caller, public()],
+    provider: Annotated[str, Path(description="As the settings name it.", examples=["twilio"])],
+) -> Response:
+    """Receive a webhook and answer at once; a repeated one has no further effect.
+
+    There is no token: the provider's own signature proves it. 404: the provider is not
+    configured. 401: the signature is missing or does not fit. 503: the store is away; the
+    provider is to send it again.
+    """
+    came = await service.hooks.take(provider, request)
+    replies = await deliver(service.store, service.hooks.signals(provider, came))
+    answers = ", ".join(one.answer for one in replies)
+    _log.debug("webhook of %s: %s", provider, answers or "nothing for a job")
+    return Response(status_code=204)

@@ -10,51 +10,51 @@ from pydantic import Field
 from uuid_utils import uuid7
 
 from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
+from headway.contract.operate import Edit, Verb
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
 from headway.core.job import derived_id
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.text import format_schedule
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import IfMatch, RepeatKey, WhichPage, check_repeat_key, etag, page_of
-from headway.server.bodies.body import Asked
-from headway.server.bodies.entry import EntryBody
-from headway.server.bodies.words import Name
-from headway.server.for_callers.defining import DEFINED, define, defined, listed
-from headway.server.for_callers.making import make_job
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.answer import answer, plain
-from headway.server.replies.definitions import ENTRIES, ENTRY
-from headway.server.replies.error_members import named_by_body
-from headway.server.replies.jobs import MADE
+from headway.server.bodies.base import Name, QueryModel
+from headway.server.bodies.definitions import EntryBody
+from headway.server.definitions import DEFINED, define, defined, listed
+from headway.server.paging import IfMatch, RepeatKey, WhichPage, check_repeat_key, etag, page_of
+from headway.server.replies.models import ENTRIES, ENTRY, MADE
+from headway.server.replies.problem import named_by_body
+from headway.server.replies.reply import answer, json_reply
+from headway.server.routes.moves import Operation
 from headway.server.routes.router import TheService, router
+from headway.server.sending import make_job, send_jobs
 from headway.server.service import Service
 
 ROUTES = router("timetable", prefix="/v1/timetable")
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
+UNFIRED_MS = 30_000
+"""Until a fire by hand is due on its own, should the server end before it was moved to now."""
 NEXT = 3
-"""Fires that the listing tells of each entry."""
+"""Fires per entry in the listing."""
 
 
-class EntryAsked(Asked):
-    """What is told of an entry."""
+class EntryAsked(QueryModel):
+    """The body of an entry."""
 
     fires: int = Field(default=10, ge=0, le=100, description="How many of its next fires.")
 
 
 @ROUTES.get("", operation_id="list_entries", summary="List the timetable", response_model=ENTRIES)
 async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Response:
-    """Lists the entries by name, each with its next three fires."""
+    """List the entries by name, each with its next three fires."""
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
     page = page_of([one for one in found if _covered(caller, one)], _name, asked)
-    return listed(stats, [_told(one, stats.now, NEXT) for one in page.rows], page.cursor)
+    return listed(stats, [_entry_body(one, stats.now, NEXT) for one in page.rows], page.cursor)
 
 
 @ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
@@ -68,7 +68,7 @@ async def one(
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
-    return answer(_told(entry, stats.now, asked.fires), headers=etag(stats.revision))
+    return answer(_entry_body(entry, stats.now, asked.fires), headers=etag(stats.revision))
 
 
 @ROUTES.put(
@@ -81,7 +81,7 @@ async def declare(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Says when something recurs, and what it is.
+    """Say when something recurs, and what it is.
 
     A changed entry begins a new revision; its queued fires fall. One that a program declares is
     declared again by that program when it starts.
@@ -93,7 +93,7 @@ async def declare(
         _check_job(name, job.key)
         items: list[Item] = [DeclareEntry(spec=body.spec(name, schedule, job))]
         if body.enabled is not None:
-            # Of an entry that is there already, whether it fires is an operator's word.
+            # For an existing entry, only an operator's request changes whether it fires.
             items.append(EnableEntry(name=name, enabled=body.enabled))
         return defined(await define(service, caller, *items, if_match=if_match))
 
@@ -104,7 +104,7 @@ async def declare(
 async def remove(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forgets an entry but for the moment it fired last; its queued fires fall."""
+    """Forget an entry but for the moment it fired last; its queued fires fall."""
     await _entry(service, caller, name)
     return defined(await define(service, caller, RemoveEntry(name=name), if_match=if_match))
 
@@ -113,7 +113,7 @@ async def remove(
     "/{name:path}/enable", operation_id="enable_entry", summary="Switch on", response_model=DEFINED
 )
 async def enable(name: Name, service: TheService, caller: Definer) -> Response:
-    """Switches an entry on; what would have fired while it was off is not missed."""
+    """Switch an entry on; what would have fired while it was off is not missed."""
     await _entry(service, caller, name)
     return defined(await define(service, caller, EnableEntry(name=name, enabled=True)))
 
@@ -125,7 +125,7 @@ async def enable(name: Name, service: TheService, caller: Definer) -> Response:
     response_model=DEFINED,
 )
 async def disable(name: Name, service: TheService, caller: Definer) -> Response:
-    """Switches an entry off; its queued fires fall."""
+    """Switch an entry off; its queued fires fall."""
     await _entry(service, caller, name)
     return defined(await define(service, caller, EnableEntry(name=name, enabled=False)))
 
@@ -145,18 +145,24 @@ async def fire(
     caller: Annotated[Caller, needs(Permission.SEND)],
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Makes the entry's job once more, due now, whether the entry is on or off.
+    """Make the entry's job once more, due now, whether the entry is on or off.
 
     The job stands beside the timetable: it moves no fire, and the entry's overlap policy does not
-    count it. With the header `Idempotency-Key` a repeat makes the same job.
+    count it. The trail has it as a move of that job. With the header `Idempotency-Key` a repeat
+    makes the same job.
     """
     entry = await _entry(service, caller, name)
     own = str(uuid7())
     if repeat_key is not None:
         own = derived_id("http", caller.id, check_repeat_key(repeat_key), "fire", name)
-    job = replace(entry.spec.job, id=own, due_at=None, key=None)
+    # Scheduled, and made due by a move: so the trail has who fired it.
+    later = await service.now() + UNFIRED_MS
+    job = replace(entry.spec.job, id=own, due_at=later, key=None)
     (made,) = await send_jobs(service, [job], caller=caller)
-    return plain({"id": made.id, "created": made.created}, 201 if made.created else 200)
+    reason = f"fired the entry {name}"
+    move = Operation(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
+    await service.store.act(move.under(repeat_key, name).request([made.id]))
+    return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
 
 
 def _name(entry: EntryView) -> str:
@@ -174,7 +180,7 @@ async def _found(service: Service, name: str) -> EntryView | None:
 
 
 async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
-    """An entry that the caller covers.
+    """Return an entry that the caller covers.
 
     Raises:
         UnknownEntry: there is none.
@@ -187,7 +193,7 @@ async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
 
 
 def _check_known(entry: EntryView | None, caller: Caller) -> None:
-    """Lets a new entry pass, or one that the caller covers.
+    """Check that an existing entry is within the caller's scope.
 
     Raises:
         Forbidden: it is another's.
@@ -198,7 +204,7 @@ def _check_known(entry: EntryView | None, caller: Caller) -> None:
 
 
 def _check_job(name: str, key: str | None) -> None:
-    """Lets the job of an entry pass.
+    """Check the job of an entry.
 
     Raises:
         InvalidValue: its kind gives it a key, which all fires would share.
@@ -208,7 +214,7 @@ def _check_job(name: str, key: str | None) -> None:
         raise InvalidValue(message, hint="each fire is a job of its own; leave the key out")
 
 
-def _told(entry: EntryView, now: int, fires: int) -> dict[str, object]:
+def _entry_body(entry: EntryView, now: int, fires: int) -> dict[str, object]:
     spec = entry.spec
     return {
         **record(entry),

@@ -1,4 +1,4 @@
-"""/v1/tokens: who may call, and what for."""
+"""/v1/tokens and /v1/me: who may call, and what for."""
 
 from __future__ import annotations
 
@@ -7,25 +7,69 @@ from hashlib import sha256
 from typing import Annotated
 
 from fastapi import Path, Response
+from pydantic import ConfigDict, Field
 
 from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
 from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.errors import Forbidden, IdConflict, InvalidValue
-from headway.runtime.rotation import rotate
-from headway.runtime.shown_token import ShownToken, shown_token
-from headway.runtime.token_text import new_token
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission, permissions
+from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
+from headway.server.access.caller import OPEN_CALLER, Caller, Permission, permissions
 from headway.server.access.policy import needs
-from headway.server.asking import RepeatKey, WhichPage, check_repeat_key, page_of
-from headway.server.bodies.token import RotateBody, TokenBody
-from headway.server.for_callers.defining import DEFINED, defined
-from headway.server.replies.answer import answer
-from headway.server.replies.error_members import add_members
-from headway.server.replies.schema import page_model, reply
+from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When
+from headway.server.definitions import DEFINED, defined
+from headway.server.paging import RepeatKey, WhichPage, check_repeat_key, page_of
+from headway.server.replies.problem import add_members
+from headway.server.replies.reply import answer, page_model, reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
+
+MOST_NAMES = 1_000
+
+
+class TokenBody(Body):
+    """A token to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"name": "shop", "roles": ["producer"], "tenants": ["acme"], "expires": "90d"}
+            ]
+        }
+    )
+
+    name: Name = Field(description="For people; author on the trail.", examples=["shop"])
+    roles: FailFastList[Annotated[Role, Field(strict=False)]] = Field(
+        min_length=1, max_length=len(Role), description="What it may do.", examples=[["producer"]]
+    )
+    tenants: FailFastList[TenantName] | None = Field(
+        default=None, min_length=1, max_length=MOST_NAMES, description="Only these; null for any."
+    )
+    lanes: FailFastList[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_NAMES,
+        description="Only these, or those that fit a pattern such as send_*; null for any.",
+    )
+    closes: FailFastList[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_NAMES,
+        description="Gates that its runs may close in a settlement, by name or by a pattern such "
+        "as rate:*; roles that may close gates need none.",
+    )
+    expires: When | None = Field(
+        default=None, description="When it ends; null for never.", examples=["90d"]
+    )
+
+
+class RotateBody(Body):
+    """For how long the old secret goes on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"grace": "1h"}]})
+
+    grace: Span = Field(default=0, description="After it, only the new secret is accepted.")
+
 
 ROUTES = router("tokens", prefix="/v1/tokens")
 
@@ -35,14 +79,14 @@ _AT_ONCE = RotateBody()
 
 _NEW = reply(
     "NewToken",
-    "A token's text; it is told this once.",
+    "A token's text; it is shown only once.",
     id=(str, "The part that may be shown."),
     token=(str, "What its holder sends."),
     expires_at=(int | None, "When it ends; null for never."),
 )
 _ROTATED = reply(
     "RotatedToken",
-    "A token's new text; it is told this once.",
+    "A token's new text; it is shown only once.",
     id=(str, "The part that may be shown."),
     token=(str, "What its holder sends from now on."),
     old_until_at=(int | None, "Until when the old one is accepted; null for no more."),
@@ -53,7 +97,7 @@ _ROTATED = reply(
     "", operation_id="list_tokens", summary="List tokens", response_model=page_model(ShownToken)
 )
 async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Response:
-    """Lists tokens by id, when each was used last and when it ends; never their secrets."""
+    """List tokens by id, when each was used last and when it ends; never their secrets."""
     now = await service.now()
     found = await service.store.read(TokensQuery())
     shown = [shown_token(one, now) for one in found if _within(caller, one.spec)]
@@ -66,7 +110,7 @@ async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Respo
 async def make(
     body: TokenBody, service: TheService, caller: Admin, repeat_key: RepeatKey = None
 ) -> Response:
-    """Makes a token and tells its text, this once: the store keeps only a digest of its secret.
+    """Create a token and return its text, only once: the store keeps only a digest of its secret.
 
     It may reach no further than the caller's own. With the header `Idempotency-Key` a repeat makes
     no second token: it draws the secret of the first one again, and the last reply holds.
@@ -100,7 +144,7 @@ async def make(
     "/{id}", operation_id="revoke_token", summary="Revoke a token", response_model=DEFINED
 )
 async def revoke(id: TokenId, service: TheService, caller: Admin) -> Response:  # noqa: A002
-    """Forgets a token; this server refuses it at once, others within seconds."""
+    """Forget a token; this server refuses it at once, others within seconds."""
     await _token(service, caller, id)
     request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
     revision = await service.store.define(request)
@@ -120,7 +164,7 @@ async def rotate_(
     caller: Admin,
     body: RotateBody = _AT_ONCE,
 ) -> Response:
-    """Gives a token another secret and tells its text, this once; what it may do stays."""
+    """Give a token another secret and return its text, only once; what it may do stays."""
     before = await service.store.read(StatsQuery())
     view = await _token(service, caller, id)
     spec, made = rotate(view.spec, before.now, body.grace)
@@ -138,7 +182,7 @@ def _repeated_id(caller: Caller, key: str) -> str:
 
 
 def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
-    """Lets a new token pass, or one that is made again.
+    """Check that a repeated request makes the same token.
 
     Raises:
         IdConflict: it is another.
@@ -151,7 +195,7 @@ def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
 
 
 def _within(caller: Caller, spec: TokenSpec) -> bool:
-    """Whether a token reaches no further than a caller."""
+    """Return whether a token reaches no further than a caller."""
     return (
         permissions(map(Role, spec.roles)) <= caller.may
         and _among(spec.tenants, caller.tenants)
@@ -171,10 +215,10 @@ def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:
 
 
 async def _token(service: Service, caller: Caller, id: str) -> TokenView:  # noqa: A002
-    """A token that is the caller's to change.
+    """Return a token that is the caller's to change.
 
     Raises:
-        InvalidValue: there is none; told as 404.
+        InvalidValue: there is none; reported as 404.
     """
     found = await service.store.read(TokensQuery(ids=(id,)))
     if not found or not _within(caller, found[0].spec):
@@ -186,8 +230,39 @@ async def _token(service: Service, caller: Caller, id: str) -> TokenView:  # noq
 
 
 async def _set(service: Service, caller: Caller, spec: TokenSpec, before: StatsView) -> None:
-    # Of two who set it at once, one must learn that its secret was never set.
+    # If two callers set it at once, one must learn that its secret was not set.
     items = (SetToken(spec=spec),)
     request = DefineRequest(items=items, author=caller.name, revision=before.revision)
     await service.store.define(request)
     service.tokens.forget(spec.id)
+
+
+ME = router("tokens", prefix="/v1/me")
+
+_ME = reply(
+    "Me",
+    "The caller as the server identifies it.",
+    id=(str, "The token's."),
+    name=(str, "Stands on the trail as the author."),
+    may=(list[Permission], "What the token may do."),
+    tenants=(list[str] | None, "Only these; null for any."),
+    lanes=(list[str] | None, "Only these, or those that fit a pattern; null for any."),
+    closes=(list[str], "Gates that its runs may close, or patterns of these."),
+    open=(bool, "The server needs no token."),
+)
+
+
+@ME.get("", operation_id="me", summary="Who am I", response_model=_ME)
+async def me(caller: Annotated[Caller, needs(Permission.READ)]) -> Response:
+    """Return what the token that was sent may do, and for which tenants and lanes."""
+    return answer(
+        {
+            "id": caller.id,
+            "name": caller.name,
+            "may": sorted(caller.may),
+            "tenants": caller.tenants,
+            "lanes": caller.lanes,
+            "closes": caller.closes,
+            "open": caller is OPEN_CALLER,
+        }
+    )

@@ -16,23 +16,20 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import (
+from headway.server.bodies.base import Name, QueryModel
+from headway.server.paging import (
     Cursor,
-    PageAsked,
+    PageQuery,
     WhichPage,
-    numbered,
+    check_number_cursor,
+    decode_cursor,
+    encode_cursor,
     page_of,
-    unwrapped,
-    wrapped,
 )
-from headway.server.bodies.body import Asked
-from headway.server.bodies.words import Name
-from headway.server.replies.answer import answer
-from headway.server.replies.definitions import TRAIL, WORKERS
-from headway.server.replies.schema import reply_model
+from headway.server.replies.models import TRAIL, WORKERS
+from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
 
 ROUTES = router("the whole", prefix="/v1")
@@ -40,13 +37,13 @@ ROUTES = router("the whole", prefix="/v1")
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 
 
-class TrailAsked(PageAsked):
+class TrailAsked(PageQuery):
     """Which lines of the trail."""
 
     target: Name | None = Field(default=None, description="Only of this job, gate, lane or entry.")
 
 
-class AuditAsked(Asked):
+class AuditAsked(QueryModel):
     """Which part of the audit."""
 
     cursor: Cursor = None
@@ -55,7 +52,7 @@ class AuditAsked(Asked):
 
 @ROUTES.get("/workers", operation_id="list_workers", summary="List workers", response_model=WORKERS)
 async def workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
-    """Lists workers that live, or died less than an hour ago, by id.
+    """List workers that live, or died less than an hour ago, by id.
 
     Of a worker over HTTP the id begins with the id of the token that it has.
     """
@@ -83,7 +80,9 @@ async def trail(
 ) -> Response:
     """The moves of operators and of code, newest first: who, when, why."""
     caller.whole()
-    query = TrailQuery(target=asked.target, cursor=numbered(asked.cursor), limit=asked.limit)
+    query = TrailQuery(
+        target=asked.target, cursor=check_number_cursor(asked.cursor), limit=asked.limit
+    )
     return answer(await service.store.read(query))
 
 
@@ -96,15 +95,15 @@ async def trail(
 async def audit(
     asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """Compares permits with their holders, and counts with permits; finds nothing, ever.
+    """Compare permits with their holders, and count with permits; finds nothing, ever.
 
     A page looks at up to `limit` of them; go on with its cursor until that is null. It stops no
     worker.
     """
     caller.whole()
-    query = AuditQuery(cursor=unwrapped(asked.cursor), limit=asked.limit)
+    query = AuditQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
     found = await service.store.read(query)
-    return answer({**_fields(found), "cursor": wrapped(found.cursor)})
+    return answer({**_fields(found), "cursor": encode_cursor(found.cursor)})
 
 
 def _id(worker: WorkerView) -> str:

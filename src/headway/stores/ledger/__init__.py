@@ -1,1 +1,1 @@
-"""The verbs of the contract, told once over tables of rows; memory and SQLite bring the tables."""
+"""The operations of the contract, implemented once over tables of rows that each store supplies."""

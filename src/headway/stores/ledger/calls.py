@@ -1,4 +1,4 @@
-"""Calls: what is asked of a thread of a store, and how the one who asked is told the answer."""
+"""Calls that a thread of a store serves, and how each caller gets its reply."""
 
 from __future__ import annotations
 
@@ -11,42 +11,40 @@ Answer = TypeVar("Answer")
 
 
 class CallBase(Generic[Answer]):
-    """One operation that is asked for; what is to be done, each store adds.
+    """One requested operation; each store's subclass adds what is to be done.
 
     Args:
-        loop: where its caller waits; None for one that waits in its own thread.
+        loop: of the caller; None if it waits in its own thread.
 
     Attributes:
-        loop: as given.
         future: what a caller in a loop waits for.
-        bell: what a caller in its own thread waits for; rung by being released.
-        told: the caller has its answer.
-        answer: of the operation.
-        error: what to raise instead.
+        done_lock: what a caller in its own thread waits for; released when the reply is there.
+        delivered: the caller has its reply.
+        answer: the operation's result.
     """
 
-    __slots__ = ("answer", "bell", "error", "future", "loop", "told")
+    __slots__ = ("answer", "delivered", "done_lock", "error", "future", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.told = False
+        self.delivered = False
         self.loop = loop
         self.future: asyncio.Future[Answer] | None = None
-        self.bell: Lock | None = None
+        self.done_lock: Lock | None = None
         if loop is not None:
             self.future = loop.create_future()
         else:
-            self.bell = Lock()
-            self.bell.acquire()
+            self.done_lock = Lock()
+            self.done_lock.acquire()
         self.answer: Answer | None = None
         self.error: BaseException | None = None
 
-    def tell(self) -> None:
-        """Gives the caller its answer; in its loop's own thread, if it has a loop."""
-        if self.told:
+    def deliver_reply(self) -> None:
+        """Hand the reply to the caller; in its loop's own thread, if it has a loop."""
+        if self.delivered:
             return
-        self.told = True
-        if self.bell is not None:
-            self.bell.release()
+        self.delivered = True
+        if self.done_lock is not None:
+            self.done_lock.release()
         elif self.future is None or self.future.done():
             return
         elif self.error is not None:
@@ -55,7 +53,7 @@ class CallBase(Generic[Answer]):
             self.future.set_result(cast("Answer", self.answer))
 
     def result(self) -> Answer:
-        """What a caller in its own thread was told.
+        """Return the result to a caller in its own thread.
 
         Raises:
             BaseException: what the operation raised, or why it was refused.
@@ -66,7 +64,7 @@ class CallBase(Generic[Answer]):
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if there is one."""
+    """Return the event loop that runs in this thread, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -74,21 +72,21 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def deliver(calls: Iterable[CallBase[Any]]) -> None:
-    """Tells each caller its answer, from any thread, waking each loop once."""
+    """Hand each caller its reply, from any thread, waking each loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[CallBase[Any]]] = {}
     for call in calls:
         if call.loop is None:
-            call.tell()
+            call.deliver_reply()
         else:
             loops.setdefault(call.loop, []).append(call)
     for loop, group in loops.items():
         try:
-            loop.call_soon_threadsafe(_tell_all, group)
+            loop.call_soon_threadsafe(_deliver_all, group)
         except RuntimeError:
-            # The loop is closed: nobody waits there any more.
+            # The loop is closed, so no caller waits there.
             continue
 
 
-def _tell_all(calls: Sequence[CallBase[Any]]) -> None:
+def _deliver_all(calls: Sequence[CallBase[Any]]) -> None:
     for call in calls:
-        call.tell()
+        call.deliver_reply()

@@ -1,4 +1,4 @@
-"""How requests that must be kept are encoded: JSON, by msgspec."""
+"""JSON encoding of signals and replies that are stored."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _replies = msgspec.json.Decoder(list[ActReply])
 
 
 def encode_signal(signal: Signal) -> bytes:
-    """A signal, as it is kept."""
+    """Encode a signal for storage."""
     return _encoder.encode(signal)
 
 
 def decode_signal(data: bytes) -> Signal:
-    """A kept signal."""
+    """Decode a stored signal."""
     return _signals.decode(data)
 
 
 def encode_replies(replies: list[ActReply]) -> bytes:
-    """Replies, as they are kept for a repeated request."""
+    """Encode replies that a repeated request gets again."""
     return _encoder.encode(replies)
 
 
 def decode_replies(data: bytes) -> list[ActReply]:
-    """Kept replies."""
+    """Decode stored replies."""
     return _replies.decode(data)

@@ -9,25 +9,22 @@ from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.gatebook import GateBook, use_at
 from headway.stores.ledger.rows import JobRow
 
 FEED_FLOWS = 256
 """Flows read at a time."""
 FEED_HEADS = 100
-"""Heads fed of one flow in one step; the others as their forerunners leave."""
+"""Heads of one flow that are fed in one step; the others follow as these leave."""
 REFIT = 1_000
-"""Unfit jobs looked at again in one step when their gate's capacity changed."""
+"""Unfit jobs examined again in one step when their gate's capacity changed."""
 
 
 def feed_gate(book: GateBook, gate: str) -> int:
-    """Feeds every flow that waits at a keyed gate, as far as the gate has room.
+    """Feed every flow that waits at a keyed gate, as far as the gate has room.
 
-    Those whose heads come first are fed first: one that reserves keeps what comes after it waiting.
-
-    Args:
-        book: the step's gates.
-        gate: its resolved name.
+    Flows are fed in the order of their heads: a head that reserves keeps later ones waiting.
 
     Returns:
         How many jobs were moved.
@@ -43,17 +40,12 @@ def feed_gate(book: GateBook, gate: str) -> int:
 
 
 def feed_flow(book: GateBook, gate: str, flow: int) -> int:
-    """Moves the next parked heads of one flow into it, each with a ticket.
-
-    Args:
-        book: the step's gates.
-        gate: where they are parked.
-        flow: whose.
+    """Move the next parked heads of one flow into it, each with a ticket.
 
     Returns:
         How many were moved.
     """
-    # Two, for who comes after the last that is fed needs a timer, if the gate opens by itself.
+    # Two: the head after the last one fed needs a timer if the gate opens by itself.
     return _feed(book, gate, flow, book.ledger.jobs.parked_heads(gate, flow, 2))
 
 
@@ -79,13 +71,11 @@ def _feed(book: GateBook, gate: str, flow: int, heads: list[Head]) -> int:
 
 
 def _keep_waiting(book: GateBook, head: Head, gate: str, ahead: int) -> None:
-    """Sees to it that a head that stays parked is fed one day.
+    """Reserve for a head that stays parked, or set a timer, so that it is fed eventually.
 
     Args:
-        book: the step's gates.
         head: the first that was not fed.
-        gate: where it is parked.
-        ahead: what ticketed jobs before it ask for. They take it without another look at the gate.
+        ahead: what ticketed jobs before it ask for. They take it without checking the gate again.
     """
     use = use_at(head, gate)
     view = book.view(use)
@@ -100,10 +90,10 @@ def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
 
 
 def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
-    """Heads that ask for more than their gate can give since it was lowered hold nobody back.
+    """Mark heads that ask for more than the gate's lowered capacity, so that they block no others.
 
     Returns:
-        Those that are first now: two, if there are as many.
+        The heads that are first now: two, if there are as many.
     """
     jobs = book.ledger.jobs
     for _ in range(0, REFIT, FEED_HEADS):
@@ -121,8 +111,8 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
 def _fitting(
     book: GateBook, gate: GateView, flow: int, heads: list[Head]
 ) -> tuple[list[tuple[Head, int]], int]:
-    """The first heads that fit, with their amounts, and what is ahead of the next one."""
-    # What is reserved for one of them is not counted twice.
+    """Return the first heads that fit, with their amounts, and what is ahead of the next one."""
+    # What is reserved for one of them must not be counted twice.
     tickets = [
         one for one in book.ledger.jobs.tickets(gate.name, flow) if not gate.is_reserved_for(one[0])
     ]
@@ -140,17 +130,16 @@ def _fitting(
 
 
 def from_parked(book: GateBook, lane: str, n: int) -> None:
-    """Counts jobs that went from parked to waiting."""
+    """Count jobs that went from parked to waiting."""
     counts = book.ledger.counts
     counts.move(lane, State.PARKED, State.WAITING, n)
     counts.happened("fed", n)
 
 
 def arm(book: GateBook, use: GateUse, kept: int) -> None:
-    """Sets the timer of a keyed gate that is shut now and opens by itself.
+    """Set the timer of a keyed gate that is shut now and open by itself.
 
     Args:
-        book: the step's gates.
         use: of a job that is parked there.
         kept: what jobs that come before it will take there.
     """
@@ -169,16 +158,18 @@ def _arm(book: GateBook, gate: str, at: int, template: str = "") -> None:
 
 
 def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
-    """Looks at keyed gates whose timer has come.
+    """Process keyed gates whose timer is due.
 
     Args:
-        book: the step's gates.
         limit: the most gates.
 
     Returns:
         How many gates, and how many jobs were moved.
     """
     gates = book.ledger.gates.due_timers(limit)
+    if gates:
+        book.ledger.read_ahead(Ahead(gates=gates, refits=gates))
+        book.prefetch(gates)
     moved = 0
     for gate in gates:
         row = book.find(gate)
@@ -189,7 +180,7 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
                 row.closed_until, row.closed_by, row.closed_reason = None, "", ""
             kept = row.reserved
             if kept is not None and kept.until_at <= book.ledger.now:
-                # Whoever is parked and still needs it reserves it again below.
+                # A parked job that still needs it reserves it again below.
                 row.reserved = None
             elif kept is not None:
                 row.timer_at = kept.until_at
@@ -200,11 +191,7 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
 
 
 def refit(book: GateBook, gate: str) -> None:
-    """Takes jobs that asked for more than their gate could give into its queue again.
-
-    Whether they fit now is seen when they are looked at; so a capacity that was raised strands
-    nobody.
-    """
+    """Put unfit jobs back into the gate's queue if its capacity fits them now."""
     jobs = book.ledger.jobs
     ids = jobs.unfit_at(gate, REFIT)
     if not ids:

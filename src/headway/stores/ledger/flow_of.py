@@ -1,4 +1,4 @@
-"""The flow in which a job waits, by the gates that it asks for."""
+"""The flow in which a job waits, from the gates that it asks for."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from headway.stores.ledger.rows import FlowKey
 def flow_of(
     book: GateBook, lane: str, tenant: str, kind: str, gates: Sequence[GateUse]
 ) -> tuple[int, tuple[GateUse, ...]]:
-    """Finds or makes the flow of a job.
+    """Find or make the flow of a job.
 
     Args:
         book: the step's gates; hours that are new are added to it.
-        lane: of the job.
-        tenant: of the job.
-        kind: of the job.
-        gates: that it asks for.
 
     Returns:
         The flow's number, and those of the gates that are keyed.
@@ -33,18 +29,20 @@ def flow_of(
             and asked for as a keyed one or the reverse; the step must be rolled back.
     """
     make_ready(book, kind, gates)
-    shared = tuple(use for use in gates if use.shared)
     keyed = tuple(use for use in gates if not use.shared)
-    return book.ledger.jobs.flow_number(FlowKey(lane, tenant, kind, shared)), keyed
+    return book.ledger.jobs.flow_number(flow_key(lane, tenant, kind, gates)), keyed
+
+
+def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> FlowKey:
+    """Return the flow of a job that asks for these gates."""
+    return FlowKey(lane, tenant, kind, tuple(use for use in gates if use.shared))
 
 
 def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
-    """Lets gates pass that a job can ask for now; hours that are new are worked out.
+    """Check that a job can ask for these gates, and compute hours that are new.
 
     Args:
         book: the step's gates; hours that are new are added to it.
-        kind: of the job.
-        gates: that it asks for.
 
     Raises:
         UnknownGate: as `flow_of`.
@@ -55,7 +53,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
         spec = book.spec(use.template)
         if spec is None:
             message = f"a job of kind {kind!r} needs the gate {use.template!r}"
-            raise UnknownGate(message, hint="nothing declares it; declare it before you enqueue")
+            raise UnknownGate(message, hint="it is not declared; declare it before you enqueue")
         if spec.shared != use.shared:
             one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
             message = f"the gate {use.template!r} is {one}, and is asked for as {other}"

@@ -1,4 +1,4 @@
-"""Jobs that follow from another's end or doubt, made in the same step."""
+"""Jobs made when another ends, is accepted or is in doubt, in the same step."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.retry import RetryPolicy
 from headway.stores.ledger.rows import JobRow
 
-# It asks until the deadline decides: giving up sooner would leave the permits taken till then.
+# It retries until the deadline: giving up sooner would keep the permits taken until then.
 _RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=100_000, base_ms=1_000, cap_ms=30_000))
 
 
 def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
-    """The job that a final one brings about; the same life gives the same job.
+    """Return the `on_final` job of a job that ended; the same life gives the same job.
 
     Args:
-        row: the cause, already final.
-        follow: what its kind says.
+        follow: as its kind declares it.
 
     Returns:
-        The job; its id is derived, and gives way to the next of its series where it is taken.
+        The job; its id is derived. If that is taken, the next id of the series is used.
     """
     body = {"job": row.id, "state": str(row.state), "reason": row.reason}
     return NewJob(
@@ -34,11 +33,11 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
 
 
 def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
-    """The job that an acceptance brings about; the same run gives the same job.
+    """Return the `on_accepted` job of a job that was accepted; the same run gives the same job.
 
     Args:
-        row: the cause; it awaits its end.
-        follow: what its kind says.
+        row: the accepted job; it awaits its end.
+        follow: as its kind declares it.
 
     Returns:
         The job; its id is derived, as of `follow_up`.
@@ -55,14 +54,10 @@ def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
 
 
 def reconcile_job(row: JobRow, kind: str) -> NewJob:
-    """The job that asks the provider what became of a run.
-
-    Args:
-        row: awaiting.
-        kind: the reconcile kind.
+    """Return the job that asks the provider about a run.
 
     Returns:
-        The job; its id is derived from the run and how often it was asked about.
+        The job; its id is derived from the run and the number of times it was asked about.
     """
     body = {"job": row.id, "run": row.run, "asked": row.reconciles}
     return NewJob(

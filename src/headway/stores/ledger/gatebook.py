@@ -1,4 +1,4 @@
-"""The gates of one step: what room they have, what is taken and given back, who is fed."""
+"""The gates of one step: their room, and the permits taken and returned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORGET_AFTER_MS = 60_000
 
 
 class GateBook:
-    """The gates that one step looks at; loaded once each, written once at the end."""
+    """The gates that one step uses; each is loaded once, and written once at the end."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -31,10 +31,10 @@ class GateBook:
         self.dirty: set[str] = set()
         self.concurrencies: dict[str, int | None] = {}
 
-    # What is known of a gate
+    # Rows
 
     def prefetch(self, names: Iterable[str]) -> None:
-        """Loads gates in one go; those without a row are remembered as such."""
+        """Load several gates at once; that one has no row is cached as well."""
         wanted = [name for name in dict.fromkeys(names) if name not in self.rows]
         if not wanted:
             return
@@ -43,7 +43,7 @@ class GateBook:
             self.rows[name] = found.get(name)
 
     def prefetch_uses(self, uses: Iterable[GateUse]) -> None:
-        """Loads the gates of these uses, members of pools among them."""
+        """Load the gates of these uses, members of pools among them."""
         self.prefetch(name for use in uses for name in self._names(use.name, use.template))
 
     def _names(self, name: str, template: str) -> Iterable[str]:
@@ -60,7 +60,7 @@ class GateBook:
         return self.rows[name]
 
     def change(self, name: str, template: str, pool: str = "") -> GateRow:
-        """The gate's row, made if need be, to be changed; written at the end of the step."""
+        """Return the gate's row to change, created if needed; written at the end of the step."""
         row = self.find(name)
         if row is None:
             row = self.rows[name] = GateRow(name=name, template=template, pool=pool)
@@ -68,25 +68,25 @@ class GateBook:
         return row
 
     def spec(self, template: str) -> GateSpec | None:
-        """What is declared under a name, an operator's values applied."""
+        """Return the declared gate, with an operator's values applied."""
         declared = self.templates.get(template)
         return declared.current if declared else None
 
     # Views
 
     def view(self, use: GateUse) -> GateView:
-        """The room that a declared gate has in this step."""
+        """Return the room that a declared gate has in this step."""
         known = self.views.get(use.name)
         if known is None:
-            known = self.views[use.name] = self._look(use.name, use.template)
+            known = self.views[use.name] = self._view_of(use.name, use.template)
         return known
 
     def implicit(self, name: str, capacity: int | None = None) -> GateView | None:
-        """The room of an implicit gate; None while it is undefined, and so open.
+        """Return the room of an implicit gate; None if it has no limit and is open.
 
         Args:
             name: `all`, `lane:…`, `tenant:…` or `kind:…`.
-            capacity: of a lane's own concurrency; an operator's value for the gate wins.
+            capacity: a lane's own concurrency; an operator's value for the gate overrides it.
         """
         known = self.views.get(name)
         if known is not None:
@@ -107,7 +107,7 @@ class GateBook:
         return view
 
     def implicit_of(self, flow: FlowKey) -> list[GateView]:
-        """Those of the four gates that always apply to a flow's jobs that are defined."""
+        """Return the implicit gates of a flow's jobs that have a limit or are closed."""
         views = (
             self.implicit("all"),
             self.implicit(f"lane:{flow.lane}", self._concurrency(flow.lane)),
@@ -122,7 +122,7 @@ class GateBook:
             self.concurrencies[lane] = row.current.concurrency if row else None
         return self.concurrencies[lane]
 
-    def _look(self, name: str, template: str) -> GateView:
+    def _view_of(self, name: str, template: str) -> GateView:
         spec = self.spec(template)
         if spec is None:
             message = f"the gate {name!r} is asked for, but {template!r} is not declared"
@@ -130,25 +130,25 @@ class GateBook:
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)
         if spec.kind is GateKind.SLOTS:
-            self._look_slots(view, spec, row)
+            self._view_slots(view, spec, row)
         elif spec.kind is GateKind.RATE:
-            self._look_rate(view, spec, row)
+            self._view_rate(view, spec, row)
         elif spec.kind is GateKind.HOURS:
-            self._look_hours(view, row)
+            self._view_hours(view, row)
         else:
-            self._look_pool(view, spec, row)
+            self._view_pool(view, spec, row)
         self._close(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:
             view.reserved = one
         return view
 
-    def _look_slots(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def _view_slots(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
         capacity = _capacity(spec.capacity, row)
         view.most = capacity
         view.free = room(capacity, row.used if row else 0)
 
-    def _look_rate(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def _view_rate(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
         limit = _capacity(spec.limit, row)
         view.most = limit
         used = 0
@@ -157,14 +157,14 @@ class GateBook:
         view.counted = used
         view.free = room(limit, used)
 
-    def _look_hours(self, view: GateView, row: GateRow | None) -> None:
+    def _view_hours(self, view: GateView, row: GateRow | None) -> None:
         now = self.ledger.now
         opens = row.opens if row else ()
         if not is_open(opens, now):
             view.free, view.shut = 0, True
             view.opens_at = next_opening(opens, now)
 
-    def _look_pool(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def _view_pool(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
         view.strategy = spec.strategy
         view.last = row.last if row else ""
         for name, capacity in spec.members:
@@ -175,7 +175,7 @@ class GateBook:
             view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
         view.most = max((one.capacity for one in view.members), default=0)
         view.free = max((one.free for one in view.members), default=0)
-        # Said even while another member is free: that may be taken in this step.
+        # Set even while another member is free: that one may be taken in this step.
         view.opens_at = self._member_opens_at(view.name, spec)
 
     def _member_opens_at(self, pool: str, spec: GateSpec) -> int | None:
@@ -202,7 +202,7 @@ class GateBook:
             view.opens_at = max(row.closed_until, opens_at)
 
     def opens_at(self, view: GateView, template: str, amount: int) -> int | None:
-        """When a gate that does not fit an amount now opens by itself, if that is known."""
+        """Return when a gate without room for an amount opens by itself, if that is known."""
         if view.opens_at is not None or view.kind is not GateKind.RATE:
             return view.opens_at
         spec = self.spec(template)
@@ -221,10 +221,10 @@ class GateBook:
     # Reserving
 
     def reserve(self, view: GateView) -> int | None:
-        """Writes for whom a gate is reserved, if that is new or half of its time is over.
+        """Write a gate's reservation, if it is new or half of its time is over.
 
         Returns:
-            When a claim must renew it; None where the gate's timer does, because jobs park there.
+            When a claim must renew it; None if the gate's timer does, because jobs park there.
         """
         one, row, now = view.reserved, self.find(view.name), self.ledger.now
         spec = self.spec(view.template)
@@ -242,7 +242,7 @@ class GateBook:
         return known.until_at - half if spec.shared else None
 
     def unreserve(self, gate: str, job: str) -> bool:
-        """Ends a gate's reservation for a job; whether there was one."""
+        """End a gate's reservation for a job, and return whether there was one."""
         row = self.find(gate)
         if row is None or row.reserved is None or row.reserved.job != job:
             return False
@@ -250,14 +250,14 @@ class GateBook:
         self.forget_view(gate)
         return True
 
-    # Taking and giving back
+    # Taking and returning permits
 
-    def use_up(self, name: str, template: str, amount: int, pool: str = "") -> None:
-        """Counts permits of a Slots, a member or an implicit gate as out."""
+    def count_taken(self, name: str, template: str, amount: int, pool: str = "") -> None:
+        """Count permits of a Slots, a pool's member or an implicit gate as taken."""
         self.change(name, template, pool).used += amount
 
     def count_starts(self, counts: dict[str, tuple[str, int]]) -> None:
-        """Counts starts of rates now, and forgets those that no window needs any more.
+        """Count starts of rates now, and remove those that have left the window.
 
         Args:
             counts: the template and the number of starts, by gate.
@@ -270,12 +270,12 @@ class GateBook:
                 row.used -= ledger.starts.trim(name, ledger.now - (spec.per_ms or 0))
             row.used += number
             if row.timer_at is None and spec is not None and not spec.shared:
-                # There may be millions of keyed rates: each is forgotten when its window is over.
+                # There may be millions of keyed rates: each is removed when its window is over.
                 row.timer_at = ledger.now + (spec.per_ms or 0) + FORGET_AFTER_MS
         ledger.starts.add({name: number for name, (_, number) in counts.items()})
 
     def trim(self, name: str) -> None:
-        """Forgets a rate's starts that no window needs any more."""
+        """Remove a rate's starts that have left the window."""
         row = self.find(name)
         spec = self.spec(row.template) if row is not None else None
         if row is None or spec is None or spec.kind is not GateKind.RATE or not row.used:
@@ -287,10 +287,10 @@ class GateBook:
         self.forget_view(name)
 
     def give_back(self, gate: str, amount: int) -> None:
-        """Counts permits as back; the view is read anew when it is next looked at.
+        """Count permits as returned, and drop the cached view.
 
         Raises:
-            InvariantBroken: fewer are out; the step must be rolled back.
+            InvariantBroken: fewer are taken; the step must be rolled back.
         """
         row = self.find(gate)
         if row is None or row.used < amount:
@@ -301,23 +301,23 @@ class GateBook:
         self.forget_view(gate)
 
     def forget_view(self, gate: str) -> None:
-        """A gate changed under its view, and under its pool's."""
+        """Drop the cached views of a gate that changed and of its pool."""
         self.views.pop(gate, None)
         row = self.find(gate)
         if row is not None and row.pool:
             self.views.pop(row.pool, None)
 
     def remember_member(self, pool: str, template: str, member: str) -> None:
-        """Keeps which member was chosen last, where the next choice depends on it."""
+        """Store the member that was chosen last, if the pool's strategy depends on it."""
         spec = self.spec(template)
         if spec is not None and spec.strategy == "round_robin":
             self.change(pool, template).last = member
 
     def save(self) -> None:
-        """Writes what changed."""
+        """Write what changed."""
         if self.dirty:
             self.ledger.gates.save(row for name in self.dirty if (row := self.rows[name]))
-            # An idle row is gone now; what is asked for next is read again.
+            # An idle row is deleted now, so rows are read again.
             for name in self.dirty:
                 del self.rows[name]
             self.dirty.clear()
@@ -330,17 +330,13 @@ def _capacity(declared: int | None, row: GateRow | None) -> int:
 
 
 def use_at(head: Head, gate: str) -> GateUse:
-    """The use by which a parked job waits at a gate, its name resolved.
+    """Return the use by which a parked job waits at a gate, with its name resolved.
 
     Args:
-        head: the job.
         gate: where it is parked, or whose ticket it carries.
 
-    Returns:
-        The use, under the gate's name.
-
     Raises:
-        InvariantBroken: it asks for no such gate.
+        InvariantBroken: the job does not ask for this gate.
     """
     for use in head.keyed:
         for candidate in head.candidates or ("",):

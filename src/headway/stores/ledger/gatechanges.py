@@ -1,4 +1,4 @@
-"""Changes of what a gate is: declared by code, set and reset by an operator, opened."""
+"""Changes of gates: declared by code, set, reset and opened by an operator."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ PAGE = 1_000
 
 
 def declare_gate(step: Step, spec: GateSpec) -> bool:
-    """Code says what a gate is.
-
-    Args:
-        step: the step.
-        spec: as declared.
+    """Declare a gate.
 
     Returns:
         Whether anything changed.
@@ -45,7 +41,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
 
 
 def save_template(step: Step, row: TemplateRow) -> None:
-    """Writes a declared gate, and lets all its instances see it at once."""
+    """Write a declared gate, and apply it to all its instances."""
     step.ledger.gates.save_template(row)
     step.book.templates = step.ledger.gates.templates()
     step.book.views.clear()
@@ -53,7 +49,7 @@ def save_template(step: Step, row: TemplateRow) -> None:
     if row.spec.kind is GateKind.HOURS:
         _recompute_hours(step, name)
     elif not row.spec.shared:
-        _look_again(step, name)
+        _recheck_keyed(step, name)
 
 
 def _recompute_hours(step: Step, template: str) -> None:
@@ -65,8 +61,8 @@ def _recompute_hours(step: Step, template: str) -> None:
         after = rows[-1].name
 
 
-def _look_again(step: Step, template: str) -> None:
-    """Keyed gates of a template that have jobs parked are looked at, by their timers, soon."""
+def _recheck_keyed(step: Step, template: str) -> None:
+    """Make the timers of a template's keyed gates that have parked jobs due now."""
     after = ""
     jobs = step.ledger.jobs
     while names := jobs.parked_gates(after, PAGE):
@@ -78,16 +74,16 @@ def _look_again(step: Step, template: str) -> None:
 
 
 def check_set(item: SetGate) -> str:
-    """Lets values pass that some gate can have.
+    """Validate values to be set on a gate.
 
     Args:
-        item: which gate, and what.
+        item: the gate, and the values.
 
     Returns:
-        What is to be set, for the trail.
+        The values as text, for the trail.
 
     Raises:
-        InvalidValue: it says nothing, or a value is out of its range.
+        InvalidValue: there is no value, or one is out of its range.
     """
     check_name("gate", item.name)
     for what, value in (("capacity", item.capacity), ("limit", item.limit)):
@@ -116,23 +112,22 @@ def check_set(item: SetGate) -> str:
 
 
 def set_gate(step: Step, item: SetGate) -> str:
-    """An operator's values of a gate.
+    """Set an operator's values on a gate.
 
     Args:
-        step: the step.
-        item: which gate, and what.
+        item: the gate, and the values.
 
     Returns:
-        What was set, for the trail.
+        The values as text, for the trail.
 
     Raises:
-        UnknownGate: nothing declares it; nothing was written.
-        InvalidValue: the value does not belong to such a gate; nothing was written.
+        UnknownGate: the gate is not declared; nothing was written.
+        InvalidValue: this kind of gate has no such value; nothing was written.
     """
     said = check_set(item)
     declared = step.book.templates.get(item.name)
     if declared is not None:
-        save_template(step, TemplateRow(spec=declared.spec, override=_changed(declared, item)))
+        save_template(step, TemplateRow(spec=declared.spec, override=_with_values(declared, item)))
         if declared.spec.shared:
             step.wake(None)
         return said
@@ -140,7 +135,7 @@ def set_gate(step: Step, item: SetGate) -> str:
     return said
 
 
-def _changed(declared: TemplateRow, item: SetGate) -> GateSpec:
+def _with_values(declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     kind = spec.kind
     wrong = (
@@ -150,9 +145,7 @@ def _changed(declared: TemplateRow, item: SetGate) -> GateSpec:
     )
     if wrong:
         message = f"the gate {item.name!r} is a {kind}"
-        raise InvalidValue(
-            message, hint="a slots has a capacity, a rate a limit and per, a pool members"
-        )
+        raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     return replace(
         spec,
         capacity=spec.capacity if item.capacity is None else item.capacity,
@@ -192,10 +185,9 @@ def _after_change(step: Step, name: str) -> None:
 
 
 def track_implicit(step: Step, gate: str) -> None:
-    """Counts permits of an implicit gate from now on, for those who run already too.
+    """Count permits of an implicit gate from now on, including those of jobs that run already.
 
     Args:
-        step: the step.
         gate: `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
     """
     what, _, name = gate.partition(":")
@@ -220,7 +212,7 @@ def track_implicit(step: Step, gate: str) -> None:
         ]
         if new:
             ledger.permits.add(new)
-            step.book.use_up(gate, "", len(new))
+            step.book.count_taken(gate, "", len(new))
             for row in ours:
                 if row.id not in have:
                     row.care = row.gated = True
@@ -229,10 +221,10 @@ def track_implicit(step: Step, gate: str) -> None:
 
 
 def reset_gate(step: Step, name: str) -> None:
-    """Forgets an operator's values; what code declares holds again.
+    """Remove an operator's values, so that the declared ones apply again.
 
     Raises:
-        UnknownGate: nothing declares it; nothing was written.
+        UnknownGate: the gate is not declared; nothing was written.
     """
     declared = step.book.templates.get(name)
     if declared is not None:
@@ -253,13 +245,13 @@ def _reset_instance(step: Step, name: str) -> None:
 
 
 def open_gate(step: Step, name: str) -> bool:
-    """Ends a closing.
+    """Open a closed gate.
 
     Returns:
         Whether it was closed.
 
     Raises:
-        UnknownGate: nothing declares it; nothing was written.
+        UnknownGate: the gate is not declared; nothing was written.
     """
     row = step.book.find(name)
     if row is None:

@@ -1,4 +1,4 @@
-"""Which declared gate a resolved name belongs to."""
+"""The declared gate that a resolved name belongs to."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ IMPLICIT = ("lane:", "tenant:", "kind:")
 
 
 class Place(NamedTuple):
-    """Where a gate's name belongs.
+    """The declared gate and pool of a gate's name.
 
     Attributes:
-        template: the declared name; "" of an implicit gate.
+        template: the declared name; "" for an implicit gate.
         pool: of a member, its pool's resolved name; else "".
     """
 
@@ -27,27 +27,26 @@ class Place(NamedTuple):
 
 
 def is_implicit(gate: str) -> bool:
-    """Whether the name is one of the four that always apply."""
+    """Return whether the name is one of the four that always apply."""
     return gate == "all" or gate.startswith(IMPLICIT)
 
 
 def implicit_hold(gate: str) -> Hold:
-    """How long permits of an implicit gate are kept: a lane's concurrency counts handlers."""
+    """Return how long an implicit gate's permits are held: a lane's concurrency counts handlers."""
     return "run" if gate.startswith("lane:") else "settled"
 
 
 def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
-    """The declared gate, and the pool, that a resolved name belongs to.
+    """Return the declared gate and the pool that a resolved name belongs to.
 
     Args:
-        templates: all declared gates.
         gate: resolved, or the name of a pool's member (`pool/member`).
 
     Returns:
-        Its place. Of several templates that match, the one with the most fixed characters.
+        Its place. If several templates match, the one with the most fixed characters.
 
     Raises:
-        UnknownGate: nothing declares it.
+        UnknownGate: the gate is not declared.
     """
     if is_implicit(gate):
         return Place("", "")
@@ -63,8 +62,8 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
         if _matches(name, gate):
             found.append((_fixed(name), Place(name, "")))
     if not found:
-        message = f"no gate {gate!r} is declared"
-        raise UnknownGate(message, hint="`headway gates` lists those that are")
+        message = f"the gate {gate!r} is not declared"
+        raise UnknownGate(message, hint="`headway gates` lists the declared gates")
     return max(found)[1]
 
 

@@ -1,4 +1,4 @@
-"""The rows that a ledger keeps of gates. Verbs change them in place and save them."""
+"""The ledger's rows of gates. Verbs change them in place and save them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ from headway.core.gates.spec import GateSpec, Hold
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
-"""The end of the year 9999: what is closed until then is closed for good."""
+"""The end of the year 9999: closed until then means closed until opened by hand."""
 MOST_LANES = 64
 """Lanes that a shut gate remembers by name."""
 ANY_LANE = ""
-"""In place of the names of more lanes; no lane has an empty name."""
+"""Stands for more lanes than MOST_LANES; no lane has an empty name."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GateRow:
-    """A gate's instance: made when there is something to remember of it.
+    """A gate's instance; it has a row while there is state to keep.
 
     Attributes:
-        name: resolved; of a pool's member `pool/member`.
+        name: resolved; `pool/member` for a pool's member.
         template: under which it is declared; "" for an implicit gate.
         pool: of a member, its pool's name; else "".
         used: permits out, or starts in the window as of the last trim: a cache.
         capacity: an operator's value for this instance (a rate's limit too); None for none.
-        closed_until: of a closing; None for none, FOREVER for good.
-        closed_by: who closed it.
-        closed_reason: why.
+        closed_until: when a closed gate opens; None if it is not closed, FOREVER without an end.
         last: of a pool, the member chosen last.
-        timer_at: when a keyed gate must be looked at because it opens by itself.
+        timer_at: when a keyed gate must be processed because it opens by itself.
         lanes: of a shared gate, lanes whose claims found it shut since it had room last: they are
             woken, and forgotten, when it has room again. At most MOST_LANES, else ANY_LANE alone.
-        zone: of an Hours.
         opens: of an Hours, absolute open intervals, sorted.
         horizon_at: of an Hours: known up to here.
-        reserved: for whom it is reserved, or was until the reservation ended; None for nobody.
+        reserved: the current or last reservation; None if there was none.
     """
 
     name: str
@@ -56,7 +53,7 @@ class GateRow:
     reserved: Reservation | None = None
 
     def idle(self) -> bool:
-        """Whether nothing would be forgotten with the row."""
+        """Return whether the row holds no state and can be deleted."""
         return (
             self.used == 0
             and self.capacity is None
@@ -68,24 +65,24 @@ class GateRow:
             and self.reserved is None
         )
 
-    def turn_away(self, lane: str) -> tuple[str, ...]:
-        """Return the lanes to wake when the gate has room, with one more."""
+    def lanes_with(self, lane: str) -> tuple[str, ...]:
+        """Return the lanes to wake when the gate has room, with this one added."""
         if lane in self.lanes or ANY_LANE in self.lanes:
             return self.lanes
         return (*self.lanes, lane) if len(self.lanes) < MOST_LANES else (ANY_LANE,)
 
     def clone(self) -> GateRow:
-        """A row of the same values, to be changed apart."""
+        """Return a copy."""
         return replace(self)
 
 
 @dataclass(slots=True, kw_only=True)
 class TemplateRow:
-    """A gate as it is declared, and what an operator made of it.
+    """A declared gate, and an operator's override.
 
     Attributes:
-        spec: what code says.
-        override: an operator's version; None for none.
+        spec: as declared by code.
+        override: as set by an operator; None for none.
     """
 
     spec: GateSpec
@@ -93,7 +90,7 @@ class TemplateRow:
 
     @property
     def current(self) -> GateSpec:
-        """What holds now."""
+        """The spec that applies now."""
         return self.override or self.spec
 
 
@@ -102,11 +99,7 @@ class PermitRow(NamedTuple):
 
     Attributes:
         gate: what it is a permit of; of a pool, the member's gate.
-        job: the holder.
-        run: the holder's run.
         pool: the pool's name; else "".
-        amount: permits.
-        since: when it was taken.
         hold: how long it is kept.
     """
 

@@ -1,4 +1,4 @@
-"""Hours as absolute intervals, known at least two weeks ahead."""
+"""Hours as absolute intervals, computed at least two weeks ahead."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from headway.stores.ledger.gatebook import GateBook
 HORIZON_MS = 16 * DAY_MS
 """How far ahead intervals are computed."""
 EXTEND_BELOW_MS = 15 * DAY_MS
-"""A chore extends what is known for less than this."""
+"""A sweep extends hours that are computed for less than this."""
 
 
 def ensure_hours(book: GateBook, use: GateUse) -> None:
-    """Makes the row of an Hours that is asked for the first time."""
+    """Create the row of an Hours gate that is used for the first time."""
     row = book.find(use.name)
     if row is None or row.horizon_at is None:
         extend(book, use.name, use.template, use.zone or "UTC")
 
 
 def extend(book: GateBook, name: str, template: str, zone: str) -> None:
-    """Computes an Hours from now to its horizon, as it is declared now."""
+    """Compute the open intervals of an Hours gate from now to its horizon."""
     spec = book.spec(template)
     if spec is None or spec.hours is None:
         return
@@ -34,7 +34,7 @@ def extend(book: GateBook, name: str, template: str, zone: str) -> None:
 
 
 def extend_short(book: GateBook, limit: int) -> int:
-    """Extends hours whose horizon has come near.
+    """Extend hours whose horizon is near.
 
     Returns:
         How many were extended.

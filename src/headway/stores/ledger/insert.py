@@ -1,4 +1,4 @@
-"""Insertion of new jobs, for enqueue and for whatever creates jobs in its own step."""
+"""Insertion of new jobs, for enqueue and for every other step that creates jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from headway.core.errors import BacklogFull, IdConflict, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, NewJob, body_hash, ids_after
 from headway.core.state import FINAL, State
-from headway.stores.ledger.flow_of import flow_of
+from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.flow_of import flow_key, flow_of
 from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.ledger import Ledger
@@ -22,9 +23,9 @@ from headway.stores.ledger.rows import JobRow, KeyRow
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
-"""No job of a batch was created before it."""
+"""All jobs of a batch are created now."""
 MOST_LOOKED_AT = 64
-"""Ids of a series that are looked at together, at most."""
+"""Ids of a series that are looked up together, at most."""
 
 
 class Insertion:
@@ -52,8 +53,9 @@ class Insertion:
         self.wakes: dict[tuple[str, int | None], None] = {}
 
     def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Inserts what does not exist; the replies are in the order of the jobs."""
+        """Insert jobs that do not exist; the replies are in the order of the jobs."""
         check_jobs(jobs)
+        self._know_flows(jobs)
         known = self.ledger.jobs.known([job.id for job in jobs])
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
@@ -85,12 +87,22 @@ class Insertion:
         self._write()
         return replies
 
-    def _find_id(self, job: NewJob) -> NewJob:
-        """The job under the first id of its series that is free.
+    def _know_flows(self, jobs: Sequence[NewJob]) -> None:
+        shapes = dict.fromkeys((job.lane, job.tenant, job.kind, job.gates) for job in jobs)
+        if len(shapes) > 1 and all(self._is_ready(gates) for _, _, _, gates in shapes):
+            self.ledger.read_ahead(Ahead(flows=[flow_key(*shape) for shape in shapes]))
 
-        Ids can be chosen, so that somebody may have taken the one that it would have, with its
-        very body even: what must follow follows all the same. A step that is repeated does not
-        come here, for its own guard says that it is done.
+    def _is_ready(self, gates: Sequence[GateUse]) -> bool:
+        """Return whether gates are declared as they are asked for; a refused job leaves no flow."""
+        specs = ((use, self.book.spec(use.template)) for use in gates)
+        return all(spec is not None and spec.shared == use.shared for use, spec in specs)
+
+    def _find_id(self, job: NewJob) -> NewJob:
+        """Return the job under the first free id of its series.
+
+        Callers can choose ids, so another job may have the derived one, even with the same body;
+        the follow-up is inserted nevertheless. A repeated step does not get here, because its own
+        guard detects the repeat.
         """
         series = [job.id]
         while True:
@@ -129,7 +141,7 @@ class Insertion:
         row.created_at = self.created.get(job.id, now)
         if job.due_at is not None:
             row.due_at = job.due_at
-        # A fire's overlap is decided when it is promoted, though it be due already.
+        # The overlap of a timetable's fire is decided at its promotion, even if it is due already.
         if row.due_at > now or job.entry is not None:
             row.state = State.SCHEDULED
         if job.key is not None or job.entry is not None:
@@ -145,9 +157,9 @@ class Insertion:
         self.rows.append(row)
 
     def _model(self, job: NewJob) -> JobRow:
-        """The row that jobs of this place, gates and policy have in common, due now."""
+        """Return the row that jobs of this lane, kind, gates and policy share, due now."""
         policy = job.policy
-        # Jobs of a batch share their policy: the same one, not only an equal one.
+        # Jobs of a batch share the same policy object, so its id is enough.
         shape = (job.lane, job.tenant, job.kind, job.gates, id(policy))
         model = self.models.get(shape)
         if model is None:
@@ -172,7 +184,7 @@ class Insertion:
         return model
 
     def _exhaust(self, row: JobRow, job: NewJob) -> None:
-        """A cascade without candidates is over at once, and its follow-up with it."""
+        """End a cascade without candidates at once, with its follow-up."""
         now = self.ledger.now
         row.state, row.reason = State.DEAD, "exhausted"
         row.finished_at = now
@@ -222,7 +234,7 @@ class Insertion:
 
 
 def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
-    """Whether a job's end is more than a plain mark."""
+    """Return whether a job's end takes more than writing its state."""
     return has_follow_up or cascade or keep_ms != DEFAULT_POLICY.keep_ms
 
 
@@ -235,16 +247,14 @@ def insert_new(
     derived: bool = False,
     created: Mapping[str, int] = NOW,
 ) -> list[Enqueued]:
-    """Inserts jobs that do not exist yet, within a step.
+    """Insert jobs that do not exist yet, within a step.
 
     Args:
-        ledger: the step's tables.
         book: the step's gates; hours that are new are added to it, and the caller saves it.
-        jobs: all or none.
-        limited: whether a lane's `max_backlog` holds; what must follow is never refused.
-        derived: whether the ids are derived; one that another job has gives way to the next of its
-            series, and is no conflict.
-        created: when a job was created, by id; now for one that is not in it.
+        limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
+        derived: whether the ids are derived; if another job has one, the next id of its series is
+            used, which is not a conflict.
+        created: when a job was created, by id; now if it is not in it.
 
     Returns:
         As `Store.enqueue`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
 from headway.stores.ledger.tables.jobs import JobTable
@@ -22,8 +23,8 @@ from headway.stores.ledger.tables.tokens import TokenTable
 class Ledger(Protocol):
     """The tables of one store, within one atomic step.
 
-    What a verb reads it reads as of the step's begin and its own writes; what it writes is seen
-    by others when the step ends, or never.
+    A verb reads the state at the step's begin and its own writes. Others see its writes when the
+    step ends, or never.
     """
 
     @property
@@ -92,15 +93,19 @@ class Ledger(Protocol):
         ...
 
     shut_spells: dict[int, ShutSpell]
-    """When this process found each flow shut by a shared gate last; a measure, not stored."""
+    """When this process last found each flow shut by a shared gate; not stored."""
 
     @property
     def now(self) -> int:
         """The store's time of this step, ms: constant within it, never less than in an earlier."""
         ...
 
+    def read_ahead(self, ahead: Ahead) -> None:
+        """Read what the step will need at once, if that saves round trips."""
+        ...
+
     def wake(self, lane: str | None, at: int | None = None) -> None:
-        """After the step, wakes those who wait for this lane (None: for any).
+        """Wake the waiters of a lane (None: of all lanes) after the step.
 
         Args:
             lane: where something may be claimable.

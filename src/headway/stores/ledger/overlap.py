@@ -1,4 +1,4 @@
-"""Fires that fall due: the misfire policy first, then overlap."""
+"""Due fires of the timetable: the misfire policy is applied first, then overlap."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ MISSED_AFTER_MS = 60_000
 
 
 def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
-    """Which of an entry's due fires become waiting; the others are folded.
+    """Decide which of an entry's due fires become waiting; the others are folded.
 
-    While an entry's fires are not laid up to now, as after an outage, none is decided: the chore
-    that lays them ahead comes first, so that the misfire policy sees them all.
+    After an outage, while fires up to now are still missing, nothing is decided: they are inserted
+    first, so that the misfire policy sees all of them.
 
     Args:
         step: the step; folded fires end in it.
-        entry: its name.
         due: its fires that are due.
 
     Returns:
@@ -44,7 +43,7 @@ def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
 
 
 def fold(step: Step, entry: EntryRow, job: JobRow, reason: str = "folded") -> None:
-    """A fire that is not wanted ends, and is counted."""
+    """End an unwanted fire, and count it."""
     step.end(job, State.CANCELLED, "", reason=reason)
     entry.folded += 1
     step.ledger.counts.happened("folded")
@@ -60,7 +59,7 @@ def _by_misfire(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
     if spec.misfire is MisfirePolicy.SKIP:
         return fresh
     if spec.misfire is MisfirePolicy.ONCE:
-        # What is due now makes up for all that were missed before it.
+        # The fire that is due now makes up for all that were missed.
         return fresh or missed[-1:]
     return missed[-spec.misfire_cap :] + fresh if spec.misfire_cap else fresh
 

@@ -1,4 +1,4 @@
-"""How nested values are kept in a column: MessagePack, by position where there are many of them."""
+"""Nested values in columns: MessagePack, by position for the most frequent ones."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _names = msgspec.msgpack.Decoder(tuple[str, ...])
 
 
 def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
-    """The gates of a job; None for none."""
+    """Encode the gates of a job; None for none."""
     return encode(_bare_uses(uses)) if uses else None
 
 
 def decode_uses(data: bytes | None) -> tuple[GateUse, ...]:
-    """The gates of a job."""
+    """Decode the gates of a job."""
     return _whole_uses(_uses.decode(data)) if data is not None else ()
 
 
@@ -52,43 +52,43 @@ def _whole_uses(bare: list[_Use]) -> tuple[GateUse, ...]:
 
 
 def encode_flow(key: FlowKey) -> bytes:
-    """A flow's key; equal keys give equal bytes."""
+    """Encode a flow's key; equal keys give equal bytes."""
     return encode((key.lane, key.tenant, key.kind, _bare_uses(key.shared)))
 
 
 def decode_flow(data: bytes) -> FlowKey:
-    """A flow's key."""
+    """Decode a flow's key."""
     lane, tenant, kind, shared = _flows.decode(data)
     return FlowKey(lane, tenant, kind, _whole_uses(shared))
 
 
 def encode_policy(policy: JobPolicy) -> bytes:
-    """A policy; equal policies give equal bytes."""
+    """Encode a policy; equal policies give equal bytes."""
     return encode(policy)
 
 
 def decode_policy(data: bytes) -> JobPolicy:
-    """A policy."""
+    """Decode a policy."""
     return _policies.decode(data)
 
 
 def encode_members(members: dict[str, str]) -> bytes | None:
-    """The members that a run took; None for none."""
+    """Encode the members that a run took; None for none."""
     return encode(members) if members else None
 
 
 def decode_members(data: bytes | None) -> dict[str, str]:
-    """The members that a run took."""
+    """Decode the members that a run took."""
     return _members.decode(data) if data is not None else {}
 
 
 def encode_cascade(cascade: Cascade | None) -> bytes | None:
-    """A job's candidates; None for none."""
+    """Encode a job's candidates; None for none."""
     return encode((cascade.left, cascade.turn, cascade.asked)) if cascade is not None else None
 
 
 def decode_cascade(data: bytes | None) -> Cascade | None:
-    """A job's candidates."""
+    """Decode a job's candidates."""
     if data is None:
         return None
     left, turn, asked = _cascades.decode(data)
@@ -96,27 +96,27 @@ def decode_cascade(data: bytes | None) -> Cascade | None:
 
 
 def encode_gate_spec(spec: GateSpec | None) -> bytes | None:
-    """A declared gate; None for none."""
+    """Encode a declared gate; None for none."""
     return encode(spec) if spec is not None else None
 
 
 def decode_gate_spec(data: bytes) -> GateSpec:
-    """A declared gate."""
+    """Decode a declared gate."""
     return _gate_specs.decode(data)
 
 
 def encode_lane_spec(spec: LaneSpec | None) -> bytes | None:
-    """What a lane carries; None for nothing."""
+    """Encode a lane's settings; None for none."""
     return encode(spec) if spec is not None else None
 
 
 def decode_lane_spec(data: bytes | None) -> LaneSpec | None:
-    """What a lane carries."""
+    """Decode a lane's settings."""
     return _lane_specs.decode(data) if data is not None else None
 
 
 def decode_names(data: bytes) -> tuple[str, ...]:
-    """Names in their order."""
+    """Decode a list of names."""
     return _names.decode(data)
 
 
@@ -138,7 +138,7 @@ _entries = msgspec.msgpack.Decoder(_Entry)
 
 
 def encode_entry(spec: EntrySpec | None) -> bytes | None:
-    """A timetable entry; None for one that was removed."""
+    """Encode a timetable entry; None for one that was removed."""
     if spec is None:
         return None
     schedule = spec.schedule
@@ -158,7 +158,7 @@ def encode_entry(spec: EntrySpec | None) -> bytes | None:
 
 
 def decode_entry(data: bytes | None) -> EntrySpec | None:
-    """A timetable entry."""
+    """Decode a timetable entry."""
     if data is None:
         return None
     kept = _entries.decode(data)
@@ -176,6 +176,6 @@ def decode_entry(data: bytes | None) -> EntrySpec | None:
 
 
 def decoder(kind: type[Value]) -> Callable[[bytes], Value]:
-    """A decoder of one kind of value."""
+    """Return a decoder of one type."""
     made: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
     return made.decode

@@ -1,4 +1,4 @@
-"""Promotion: scheduled jobs whose time has come become waiting."""
+"""Promotion: scheduled jobs that are due become waiting."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from headway.stores.ledger.step import Step
 
 
 def promote(step: Step, lane: str) -> int:
-    """Promotes what is due in a lane, at most 1000 jobs.
+    """Promote the due jobs of a lane, at most 1000.
 
     Args:
         step: the step; fires that are folded end in it.
-        lane: whose.
 
     Returns:
         How many became waiting.

@@ -6,8 +6,5 @@ from headway.core.job import JobPolicy
 
 
 def kept_for(policy: JobPolicy, *, keyed: bool) -> int:
-    """How long a job is kept after its end, ms.
-
-    Its key must answer for `key_for_ms`, and answers with the job; so the job is kept as long.
-    """
+    """Return how long a job is kept after its end, ms; at least as long as its key refers to it."""
     return max(policy.keep_ms, policy.key_for_ms) if keyed else policy.keep_ms

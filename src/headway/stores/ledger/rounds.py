@@ -1,4 +1,4 @@
-"""Rounds: several claims that together look at all flows of a lane, window after window."""
+"""Rounds: several claims that together examine all flows of a lane, page by page."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from dataclasses import replace
 from headway.contract.claims import ClaimReply, ClaimRequest
 
 BEGAN = ""
-"""Among the cursors of a claim, by lane: what was seen when the round began. No lane is empty."""
+"""The key, among a claim's cursors by lane, of the last wake before the round began."""
 
 
 def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
-    """Tells a claim's reply what `wait` may take for seen.
+    """Add to a claim's reply the number of the last wake that `wait` may ignore.
 
-    What came while a round was under way may stand behind its cursor; so the reply that ends a
-    round gives what was seen when it began.
+    Jobs that arrive during a round may be behind its cursor, so the reply that ends a round gives
+    the number from its begin.
 
     Args:
-        request: of the claim.
-        reply: to it.
         seen: the number of the last wake before the claim.
 
     Returns:
-        The reply with `seen`, and with what the round needs to go on.
+        The reply with `seen`, and with the cursor of the round.
     """
     began = min(seen, request.after.get(BEGAN, seen))
     after = {**reply.after, BEGAN: began} if reply.after else reply.after

@@ -1,4 +1,4 @@
-"""The rows that a ledger keeps. Verbs change them in place and save them."""
+"""The ledger's rows. Verbs change them in place and save them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.core.state import State
 
 
 class FlowKey(NamedTuple):
-    """What makes a flow: the jobs of one lane, tenant and kind that need the same shared gates."""
+    """A flow: the jobs of one lane, tenant and kind that need the same shared gates."""
 
     lane: str
     tenant: str
@@ -25,34 +25,33 @@ class FlowKey(NamedTuple):
 
 
 class JobRow(msgspec.Struct, kw_only=True):
-    """A job. Copied and made for each job of a batch, so it is a record that does that fast.
+    """A job; a msgspec struct, because it is created and copied for each job of a batch.
 
     Attributes:
         seq: arrival; given by the ledger at insert, 0 before.
-        body: hash of what a repeated enqueue must agree on, once the fields say it no longer
-            (an edit); empty before.
-        flow: number of its flow (lane, tenant, kind and shared gates stand there too).
+        body: hash of what a repeated enqueue must agree on, after an edit changed the fields;
+            empty before.
+        flow: number of its flow, which has lane, tenant, kind and shared gates.
         keyed: its keyed gates, as asked; `{candidate}` not filled in.
-        policy: number of its policy.
-        care: its end needs more than a plain mark and its permits back: key, follow-up, cascade,
-            entry, known keys, a cancel that was asked for, or a retention of its own.
+        care: its end takes more than writing its state and returning its permits: key, follow-up,
+            cascade, entry, signal keys, a requested cancel, or a retention of its own.
         ticket: the keyed gate that it was fed from, while it waits.
-        ticket_amount: what it asks for there.
+        ticket_amount: how many permits it asks for there.
         parked_at: the keyed gate where it is parked.
-        unfit: it asks for more than that gate could ever give.
+        unfit: it asks for more than that gate's capacity.
         parked_since: when it was parked last.
         blocked_ms: time spent parked since it was due.
-        worker: who holds the run; while awaiting, only until its handler is through.
-        last_worker: who held the run that ended or whose handler is through.
+        worker: the holder of the run; while awaiting, only until its handler has returned.
+        last_worker: the holder of the run that ended or whose handler has returned.
         request: the worker's claim request that took it.
-        members: gates taken by this run: the member of a pool, "" for another.
+        members: gates taken by this run: the member of a pool, "" for other kinds.
         gated: this run took anything at all.
         candidate: of a cascade, whose turn this run is.
         cancel_requested: a cancel waits for the end of the run.
-        reconciles: how many reconcile jobs this run has had; as a negative number after its
-            deadline was extended, for the provider is asked again at the new one.
-        purge_at: when it may be forgotten; set with the end.
-        outcome: the word for how the last run ended; empty while it lives.
+        reconciles: how many reconcile jobs this run has had; negative after its deadline was
+            extended, because the provider is asked again at the new one.
+        purge_at: when it may be removed; set at its end.
+        outcome: how the last run ended; empty while it is live.
         (the others: as in contract.views.JobView)
     """
 
@@ -114,7 +113,7 @@ class JobRow(msgspec.Struct, kw_only=True):
 
     @property
     def accepted(self) -> bool:
-        """Whether a candidate took it, and it awaits its end."""
+        """Whether a candidate accepted it, and it awaits its end."""
         return (
             self.state is State.AWAITING
             and self.cascade is not None
@@ -122,7 +121,7 @@ class JobRow(msgspec.Struct, kw_only=True):
         )
 
     def clone(self) -> JobRow:
-        """A row of the same values, to be changed apart."""
+        """Return a copy."""
         return copy(self)
 
 
@@ -147,7 +146,7 @@ class RunRow:
 
 
 class GatedStart(NamedTuple):
-    """A start that holds something, as it is written to its job."""
+    """A start with permits, as it is written to its job."""
 
     seq: int
     members: dict[str, str]
@@ -160,21 +159,21 @@ class ShutSpell(NamedTuple):
     """A time during which the claims of this process found a flow shut.
 
     Attributes:
-        since: of the first claim that did.
-        until: of the first that found it open again; None while it is shut.
+        since: time of the first claim that did.
+        until: time of the first that found it open again; None while it is shut.
     """
 
     since: int
     until: int | None
 
     def overlap_ms(self, begin: int, end: int) -> int:
-        """How much of a stretch of time lies in the spell."""
+        """Return how much of an interval lies in the spell, ms."""
         until = end if self.until is None else min(self.until, end)
         return max(0, until - max(self.since, begin))
 
 
 class Finished(NamedTuple):
-    """What `finish_plain` did.
+    """The result of `finish_plain`.
 
     Attributes:
         lanes: for each run, in the order asked, its lane; None for one that was left untouched.
@@ -186,7 +185,7 @@ class Finished(NamedTuple):
 
 
 class DueRow(NamedTuple):
-    """A scheduled job whose time has come."""
+    """A scheduled job that is due."""
 
     seq: int
     id: str
@@ -206,7 +205,7 @@ class HeldRow(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LaneRow:
-    """A lane: what code and an operator say of it, and its fair level."""
+    """A lane: its declared spec, an operator's override, and its fairness level."""
 
     name: str
     spec: LaneSpec | None = None
@@ -215,12 +214,12 @@ class LaneRow:
 
     @property
     def current(self) -> LaneSpec:
-        """What holds now."""
+        """The spec that applies now."""
         return self.override or self.spec or LaneSpec(name=self.name)
 
 
 class KeyRow(NamedTuple):
-    """A key of a tenant; lives while `until_at` is None, and then until that moment."""
+    """A key of a tenant; valid while `until_at` is None, and then until that moment."""
 
     tenant: str
     key: str
@@ -231,14 +230,14 @@ class KeyRow(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SignalRow:
-    """An event that was heard.
+    """An event that was received.
 
     Attributes:
         scope: the job's id, or the key's text while no run is known under it.
         event: the event's id; unique in the scope.
-        key: under which it came.
-        at: when it came.
-        kept_until: while it is kept for a run that is not there yet; None once it is done with.
+        key: of its signal.
+        at: when it arrived.
+        kept_until: until when it is kept for a run that does not await it yet; None once applied.
         payload: the signal, encoded, while it is kept.
     """
 
@@ -252,7 +251,7 @@ class SignalRow:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerRow:
-    """A worker of one random id.
+    """A worker, by its random id.
 
     Attributes:
         request: the number of its last claim.
@@ -270,7 +269,7 @@ class WorkerRow:
 
 @dataclass(slots=True, kw_only=True)
 class EntryRow:
-    """A timetable entry; `spec` is None for one that was removed and left only what it fired."""
+    """A timetable entry; `spec` is None for one that was removed."""
 
     name: str
     spec: EntrySpec | None
@@ -282,7 +281,7 @@ class EntryRow:
 
 
 class TrailRow(NamedTuple):
-    """One move; `seq` is given by the ledger."""
+    """One line of the trail; the ledger assigns `seq`."""
 
     seq: int
     at: int

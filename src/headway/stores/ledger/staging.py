@@ -1,4 +1,4 @@
-"""The stage at which a job goes on: found before the job changes, entered once it is queued."""
+"""The stage at which a job continues: resolved before the job changes, entered once queued."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stage(NamedTuple):
     Attributes:
         name: empty in a kind without stages.
         flow: the number of the flow in which the job waits for it.
-        keyed: the gates of it that are keyed.
+        keyed: its keyed gates.
     """
 
     name: str
@@ -27,12 +27,9 @@ class Stage(NamedTuple):
 
 
 def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage:
-    """A stage with its gates, for a job.
+    """Resolve a stage and its gates for a job.
 
     Args:
-        step: the step.
-        row: the job.
-        name: of the stage.
         gates: that it asks for there.
 
     Returns:
@@ -47,17 +44,16 @@ def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> St
 
 
 def another_stage(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage | None:
-    """As `stage_of`; None for an empty name, which stays where the job is."""
+    """As `stage_of`; None for an empty name, which means the job's current stage."""
     return stage_of(step, row, name, gates) if name else None
 
 
 def enter(step: Step, row: JobRow, stage: Stage | None) -> None:
-    """A job that is back in its queue goes on at a stage; one that has ended stays as it was.
+    """Move a job that is back in its queue to a stage; one that has ended stays as it was.
 
     Args:
-        step: the step.
-        row: out of the queue in which it was before.
-        stage: None to stay.
+        row: already out of its former queue.
+        stage: None to stay at the current one.
     """
     if stage is None or row.state not in QUEUED:
         return

@@ -1,7 +1,7 @@
-"""One step of a verb on jobs that are held or queued: what changes is gathered, then written.
+"""One step of a verb on jobs that are held or queued: changes are collected, then written.
 
-A verb moves rows by `end`, `requeue`, `await_signal` and `leave_queue`; `flush` writes the rows,
-gives permits back, inserts what follows, and feeds, in that order.
+A verb changes rows by `end`, `requeue` and `move`; `flush` returns permits, writes the rows,
+inserts follow-ups, and feeds, in that order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from headway.contract.outcomes import Closing
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
+from headway.stores.ledger.ahead import NOTHING, Ahead
 from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
@@ -23,7 +24,7 @@ from headway.stores.ledger.rows import JobRow, KeyRow, RunRow
 
 
 class Step:
-    """What one verb changes."""
+    """The changes of one verb."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -38,9 +39,18 @@ class Step:
         self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
 
-    def load(self, ids: Iterable[str]) -> None:
-        """Loads jobs that the step may change."""
-        self.rows.update(self.ledger.jobs.load(one for one in ids if one not in self.rows))
+    def load(self, ids: Iterable[str], also: Ahead = NOTHING) -> None:
+        """Load jobs that the step may change, and what their ends would need.
+
+        Args:
+            also: what else the step will read.
+        """
+        ledger = self.ledger
+        missing = [one for one in dict.fromkeys(ids) if one not in self.rows]
+        ledger.read_ahead(Ahead(jobs=missing))
+        found = ledger.jobs.load(missing)
+        self.rows.update(found)
+        ledger.read_ahead(also._replace(ends=tuple(found.values())))
 
     def row(self, job: str) -> JobRow | None:
         """A job, loaded once in the step."""
@@ -50,15 +60,15 @@ class Step:
 
     @property
     def dead(self) -> list[str]:
-        """The jobs that the step has made dead, as long as it loads none that were."""
+        """The jobs that the step has made dead, if it loads none that were dead before."""
         return sorted(row.id for row in self.rows.values() if row.state is State.DEAD)
 
     def changed(self, row: JobRow) -> None:
-        """The row is to be written."""
+        """Mark the row to be written."""
         self.rows[row.id] = self.dirty[row.id] = row
 
     def move(self, row: JobRow, new: State) -> None:
-        """Moves a job to another state, and counts it."""
+        """Move a job to another state, and count it."""
         check_move(row.state, new)
         if row.state in QUEUED:
             self._leave_queue(row)
@@ -72,7 +82,7 @@ class Step:
             self.tickets[row.ticket, row.flow] = None
             row.ticket, row.ticket_amount = None, 0
         if row.parked_at is not None:
-            # One that was parked may have held back those behind it.
+            # A parked job may have blocked those behind it.
             self.tickets[row.parked_at, row.flow] = None
             row.blocked_ms += self.ledger.now - row.parked_since
             row.parked_at, row.unfit = None, False
@@ -90,14 +100,12 @@ class Step:
         error: str = "",
         result: bytes | None = None,
     ) -> State:
-        """Ends a job; a cancel that was asked for decides the state, the outcome stays on the run.
+        """End a job; a requested cancel decides the state, the outcome stays on the run.
 
         Args:
-            row: not final.
-            state: what the run, signal, deadline or operator says.
-            outcome: the word kept on the run.
-            reason: why, in a few words.
-            error: of a failure.
+            state: from the run, signal, deadline or operator.
+            outcome: of the run.
+            reason: a short text.
             result: JSON.
 
         Returns:
@@ -140,16 +148,14 @@ class Step:
     def requeue(
         self, row: JobRow, outcome: str, *, due_at: int | None, repeat: bool, error: str = ""
     ) -> State:
-        """Puts a held job back into its queue; one that is to be cancelled ends instead.
+        """Put a held job back into its queue.
 
-        So does a cascade that has nobody left to ask.
+        One with a requested cancel, or a cascade without candidates left, ends instead.
 
         Args:
-            row: running or awaiting.
-            outcome: the word kept on the run.
+            outcome: of the run.
             due_at: when it is due again; None keeps its due time, and so its place.
-            repeat: whether the attempt is repeated, not used.
-            error: of a failure.
+            repeat: whether the attempt is repeated rather than counted.
 
         Returns:
             The state in which it is now.
@@ -172,7 +178,7 @@ class Step:
         return row.state
 
     def keep_run(self, row: JobRow, outcome: str, error: str = "") -> None:
-        """Writes the run that ends to the job's history, and makes room for the next."""
+        """Write the run that ends to the job's history, and reset the row for the next."""
         if row.claimed_at is None:
             return
         self.runs.append(
@@ -200,11 +206,11 @@ class Step:
         self.changed(row)
 
     def give_back(self, row: JobRow, *, gate: str | None = None, hold: str | None = None) -> None:
-        """Gives back a held job's permits at a gate or of a hold; giving back twice is nothing."""
+        """Return a held job's permits at a gate or of a hold; doing so twice has no effect."""
         self.releases.append((row.id, gate, hold))
 
     def close(self, closings: Iterable[Closing], author: str) -> None:
-        """Closes gates on a handler's word."""
+        """Close gates that a handler asked to close."""
         for closing in closings:
             until = closing.until_at
             if until is None:
@@ -212,10 +218,10 @@ class Step:
             self.close_gate(closing.gate, until, author, closing.reason)
 
     def close_gate(self, gate: str, until: int, author: str, reason: str) -> None:
-        """Closes a gate until a moment, or later if it is closed longer already.
+        """Close a gate until a moment; one that is closed for longer stays so.
 
         Raises:
-            UnknownGate: nothing declares it; the step must be rolled back.
+            UnknownGate: the gate is not declared; the step must be rolled back.
         """
         row = self.book.find(gate)
         if row is None:
@@ -226,16 +232,16 @@ class Step:
         row.closed_by, row.closed_reason = author, reason
         self.book.forget_view(gate)
         if until < FOREVER:
-            # Jobs may be parked at it, or come to be: the moment must be noticed.
+            # Jobs may be parked there by then, so its opening needs a timer.
             self.wake(None, until)
             row.timer_at = until if row.timer_at is None else min(row.timer_at, until)
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
-        """Wakes a lane's waiters after the step."""
+        """Wake a lane's waiters after the step."""
         self.woken[lane, at if at is not None and at > self.ledger.now else None] = None
 
     def flush(self) -> None:
-        """Writes all of it; the step may go on and be flushed again."""
+        """Write all changes; the step may continue and be flushed again."""
         freed = self._free_permits() + self._end_reservations()
         self.releases = []
         ledger = self.ledger
@@ -251,6 +257,7 @@ class Step:
         if self.then:
             then, self.then = self.then, []
             insert_new(ledger, self.book, then, limited=False)
+        ledger.read_ahead(Ahead(gates=[*freed, *(gate for gate, _ in self.tickets)]))
         for gate, flow in self.tickets:
             feed_flow(self.book, gate, flow)
         self.tickets = {}
@@ -278,7 +285,7 @@ class Step:
         return self.return_permits(gone) if gone else []
 
     def _end_reservations(self) -> list[str]:
-        """Lets others take what was kept for jobs that left their queue."""
+        """End the reservations of jobs that left their queue."""
         if not self.reserved:
             return []
         self.book.prefetch(dict.fromkeys(gate for gate, _ in self.reserved))
@@ -287,7 +294,7 @@ class Step:
         return self._have_room(ended)
 
     def return_permits(self, permits: Iterable[PermitRow]) -> list[str]:
-        """Removes permits and counts them as back.
+        """Remove permits and count them as returned.
 
         Returns:
             The gates that have room now and may have jobs parked.
@@ -298,7 +305,9 @@ class Step:
         for one in permits:
             place = (one.gate, one.pool)
             amounts[place] = amounts.get(place, 0) + one.amount
-        self.book.prefetch(dict.fromkeys(gate for gate, _ in amounts))
+        names = [name for place in amounts for name in place if name]
+        self.ledger.read_ahead(Ahead(gates=names))
+        self.book.prefetch(names)
         for (gate, _), amount in amounts.items():
             self.book.give_back(gate, amount)
         return self._have_room(
@@ -306,7 +315,7 @@ class Step:
         )
 
     def _have_room(self, gates: Iterable[str]) -> list[str]:
-        """Wakes those whom shared gates turned away; returns the keyed ones, to be fed."""
+        """Wake the lanes that shared gates blocked, and return the keyed gates, to be fed."""
         freed: list[str] = []
         for gate in dict.fromkeys(gates):
             if self._is_keyed(gate):
@@ -319,14 +328,14 @@ class Step:
         row = self.book.find(gate)
         spec = self.book.spec(row.template) if row is not None else None
         if spec is None:
-            # A pool without a row of its own: its members know the template.
+            # A pool without a row of its own: its members' rows have the template.
             return row is None or bool(row.template)
         return not spec.shared
 
     def _wake_waiting(self, gate: str) -> None:
-        """Wake the lanes that a shared gate turned away.
+        """Wake the lanes that a shared gate blocked, and clear the list.
 
-        They are forgotten: the next claim that finds the gate shut remembers its lane again.
+        The next claim that finds the gate shut adds its lane again.
         """
         row = self.book.find(gate)
         if row is not None and row.lanes:

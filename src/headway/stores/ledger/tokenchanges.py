@@ -1,4 +1,4 @@
-"""Tokens are set, revoked, and noted as used; what cannot be one is refused."""
+"""Set, revoke and validate tokens, and record their use."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ from headway.stores.ledger.tables.tokens import TokenRow
 
 MAX_TOKENS = 10_000
 """Tokens that a store holds at most."""
-MAX_WORDS = 500
-"""Characters of a token's words on the trail."""
+MAX_SUMMARY = 500
+"""Characters of a token's summary on the trail."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def is_token_id(text: str) -> bool:
-    """Whether a token can have this id."""
+    """Return whether a text has the form of a token's id."""
     return _ID.fullmatch(text) is not None
 
 
 def check_token(spec: TokenSpec) -> str:
-    """Lets a usable token pass.
-
-    Args:
-        spec: of the token.
+    """Validate a token.
 
     Returns:
-        The words for the trail: its name, roles, scopes and end; nothing of its secrets but how
-        many there are.
+        A summary for the trail: its name, roles, scopes, end, and how many secrets it has.
 
     Raises:
         InvalidValue: an id, role, secret, scope or moment is missing or unusable.
@@ -48,23 +44,23 @@ def check_token(spec: TokenSpec) -> str:
         message = f"the token {spec.name!r} is a worker's, and is scoped to tenants"
         hint = "a lane may hold jobs of several tenants: scope a worker's token to lanes"
         raise InvalidValue(message, hint=hint)
-    return _words(spec)
+    return _summary(spec)
 
 
 def _check_shape(spec: TokenSpec) -> None:
     if not is_token_id(spec.id):
         message = f"{spec.id!r:.80} is not the id of a token"
-        raise InvalidValue(message, hint="it has 16 digits, 0 to 9 and a to f")
+        raise InvalidValue(message, hint="an id has 16 hexadecimal digits, 0 to 9 and a to f")
     check_name("token", spec.name)
     if not spec.roles or len(set(spec.roles)) < len(spec.roles):
         message = f"the token {spec.name!r} has no role, or one of them twice"
         raise InvalidValue(message, hint=f"at least one of {', '.join(Role)}")
     if not spec.secrets:
         message = f"the token {spec.name!r} has no secret"
-        raise InvalidValue(message, hint="nobody could use it; revoke it instead")
+        raise InvalidValue(message, hint="it could not be used; revoke it instead")
     if not all(_DIGEST.fullmatch(secret.digest) for secret in spec.secrets):
-        # The digest is not told: what is no digest may be the secret itself.
-        message = f"a secret of the token {spec.name!r} is no digest"
+        # The value is not shown: it may be the secret itself.
+        message = f"a secret of the token {spec.name!r} is not a digest"
         raise InvalidValue(message, hint="give the SHA-256 of the secret, 64 hexadecimal digits")
     for at in (spec.expires_at, *(secret.until_at for secret in spec.secrets)):
         if at is not None:
@@ -87,7 +83,7 @@ def _check_moment(at: int) -> None:
         raise InvalidValue(message, hint="milliseconds since 1970, before the year 10000")
 
 
-def _words(spec: TokenSpec) -> str:
+def _summary(spec: TokenSpec) -> str:
     said = [f"{spec.name}: {', '.join(spec.roles)}"]
     if spec.tenants is not None:
         said.append(f"tenants {', '.join(map(repr, spec.tenants))}")
@@ -99,14 +95,14 @@ def _words(spec: TokenSpec) -> str:
         said.append(f"until {spec.expires_at}")
     said.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")
     words = "; ".join(said)
-    return words if len(words) <= MAX_WORDS else f"{words[: MAX_WORDS - 1]}…"
+    return words if len(words) <= MAX_SUMMARY else f"{words[: MAX_SUMMARY - 1]}…"
 
 
 def check_uses(item: NoteUse) -> dict[str, int]:
-    """When each token was used last; what is no id at all is passed over.
+    """Return when each token was used last; invalid ids are ignored.
 
     Raises:
-        InvalidValue: a moment is none.
+        InvalidValue: a moment is out of range.
     """
     latest: dict[str, int] = {}
     for token, at in item.used:
@@ -117,7 +113,10 @@ def check_uses(item: NoteUse) -> dict[str, int]:
 
 
 def set_token(ledger: Ledger, spec: TokenSpec, author: str) -> bool:
-    """Makes or replaces a token; when it was made and used stays. Whether anything changed."""
+    """Create or replace a token, and return whether anything changed.
+
+    A replaced one keeps the times of its creation and last use.
+    """
     row = ledger.tokens.load([spec.id]).get(spec.id)
     if row is None:
         row = TokenRow(spec=spec, created_at=ledger.now, created_by=author)
@@ -129,21 +128,21 @@ def set_token(ledger: Ledger, spec: TokenSpec, author: str) -> bool:
 
 
 def check_number(ledger: Ledger) -> None:
-    """Lets a store pass that holds no more tokens than it may.
+    """Check the number of tokens of the store.
 
     Raises:
         InvalidValue: it holds more; the whole definition is undone.
     """
     if ledger.tokens.count() > MAX_TOKENS:
         message = f"there would be more than {MAX_TOKENS} tokens"
-        raise InvalidValue(message, hint="revoke some that nobody uses")
+        raise InvalidValue(message, hint="revoke tokens that are not used")
 
 
 def revoke_token(ledger: Ledger, token: str) -> str | None:
-    """Forgets a token.
+    """Remove a token.
 
     Returns:
-        Its name; None where there is none.
+        Its name; None if there is none.
     """
     check_name("token", token)
     row = ledger.tokens.load([token]).get(token) if is_token_id(token) else None
@@ -154,7 +153,7 @@ def revoke_token(ledger: Ledger, token: str) -> str | None:
 
 
 def note_use(ledger: Ledger, item: NoteUse) -> None:
-    """Notes when tokens were used, where that is later than what was noted."""
+    """Record when tokens were used, if later than recorded before."""
     latest = check_uses(item)
     later: list[TokenRow] = []
     for token, row in ledger.tokens.load(latest).items():

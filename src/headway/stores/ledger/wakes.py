@@ -1,4 +1,4 @@
-"""Waiters of this process, and what was woken when, so that nothing is slept through."""
+"""Waiters of this process, and a record of recent wakes, so that none is missed."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from threading import Lock
 from headway.contract.clock import Clock
 
 
-class _Sleeper:
-    """Somebody who waits, in one event loop."""
+class _Waiter:
+    """One `wait` in one event loop."""
 
     def __init__(self, lanes: Iterable[str], until_at: int | None) -> None:
         self.lanes = frozenset(lanes)
         self.until_at = until_at
         self.loop = asyncio.get_running_loop()
-        self.touched = asyncio.Event()
+        self.poked = asyncio.Event()
         self.awake = False
 
     def touch(self) -> None:
-        """Makes it look at its own time again, from any thread."""
+        """Make it check its time limit again, from any thread."""
         try:
-            self.loop.call_soon_threadsafe(self.touched.set)
+            self.loop.call_soon_threadsafe(self.poked.set)
         except RuntimeError:
-            # The loop is closed: nobody sleeps there any more.
+            # The loop is closed.
             return
 
 
 @dataclass(slots=True)
-class _Stir:
-    """What was last heard for one lane.
+class _LaneWakes:
+    """The last wakes of one lane.
 
     Attributes:
-        now: the count of the last wake for at once.
-        later: the count of the last wake for a moment to come.
+        now: the count of the last immediate wake.
+        later: the count of the last wake for a later moment.
         later_at: the earliest such moment that has not passed.
     """
 
@@ -45,106 +45,105 @@ class _Stir:
 
 
 class Wakes:
-    """Counts what is woken, and wakes those who sleep.
+    """Counts wakes, and wakes the waiters.
 
     Args:
-        clock: tells ms since 1970.
+        clock: returns ms since 1970.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
         self._count = 0
-        self._stirs: dict[str | None, _Stir] = {}
-        self._sleepers: set[_Sleeper] = set()
+        self._lane_wakes: dict[str | None, _LaneWakes] = {}
+        self._waiters: set[_Waiter] = set()
 
     @property
     def count(self) -> int:
-        """Grows with each wake; to be read before a claim looks."""
+        """Grows with each wake; read it before a claim."""
         return self._count
 
     @property
     def waiting(self) -> bool:
-        """Whether anybody sleeps."""
-        return bool(self._sleepers)
+        """Whether there are waiters."""
+        return bool(self._waiters)
 
     def wake(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
-        """Wakes the sleepers of lanes.
+        """Wake the waiters of lanes.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
         """
         with self._lock:
             self._count += 1
-            touched: set[_Sleeper] = set()
+            poked: set[_Waiter] = set()
             for lane, at in lanes:
                 self._note(lane, at)
-                for sleeper in self._sleepers:
-                    if lane is None or lane in sleeper.lanes:
-                        touched.add(sleeper)
+                for waiter in self._waiters:
+                    if lane is None or lane in waiter.lanes:
+                        poked.add(waiter)
                         if at is None:
-                            sleeper.awake = True
-                        elif sleeper.until_at is None or at < sleeper.until_at:
-                            sleeper.until_at = at
-        for sleeper in touched:
-            sleeper.touch()
+                            waiter.awake = True
+                        elif waiter.until_at is None or at < waiter.until_at:
+                            waiter.until_at = at
+        for waiter in poked:
+            waiter.touch()
 
     def _note(self, lane: str | None, at: int | None) -> None:
-        stir = self._stirs.get(lane)
-        if stir is None:
-            stir = self._stirs[lane] = _Stir()
+        wakes = self._lane_wakes.get(lane)
+        if wakes is None:
+            wakes = self._lane_wakes[lane] = _LaneWakes()
         if at is None:
-            stir.now = self._count
+            wakes.now = self._count
             return
-        stir.later = self._count
-        if at < stir.later_at or stir.later_at <= self._clock():
-            stir.later_at = at
+        wakes.later = self._count
+        if at < wakes.later_at or wakes.later_at <= self._clock():
+            wakes.later_at = at
 
     def wake_all(self) -> None:
-        """Wakes everybody."""
+        """Wake all waiters."""
         self.wake(((None, None),))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleeps until a lane is woken or the moment has come.
+        """Sleep until a lane is woken or the moment has come.
 
         Args:
-            lanes: any of these.
             until_at: ms by the clock; None for no end.
-            seen: the count before the claim; what was woken since is not slept through.
+            seen: the count before the claim; a later wake ends the wait.
         """
-        sleeper = _Sleeper(lanes, until_at)
+        waiter = _Waiter(lanes, until_at)
         with self._lock:
-            if self._was_woken(sleeper, seen):
+            if self._was_woken(waiter, seen):
                 return
-            self._sleepers.add(sleeper)
+            self._waiters.add(waiter)
         try:
-            while not sleeper.awake:
-                sleeper.touched.clear()
-                pause = self._pause(sleeper)
+            while not waiter.awake:
+                waiter.poked.clear()
+                pause = self._pause(waiter)
                 if pause is not None and pause <= 0:
                     return
                 try:
                     async with asyncio.timeout(pause):
-                        await sleeper.touched.wait()
+                        await waiter.poked.wait()
                 except TimeoutError:
                     return
         finally:
             with self._lock:
-                self._sleepers.discard(sleeper)
+                self._waiters.discard(waiter)
 
-    def _was_woken(self, sleeper: _Sleeper, seen: int) -> bool:
-        """Whether it need not sleep at all; if it must, but not for so long, shortens it."""
-        for lane in (None, *sleeper.lanes):
-            stir = self._stirs.get(lane)
-            if stir is None:
+    def _was_woken(self, waiter: _Waiter, seen: int) -> bool:
+        """Return whether a wake came since; a wake for a later moment shortens the wait."""
+        for lane in (None, *waiter.lanes):
+            wakes = self._lane_wakes.get(lane)
+            if wakes is None:
                 continue
-            if stir.now > seen:
+            if wakes.now > seen:
                 return True
-            if stir.later > seen and (sleeper.until_at is None or stir.later_at < sleeper.until_at):
-                sleeper.until_at = stir.later_at
+            if wakes.later > seen and (waiter.until_at is None or wakes.later_at < waiter.until_at):
+                waiter.until_at = wakes.later_at
         return False
 
-    def _pause(self, sleeper: _Sleeper) -> float | None:
-        if sleeper.until_at is None:
+    def _pause(self, waiter: _Waiter) -> float | None:
+        if waiter.until_at is None:
             return None
-        return (sleeper.until_at - self._clock()) / 1000
+        return (waiter.until_at - self._clock()) / 1000

@@ -1,4 +1,4 @@
-"""The indexes over jobs: what each row is filed under follows from the row alone."""
+"""The indexes over jobs; the index entries of a row follow from the row alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Filing = tuple[str, Hashable, Any]
 
 
 def filings(row: JobRow) -> list[Filing]:
-    """Everything that a row is filed under."""
+    """Return all index entries of a row."""
     found: list[Filing] = [("all", 0, row.seq)]
     if row.state in QUEUED:
         found += _queued(row)
@@ -66,16 +66,16 @@ class JobIndex:
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, Hashable], SortedList[Any]] = {}
-        # Names of buckets that must be walked in order themselves.
+        # Names of buckets, for scans in their order.
         self.lanes_scheduled: SortedDict[str, None] = SortedDict()
         self.gates_parked: SortedDict[str, None] = SortedDict()
 
     def bucket(self, index: str, bucket: Hashable = 0) -> SortedList[Any]:
-        """The keys of a bucket, sorted; not to be changed."""
+        """Return the keys of a bucket, sorted; read-only."""
         return self._buckets.get((index, bucket), _EMPTY)
 
     def add(self, filing: Filing) -> None:
-        """Files a row."""
+        """Add an index entry."""
         index, bucket, key = filing
         place = (index, bucket)
         keys = self._buckets.get(place)
@@ -85,7 +85,7 @@ class JobIndex:
         keys.add(key)
 
     def discard(self, filing: Filing) -> None:
-        """Takes a row out."""
+        """Remove an index entry."""
         index, bucket, key = filing
         place = (index, bucket)
         keys = self._buckets[place]
@@ -104,7 +104,7 @@ class JobIndex:
             named.pop(bucket, None)
 
     def groups(self, index: str, bucket: Hashable, after: int, limit: int) -> Iterator[int]:
-        """The distinct first parts of a bucket's keys that are above `after`, at most `limit`."""
+        """Yield the distinct first parts of a bucket's keys above `after`, at most `limit`."""
         keys = self.bucket(index, bucket)
         for _ in range(limit):
             place = keys.bisect_left((after + 1,))

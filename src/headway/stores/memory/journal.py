@@ -1,4 +1,4 @@
-"""The journal of a step: how to undo it, should the verb raise."""
+"""The undo journal of a step, for when the verb raises."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Value = TypeVar("Value")
 
 
 class Journal:
-    """Undoes the writes of the step that is under way."""
+    """Undoes the writes of the current step."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
 
     def note(self, undo: Callable[[], object]) -> None:
-        """Notes how to undo the write that was just done."""
+        """Record how to undo the last write."""
         self._undo.append(undo)
 
     def put(self, table: MutableMapping[Key, Value], key: Key, value: Value) -> None:
-        """Sets a value."""
+        """Set a value."""
         if key in table:
             old = table[key]
             self._undo.append(lambda: table.__setitem__(key, old))
@@ -29,16 +29,16 @@ class Journal:
         table[key] = value
 
     def drop(self, table: MutableMapping[Key, Value], key: Key) -> None:
-        """Removes a key, if it is there."""
+        """Remove a key, if it is there."""
         if key in table:
             old = table.pop(key)
             self._undo.append(lambda: table.__setitem__(key, old))
 
     def keep(self) -> None:
-        """The step is done: nothing is undone any more."""
+        """Commit: discard the undo records."""
         self._undo.clear()
 
     def roll_back(self) -> None:
-        """Undoes everything, the last write first."""
+        """Undo all writes, the last one first."""
         while self._undo:
             self._undo.pop()()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.clock import Clock
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
 from headway.stores.memory.jobs import MemoryJobs
@@ -47,20 +48,23 @@ class MemoryLedger:
         """The time of the step."""
         return self._time.now
 
+    def read_ahead(self, ahead: Ahead) -> None:
+        """Do nothing: all tables are in memory."""
+
     def wake(self, lane: str | None, at: int | None = None) -> None:
-        """Notes whom to wake after the step."""
+        """Record which lane to wake after the step."""
         self.woken[lane, at if at is not None and at > self.now else None] = None
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self._time.begin()
         self.woken.clear()
 
     def commit(self) -> None:
-        """The step is done."""
+        """Commit the step."""
         self._journal.keep()
 
     def roll_back(self) -> None:
-        """The step never was."""
+        """Undo the step."""
         self._journal.roll_back()
         self.woken.clear()

@@ -14,7 +14,7 @@ from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
 ANSWERS = 10_000
-"""Answered requests that are remembered."""
+"""Replies to requests that are kept."""
 
 
 class MemoryKeys:
@@ -32,7 +32,7 @@ class MemoryKeys:
             self._journal.put(self._rows, (row.tenant, row.key), row)
 
     def forget(self, tenant: str, key: str, job: str) -> None:
-        """A job is gone, and its key with it."""
+        """Remove the key of a removed job."""
         row = self._rows.get((tenant, key))
         if row is not None and row.job == job:
             self._journal.drop(self._rows, (tenant, key))
@@ -48,7 +48,7 @@ class MemorySignals:
         self._keys_of: dict[str, list[str]] = {}
         self._heard: dict[str, dict[str, SignalRow]] = {}
         self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
-        # In which order kept events came: a step that is undone puts them back behind others.
+        # The order in which kept events arrived: an undone step puts them back at the end.
         self._came: dict[tuple[str, str], int] = {}
         self._numbers = count(1)
 
@@ -107,7 +107,7 @@ class MemorySignals:
         return [replace(self._kept[place]) for place in islice(old, limit)]
 
     def forget_job(self, job: str) -> None:
-        """A job is gone, and what was known of it with it."""
+        """Remove the signal keys and events of a removed job."""
         for key in self._keys_of.get(job, ()):
             if self._known.get(key, ("", 0))[0] == job:
                 self._journal.drop(self._known, key)
@@ -240,7 +240,7 @@ class MemoryFacts:
         return self._time.ahead_ms()
 
     def suspicion(self) -> None:
-        # It ends with its process.
+        # The store ends with its process, so it cannot be replaced.
         return None
 
     def leader(self, role: str) -> tuple[str, int, int] | None:

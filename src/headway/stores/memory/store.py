@@ -1,4 +1,4 @@
-"""The store in memory: each verb under one lock, undone whole if it raises."""
+"""The store in memory: each verb runs under one lock, and is undone if it raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import Parcel
+from headway.contract.moving import ExportChunk
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
@@ -27,11 +27,10 @@ Answer = TypeVar("Answer")
 
 
 class MemoryStore:
-    """All state in this process; gone with it. See `Store` for the promises.
+    """All state in this process, lost when it ends. See `Store` for the promises.
 
     Args:
-        clock: tells ms since 1970; None for the machine's.
-        identity: of the store.
+        clock: returns ms since 1970; None for the machine's.
     """
 
     runs_inline = True
@@ -115,13 +114,13 @@ class MemoryStore:
         """See `Store.read`."""
         return self._step(lambda ledger: verbs.read(ledger, query))
 
-    async def take_out(self, cursor: str | None) -> Parcel:
-        """See `Movable.take_out`."""
-        return self._step(lambda ledger: verbs.take_out(ledger, cursor))
+    async def export_chunk(self, cursor: str | None) -> ExportChunk:
+        """See `Movable.export_chunk`."""
+        return self._step(lambda ledger: verbs.export_chunk(ledger, cursor))
 
-    async def put_in(self, parcel: Parcel) -> None:
-        """See `Movable.put_in`."""
-        self._step(lambda ledger: verbs.put_in(ledger, parcel))
+    async def import_chunk(self, chunk: ExportChunk) -> None:
+        """See `Movable.import_chunk`."""
+        self._step(lambda ledger: verbs.import_chunk(ledger, chunk))
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""The clock of this machine, and a step's time: the highest that was ever seen."""
+"""The clock of this machine, and a step's time: the highest ever read."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from headway.contract.clock import Clock
 
 
 def machine_clock() -> int:
-    """Milliseconds since 1970, as this machine tells them."""
+    """Return milliseconds since 1970, by the machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 class StepTime:
-    """The time of the step that is under way; never less than that of an earlier one."""
+    """The time of the current step; never less than that of an earlier one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.now = 0
 
     def begin(self) -> None:
-        """A step begins."""
+        """Fix the time of a step."""
         self.now = max(self.now, self._clock())
 
     def ahead_ms(self) -> int:
-        """By how much the time is ahead of the clock."""
+        """Return how far the time is ahead of the clock."""
         return max(0, self.now - self._clock())

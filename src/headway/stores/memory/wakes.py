@@ -1,4 +1,4 @@
-"""Waiters: those who sleep until something in their lanes may be claimable."""
+"""Waiters that sleep until something in their lanes may be claimable."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headway.contract.clock import Clock
 
 
 class Waiter:
-    """One that sleeps, in one event loop."""
+    """One `wait` in one event loop."""
 
     def __init__(self, lanes: Sequence[str], until_at: int | None) -> None:
         self.lanes = frozenset(lanes)
         self.until_at = until_at
         self.loop = asyncio.get_running_loop()
-        self.stir = asyncio.Event()
+        self.poked = asyncio.Event()
 
 
 class Wakes:
-    """Remembers what was woken when, so that nothing is slept through."""
+    """Wakes waiters, and records recent wakes, so that none is missed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,16 +28,16 @@ class Wakes:
         self._count = 0
         self._last: dict[str, int] = {}
         self._last_any = 0
-        # In the order in which they came, so that a simulated day is the same each time.
+        # In order of arrival, so that a simulation is reproducible.
         self._waiters: dict[Waiter, None] = {}
 
     @property
     def seen(self) -> int:
-        """A number that grows with each wake."""
+        """The number of wakes so far."""
         return self._count
 
     def wake(self, lane: str | None, at: int | None) -> None:
-        """Wakes the waiters of a lane, or of all, now or at a moment."""
+        """Wake the waiters of a lane, or of all lanes, now or at a moment."""
         with self._lock:
             self._count += 1
             if lane is None:
@@ -52,13 +52,13 @@ class Wakes:
                     one.until_at = 0
         for one in waiters:
             try:
-                one.loop.call_soon_threadsafe(one.stir.set)
+                one.loop.call_soon_threadsafe(one.poked.set)
             except RuntimeError:
-                # Its loop is closed: nobody sleeps there any more.
+                # Its loop is closed.
                 self._waiters.pop(one, None)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleeps; see `Store.wait`."""
+        """Sleep; see `Store.wait`."""
         waiter = Waiter(lanes, until_at)
         with self._lock:
             if self._last_any > seen or any(self._last.get(lane, 0) > seen for lane in lanes):
@@ -69,10 +69,10 @@ class Wakes:
                 pause = self._pause(waiter)
                 if pause is not None and pause <= 0:
                     return
-                waiter.stir.clear()
+                waiter.poked.clear()
                 try:
                     async with asyncio.timeout(pause):
-                        await waiter.stir.wait()
+                        await waiter.poked.wait()
                 except TimeoutError:
                     return
         finally:
@@ -82,5 +82,4 @@ class Wakes:
     def _pause(self, waiter: Waiter) -> float | None:
         if waiter.until_at is None:
             return None
-        # One ms more than the clock says, so that the moment has come when it wakes.
         return (waiter.until_at - self._clock()) / 1000

@@ -66,7 +66,7 @@ class NumbersDumper(_ListDumper):
     oid = 1016
 
     def dump(self, obj: Numbers) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         size = len(obj)
         values = chain.from_iterable(zip(repeat(8, size), obj, strict=True))
         return _head(size, _INT8) + pack("!" + "iq" * size, *values)
@@ -78,7 +78,7 @@ class FlagsDumper(_ListDumper):
     oid = 1000
 
     def dump(self, obj: Flags) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         size = len(obj)
         values = chain.from_iterable(zip(repeat(1, size), obj, strict=True))
         return _head(size, _BOOL) + pack("!" + "i?" * size, *values)
@@ -90,7 +90,7 @@ class MaybeNumbersDumper(_ListDumper):
     oid = 1016
 
     def dump(self, obj: MaybeNumbers) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         parts = [_NULL if one is None else pack("!iq", 8, one) for one in obj]
         return _head(len(obj), _INT8, nulls=True) + b"".join(parts)
 
@@ -101,7 +101,7 @@ class IdsDumper(_ListDumper):
     oid = 2951
 
     def dump(self, obj: Ids) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         size = len(obj)
         data = bytes.fromhex("".join(obj).replace("-", ""))
         length = _LENGTH.pack(16)
@@ -117,7 +117,7 @@ class BlobsDumper(_ListDumper):
     oid = 1001
 
     def dump(self, obj: Blobs) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         parts: list[bytes] = [_head(len(obj), _BYTEA, nulls=None in obj)]
         length = _LENGTH.pack
         for one in obj:
@@ -134,7 +134,7 @@ class TextsDumper(_ListDumper):
     oid = 1009
 
     def dump(self, obj: Texts) -> Buffer | None:
-        """Packs a list."""
+        """Pack a list."""
         parts: list[bytes] = [_head(len(obj), _TEXT, nulls=None in obj)]
         length = _LENGTH.pack
         for one in obj:

@@ -9,7 +9,10 @@ from headway.stores.postgres.known import Known
 from headway.stores.postgres.link import Link, Sent
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.shared import Shared
-from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
+from headway.stores.postgres.statement import Ask, Asked, Each, Read, Rows, Tell, Thing
+
+Gathered = tuple[Callable[[list[Any]], tuple[Any, ...]], dict[Thing, Any]]
+"""What makes of rows that were gathered what their statement is bound to, and the rows by name."""
 
 
 class Asking(Known):
@@ -17,11 +20,6 @@ class Asking(Known):
 
     Args:
         shared: with the store's other sessions.
-        link: opens the connection.
-
-    Attributes:
-        shared: as given.
-        mode: of the step.
     """
 
     def __init__(self, shared: Shared, link: Callable[[], Link]) -> None:
@@ -43,6 +41,8 @@ class Asking(Known):
         self._given: dict[Ask, tuple[tuple[Any, ...], Rows]] = {}
         self._used: dict[Asked, None] = {}
         self._wrote = False
+        self._each: dict[Each, dict[Any, Rows]] = {}
+        self._gathered: dict[Tell, Gathered] = {}
 
     # The connection
 
@@ -55,13 +55,13 @@ class Asking(Known):
         return link
 
     def drop(self) -> None:
-        """Lets go of the connection; the next step opens another."""
+        """Release the connection; the next step opens another."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
 
     def _look_at_link(self) -> None:
-        """Opens another connection where the server has hung up while nothing was under way."""
+        """Open another connection where the server has hung up while nothing was under way."""
         if self._link is not None and not self._link.alive():
             self.drop()
             self.shared.forget()
@@ -74,13 +74,13 @@ class Asking(Known):
         return self._facts.get(key, 0) if found is None else found
 
     def put(self, key: int, n: int) -> None:
-        """Sets one of the store's own numbers; only with the turn."""
+        """Set one of the store's own numbers; only with the turn."""
         self.need_turn()
         self._changed[key] = n
         self._wrote = True
 
     def count(self, key: int, n: int) -> None:
-        """Adds to a number that many add to."""
+        """Add to a number that many add to."""
         self._counts[key] = self._counts.get(key, 0) + n
 
     def stand(self, key: int) -> None:
@@ -109,45 +109,129 @@ class Asking(Known):
         self._answers.update((one, Rows()) for one in asked)
 
     def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
-        """Sends a question, with what was written so far.
+        """Send a question, with what was written so far.
 
         Raises:
             NeedsMore: the step asks nothing, or no more.
         """
         if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
             raise NeedsMore
+        self._settle_gathered()
         batch, self._queue = self._queue, []
         batch.append((text, bound))
         return self.link.run(batch)[-1]
 
     def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Sends several questions in one trip, with what was written so far.
+        """Send several questions in one trip, with what was written so far.
 
         Raises:
             NeedsMore: the step asks nothing, or no more.
         """
         if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
             raise NeedsMore
+        self._settle_gathered()
         queued, self._queue = self._queue, []
         return self.link.run([*queued, *batch])[len(queued) :]
 
-    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (what it is bound to)
-        """Writes something; it is sent with the next question, or with the commit."""
-        self._writes(tell)
+    def each(self, each: Each, things: Sequence[Thing]) -> dict[Any, Rows]:
+        """The rows about each thing, as of now and of what this step wrote.
+
+        Returns:
+            The rows of each thing, and maybe of others; not to be changed.
+        """
+        read = self.read_of(each, things)
+        if read is not None:
+            read.take(self.fetch(read.text, read.bound))
+        return self._each[each]
+
+    def read_of(self, each: Each, things: Sequence[Thing]) -> Read | None:
+        """What must be asked to know the rows about these things; None for nothing."""
+        known = self._each.setdefault(each, {})
+        missing = [one for one in dict.fromkeys(things) if one not in known]
+        if not missing:
+            return None
+
+        def take(rows: Rows) -> None:
+            known.update((one, []) for one in missing)
+            for row in rows:
+                known[row[each.place]].append(row)
+
+        return Read(each.text, (each.pack(missing),), take)
+
+    def known_of(self, each: Each) -> dict[Any, Rows]:
+        """Return the answers that this step knows; a caller that changes rows updates them."""
+        return self._each.setdefault(each, {})
+
+    def read_all(self, reads: Sequence[Read]) -> None:
+        """Ask all of it in one trip."""
+        if reads:
+            answers = self.fetch_all([(read.text, read.bound) for read in reads])
+            for read, rows in zip(reads, answers, strict=True):
+                read.take(rows)
+
+    def tell(
+        self,
+        tell: Tell,
+        *bound: Any,  # noqa: ANN401  (what it is bound to)
+        patched: Sequence[Each] = (),
+    ) -> None:
+        """Write something; it is sent with the next question, or with the commit.
+
+        Args:
+            patched: questions whose known answers the caller keeps true itself.
+        """
+        self._writes(tell, patched)
         self._queue.append((tell.text, bound))
 
+    def gather(
+        self,
+        tell: Tell,
+        name: Thing,
+        row: Any,  # noqa: ANN401  (what the statement is bound to, in columns)
+        columns: Callable[[list[Any]], tuple[Any, ...]],
+        patched: Sequence[Each] = (),
+    ) -> None:
+        """Write a row together with others that are written alike; see `tell`.
+
+        Args:
+            tell: the statement for all of them.
+            name: of the row: one that was gathered under the same is replaced.
+            columns: makes of rows what the statement is bound to.
+            patched: as for `tell`.
+        """
+        known = self._gathered.get(tell)
+        self._writes(tell, patched, gathering=known is not None)
+        if known is None:
+            known = self._gathered[tell] = (columns, {})
+        known[1].pop(name, None)
+        known[1][name] = row
+
+    def _settle_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for tell, (columns, rows) in gathered.items():
+            self._queue.append((tell.text, columns(list(rows.values()))))
+
     def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (what it is bound to)
-        """Writes something now, for what it returns."""
+        """Write something now, for what it returns."""
         self._writes(tell)
         return self.fetch(tell.text, bound)
 
-    def _writes(self, tell: Tell) -> None:
+    def _writes(self, tell: Tell, patched: Sequence[Each] = (), *, gathering: bool = False) -> None:
         limited = self.mode in {Mode.SHARED, Mode.BEAT} and tell.beside is not self.mode
         if limited or self.mode in {Mode.PEEK, Mode.READ}:
             raise NeedsMore
         self._wrote = True
         self.alone = self.alone or tell.beside is not Mode.SHARED
         changes = tell.changes
+        if (
+            self._gathered
+            and not gathering
+            and any(one.changes & changes for one in self._gathered)
+        ):
+            self._settle_gathered()
+        for each, known in self._each.items():
+            if known and each.of & changes and each not in patched:
+                known.clear()
         if changes and self._answers:
             for key in [key for key in self._answers if key[0].of & changes]:
                 del self._answers[key]
@@ -156,7 +240,7 @@ class Asking(Known):
                 del self._given[ask]
 
     def need_turn(self) -> None:
-        """Lets a step pass that decides alone.
+        """Accept a step that decides alone.
 
         Raises:
             NeedsMore: others may decide meanwhile.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.stores.postgres.numbers import DEFINITIONS, EPOCH, HIGH_WATER, IDENTITY, LANES
 
 CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
+FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
 FACTS = (
-    f"{_FACT}"  # noqa: S608  (constants only)
+    f"{FACT}"  # noqa: S608  (constants only)
     f" SELECT set_config('headway.now', greatest(coalesce($1::bigint, {CLOCK}),"
     f" (SELECT n FROM fact WHERE key = {HIGH_WATER}),"
     f" (SELECT $3::bigint FROM fact WHERE key = {EPOCH} AND n = $2::bigint))::text, true)::bigint,"
@@ -28,12 +28,12 @@ SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
 """Which server this is: one that was restarted, or another one, began at another moment."""
 _HASTE = "set_config('lock_timeout', '20', true)"
 HASTE = f"SELECT {_HASTE}"
-"""A transaction that has sent the same key or id may stay open for long. Whoever sends it again
-waits for that, but not while it holds the turn, or its process's way to insert."""
+"""A transaction that has sent the same key or id may stay open for long. A step that sends it again
+waits for that one, but not while it holds the turn, or its process's connection for inserts."""
 
 FITS = (
     # Fails, and the whole step with it, where what was taken for granted does not hold.
-    f"{_FACT}"  # noqa: S608  (constants only)
+    f"{FACT}"  # noqa: S608  (constants only)
     " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
     f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"
     f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint"

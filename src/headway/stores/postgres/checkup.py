@@ -65,12 +65,7 @@ WHERE schemaname = %s ORDER BY n_dead_tup DESC LIMIT 1
 
 
 class Holder(NamedTuple):
-    """Who keeps a transaction open.
-
-    Attributes:
-        who: for people.
-        since_ms: for how long.
-    """
+    """Who keeps a transaction open."""
 
     who: str
     since_ms: int
@@ -90,8 +85,6 @@ class Checkup:
 
     Attributes:
         version: as a number, such as 180004.
-        version_text: for people.
-        role: as which one works.
         standby: it only repeats what another server does.
         pooled: a pooler is in between.
         offset_ms: its clock less this machine's, less what the question took.
@@ -100,7 +93,7 @@ class Checkup:
         schema: of the namespace; None where something else has its name.
         missing: rights that the role lacks, by the object.
         holders: the longest open transactions, longest first.
-        idle_slots: replication slots that nobody uses, and that keep dead rows.
+        idle_slots: replication slots without a client, which keep dead rows.
         bloat: the namespace's worst table; None for no table.
     """
 
@@ -120,10 +113,7 @@ class Checkup:
 
 
 def check(options: PostgresOptions) -> Checkup:
-    """Asks a server.
-
-    Args:
-        options: of the store.
+    """Ask a server.
 
     Returns:
         What it says.
@@ -140,10 +130,7 @@ def check(options: PostgresOptions) -> Checkup:
 
 
 def migrate(options: PostgresOptions) -> tuple[int, int]:
-    """Brings a namespace to this program's schema, whatever `?migrate=` says.
-
-    Args:
-        options: of the store.
+    """Bring a namespace to this program's schema, whatever `?migrate=` says.
 
     Returns:
         The version before, and the version now.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.mending import Suspicion
+from headway.contract.repair import Suspicion
 from headway.stores.ledger.verbs import claim
 from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.mode import Mode, NeedsMore
+from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.steps import Steps
 
 MOST_IDLE = 256
@@ -19,10 +20,12 @@ class Claims:
 
     Args:
         steps: on the connection that takes the turn.
+        plain: those of plain lanes, which learns here which those are.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, plain: PlainClaims) -> None:
         self._steps = steps
+        self._plain = plain
         self._idle: set[object] = set()
 
     def claim(self, request: ClaimRequest) -> tuple[ClaimReply | Suspicion, Done]:
@@ -44,6 +47,8 @@ class Claims:
             except NeedsMore:
                 self._idle.discard(kind)
         reply, done = self._steps.run(Mode.TURN, verb, kind=kind)
+        if isinstance(reply, ClaimReply):
+            self._plain.learn(request, reply, self._steps.session.found)
         if isinstance(reply, ClaimReply) and not reply.jobs and not done.wrote:
             if len(self._idle) >= MOST_IDLE:
                 self._idle.clear()

@@ -36,11 +36,13 @@ _PLANS = (
     ("plan_cache_mode", "force_generic_plan"),
 )
 _LIMITS = (
-    # A client that was stopped must not hold the turn; nor may one wait for ever.
+    # A client that was stopped must not hold the turn, and none may wait without a limit.
     ("lock_timeout", "{patience}"),
     ("statement_timeout", "{statement}"),
     ("idle_in_transaction_session_timeout", "{idle}"),
 )
+_ISOLATION = ("default_transaction_isolation", "read committed")
+"""Of statements that are a transaction by themselves."""
 IDLE_MS = 10_000
 """How long a step that says nothing keeps what it holds."""
 
@@ -77,9 +79,6 @@ ADAPTERS = make_adapters()
 def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
     """What each of the store's connections sets for itself.
 
-    Args:
-        options: of the store.
-
     Returns:
         (name, value) each.
     """
@@ -88,14 +87,11 @@ def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
         "statement": str(statement_ms(options)),
         "idle": str(IDLE_MS),
     }
-    return (*_PLANS, *((name, value.format(**spans)) for name, value in _LIMITS))
+    return (_ISOLATION, *_PLANS, *((name, value.format(**spans)) for name, value in _LIMITS))
 
 
 def connect(options: PostgresOptions) -> Connection:
-    """Opens a connection in which each statement stands for itself until a step begins.
-
-    Args:
-        options: of the store.
+    """Open a connection in which each statement stands for itself until a step begins.
 
     Returns:
         The connection; to be closed.
@@ -142,7 +138,6 @@ def setting(options: PostgresOptions, *, local: bool) -> str:
     """A statement that makes the settings of the store's own connections.
 
     Args:
-        options: of the store.
         local: until the transaction ends; a pooler gives the connection to others then.
     """
     until = str(local).lower()

@@ -14,7 +14,7 @@ Speech = Callable[[Woken], Sent | None]
 
 
 def silent(_: Woken) -> None:
-    """Tells nobody; who was woken is told by somebody else."""
+    """Notify no other process with the commit; the caller does it afterwards."""
 
 
 class Done(NamedTuple):

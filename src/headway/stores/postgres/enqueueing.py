@@ -62,7 +62,7 @@ class Enqueues:
     def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
         """As `enqueue`, where a transaction that is open has sent the same key or id.
 
-        On a connection of its own, so that nobody else waits for it.
+        On a connection of its own, so that no other call waits for it.
 
         Raises:
             CallerError: as for `enqueue`; nothing was written.
@@ -86,7 +86,7 @@ class Enqueues:
         return any(row.current.max_backlog is not None for row in known)
 
     def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
-        """Answers calls, as many as fit in a batch as one.
+        """Answer calls, as many as fit in a batch as one.
 
         Args:
             calls: each an enqueue, or other work for this connection.
@@ -125,14 +125,13 @@ class Enqueues:
         for call in calls:
             _serve_one(call, done)
 
-    # Within somebody else's transaction
+    # Within a transaction of the caller
 
     def as_guest(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[Replies, Woken]:
-        """Inserts in a part of the transaction that is open on a connection.
+        """Insert in a part of the transaction that is open on a connection.
 
         Args:
             connection: of the caller, in our clothes.
-            jobs: as for enqueue.
 
         Returns:
             The replies, and the lanes to wake once it is committed.
@@ -147,7 +146,7 @@ class Enqueues:
         return replies, done.woken
 
     def prepare(self, jobs: Sequence[NewJob]) -> tuple[None, Done]:
-        """Makes what jobs need that others look at as well: the hours of their gates."""
+        """Make what jobs need that others look at as well: the hours of their gates."""
 
         def verb(ledger: PostgresLedger) -> None:
             book = GateBook(ledger)
@@ -160,7 +159,7 @@ class Enqueues:
         return self._steps.run(Mode.TURN, verb)
 
     def look(self) -> tuple[None, Done]:
-        """Learns which store this is."""
+        """Learn which store this is."""
         return self._steps.run(Mode.INSERT, lambda _: None)
 
 

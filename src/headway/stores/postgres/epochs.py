@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.stores.ledger.fingerprint import mark_suspect
 from headway.stores.ledger.rows import TrailRow
-from headway.stores.ledger.sights import mark_suspect
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.numbers import EPOCH, EPOCH_AT, HIGH_WATER, SUSPECT
 from headway.stores.postgres.statement import Tell, of
@@ -18,9 +18,9 @@ _SET_BACK = Tell(f"UPDATE @number SET n = $1 WHERE key = {HIGH_WATER}", of())  #
 
 
 def mark_if_changed(ledger: PostgresLedger) -> None:
-    """Tells all processes that this one found the store to be another or an older one.
+    """Tell all processes that this one found the store to be another or an older one.
 
-    Whoever looks later may see nothing odd: time has gone on by then.
+    A process that looks later may find no contradiction: time has gone on by then.
     """
     session = ledger.session
     reason = session.shared.watch.reason
@@ -30,7 +30,7 @@ def mark_if_changed(ledger: PostgresLedger) -> None:
 
 
 def new_epoch(ledger: PostgresLedger, author: str, reason: str) -> int:
-    """Ends every lease, so that the runs of before can write nothing any more.
+    """End every lease, so that the runs of before can write nothing any more.
 
     Returns:
         The epoch now.
@@ -48,7 +48,7 @@ def new_epoch(ledger: PostgresLedger, author: str, reason: str) -> int:
 
 
 def reset_clock(ledger: PostgresLedger, author: str, reason: str) -> int:
-    """Sets the store's time back to its clock; every lease ends, because its end lies ahead.
+    """Set the store's time back to its clock; every lease ends, because its end lies ahead.
 
     Returns:
         By how many ms the time went back.

@@ -29,7 +29,7 @@ _ENDED = ("08", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the whole step was undone in favour of another one, and is to be repeated."""
+    """Return whether the whole step was undone in favour of another one, and is to be repeated."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT
 
 
@@ -48,11 +48,10 @@ def _is_fatal(error: psycopg.Error) -> bool:
 def explain(
     error: BaseException, options: PostgresOptions, *, committing: bool = False
 ) -> StoreError | InvariantBroken:
-    """The error of Headway's tree that says what happened and how to mend it.
+    """The error of Headway's tree that says what happened and what to do.
 
     Args:
         error: from PostgreSQL or its driver.
-        options: of the store.
         committing: whether COMMIT was sent already, so that the step may have been written.
 
     Returns:
@@ -114,10 +113,7 @@ class _Meaning:
     """What some states mean.
 
     Attributes:
-        states: beginnings of SQLSTATEs.
         texts: of libpq, which gives no state where a connection could not be made.
-        make: the error's class.
-        hint: how to mend it.
     """
 
     states: tuple[str, ...]
@@ -126,7 +122,7 @@ class _Meaning:
     texts: tuple[str, ...] = ()
 
     def holds(self, state: str, text: str) -> bool:
-        """Whether this is what an error means."""
+        """Return whether this is what an error means."""
         if state:
             return state.startswith(self.states)
         return any(part in text for part in self.texts)
@@ -160,7 +156,7 @@ _MEANINGS = (
     _Meaning(
         states=("28",),
         make=StoreUnavailable,
-        hint="mend user or password in the store URL, or the server's pg_hba.conf",
+        hint="fix user or password in the store URL, or the server's pg_hba.conf",
         texts=("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'),
     ),
     _Meaning(

@@ -43,7 +43,7 @@ class Guest(psycopg.Connection[tuple[Any, ...]]):
         self.prepare_threshold = None
 
     def __del__(self, *_: object) -> None:
-        """Leaves the connection open, and says nothing."""
+        """Leave the connection open, and say nothing."""
 
     @property
     def adapters(self) -> AdaptersMap:
@@ -114,10 +114,7 @@ async def find_driver_async(given: object) -> Driver:
 
 
 def after_commit(given: object) -> AfterCommit | None:
-    """How to be told of the commit; None where nobody tells.
-
-    Args:
-        given: what the caller passed.
+    """Return how to learn of the commit; None if the connection cannot report it.
 
     Returns:
         Takes what is to be called then. Django and sessions of SQLAlchemy tell.
@@ -152,7 +149,7 @@ def _rolled_back(pending: list[Callable[[], None]], _session: object) -> None:
 
 
 def check_usable(connection: Driver) -> None:
-    """Lets a connection pass on which something can be done.
+    """Let a connection pass on which something can be done.
 
     Raises:
         InvalidValue: it is closed, its transaction has failed, or it is in a pipeline.
@@ -171,7 +168,7 @@ def check_usable(connection: Driver) -> None:
 
 @contextmanager
 def as_guest(connection: Driver) -> Generator[Connection]:
-    """Lends the caller's connection, in the transaction that is open there.
+    """Lend the caller's connection, in the transaction that is open there.
 
     Begins the transaction as the driver would, if none is open; one of an autocommit connection
     ends with this.

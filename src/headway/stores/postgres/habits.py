@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from headway.stores.ledger.gatenames import is_implicit
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Ask, Asked, of
+from headway.stores.postgres.statement import Ask, Asked, Read, of
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
 from headway.stores.postgres.tables.jobs.starting import (
     FLOWS_WAITING,
@@ -32,15 +32,19 @@ MOST_FLOWS = 32
 
 
 def begin_as_usual(
-    session: Session, mode: Mode, kind: object, first: Sequence[Asked] = ()
+    session: Session,
+    mode: Mode,
+    kind: object,
+    first: Sequence[Asked] = (),
+    reads: Callable[[], Sequence[Read]] = list,
 ) -> list[list[tuple[object, ...]]]:
-    """Begins a step, and asks in the same trip what the last of its kind asked.
+    """Begin a step, and ask in the same trip what the last of its kind asked.
 
     Args:
         session: no step is under way.
-        mode: of the step.
         kind: of the step; None for one of which nothing is known or learned.
         first: what it will ask for certain.
+        reads: makes the questions about many things that it will ask for certain.
 
     Returns:
         The answers to `first`.
@@ -51,7 +55,7 @@ def begin_as_usual(
     habit = session.shared.habit(kind) if kind is not None else None
     ahead = list(first)
     if habit is None:
-        return session.begin(mode, ahead, kind=kind)[: len(first)]
+        return session.begin(mode, ahead, kind=kind, reads=reads)[: len(first)]
     seen = {ask for ask, _ in first}
     likely = [one for one in habit.asks if one[0] not in seen]
     empty = [one for one in likely if one in habit.empty] if mode is Mode.PEEK else []
@@ -68,7 +72,7 @@ def begin_as_usual(
         ahead.append((_HEADS, heads_bound(session, heads)))
     flows = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in habit.lanes]
-    told = session.begin(mode, ahead, kind=kind)
+    told = session.begin(mode, ahead, kind=kind, reads=reads)
     if empty:
         if any(told[before - 1][0]):
             raise NeedsMore
@@ -94,9 +98,6 @@ def _of_gates(gates: Sequence[str], keyed: Texts) -> list[Asked]:
 
 def whether_any(asked: Sequence[Asked]) -> Asked:
     """One question in the place of many: whether there is an answer to each.
-
-    Args:
-        asked: questions that had none.
 
     Returns:
         The question, which is answered by one row of as many truth values.

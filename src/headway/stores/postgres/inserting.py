@@ -35,8 +35,6 @@ class Inserting:
     """The door of transactional enqueue.
 
     Args:
-        options: of the store.
-        insert: the store's own insertion.
         announce: wakes lanes, once they are committed.
     """
 
@@ -104,7 +102,7 @@ class Inserting:
 
 
 async def _whole(work: Callable[[], Result]) -> Result:
-    """Runs something in a thread, to its end even if nobody waits for it any more.
+    """Run something in a thread, to its end even if its caller was cancelled.
 
     A connection must not be used by its owner while the thread still speaks on it.
     """

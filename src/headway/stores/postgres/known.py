@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headway.stores.ledger.gaterows import GateRow
-from headway.stores.postgres.statement import Rows
+from headway.stores.postgres.parkedahead import ParkedAhead
+from headway.stores.postgres.statement import Row, Rows
 
 
 class Known:
@@ -26,9 +27,12 @@ class Known:
         found: the flows of a lane with waiting jobs, as they were found last.
         defined: this step has written definitions, so that nothing of them may be kept.
         alone: this step has written what only one with the turn may.
-        finished: what a settlement that was sent ahead has ended; None for none.
+        finished: of settlements that were sent ahead, what each has ended, by worker, run and job.
+        hasty: waits only briefly for a transaction that has sent the same key.
+        kept_events: how many events are kept; None until it is read.
+        parked: what was read ahead of jobs that wait at gates.
         workers: the numbers of workers' rows as they were read or written last; 0 for no row.
-        totals: of rates, by (gate, after): what is forgotten by then, and what counts still.
+        totals: of rates, by gate and after when: what is forgotten by then, and what counts still.
     """
 
     def __init__(self) -> None:
@@ -49,8 +53,11 @@ class Known:
         self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.behind = False
         self.workers: dict[str, int] = {}
-        self.totals: dict[tuple[str, int], tuple[int, int]] = {}
+        self.totals: dict[str, dict[int, tuple[int, int]]] = {}
         self.wakes: list[tuple[str | None, int | None]] = []
         self.defined = False
-        self.finished: Rows | None = None
+        self.finished: dict[tuple[str, int, str], Row | None] = {}
         self.alone = False
+        self.hasty = False
+        self.kept_events: int | None = None
+        self.parked = ParkedAhead()

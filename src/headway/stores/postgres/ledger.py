@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
 from headway.stores.ledger.tables.jobs import JobTable
@@ -15,6 +16,8 @@ from headway.stores.ledger.tables.records import (
     WorkerTable,
 )
 from headway.stores.ledger.tables.tokens import TokenTable
+from headway.stores.postgres.mode import Mode
+from headway.stores.postgres.reading import reads_of
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.tables.counts import PostgresCounts
 from headway.stores.postgres.tables.entries import PostgresEntries
@@ -36,7 +39,6 @@ class PostgresLedger:
 
     Args:
         session: through which all tables ask.
-        shut_spells: of the process.
     """
 
     def __init__(self, session: Session, shut_spells: dict[int, ShutSpell]) -> None:
@@ -60,6 +62,16 @@ class PostgresLedger:
     def now(self) -> int:
         """The store's time of this step, ms."""
         return self.session.now
+
+    def read_ahead(self, ahead: Ahead) -> None:
+        """Read what the step will look at in one trip."""
+        session = self.session
+        if ahead.flows:
+            session.flows.know(ahead.flows)
+        if session.mode is Mode.SHARED and ahead.gates:
+            session.need_turn()
+        if session.mode not in {Mode.BLIND, Mode.PEEK}:
+            session.read_all(reads_of(session, ahead))
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
         """After the step, wakes those who wait for this lane (None: for any)."""

@@ -23,11 +23,9 @@ class Link:
 
     Args:
         connection: each statement of which stands for itself until BEGIN.
-        namespace: the schema.
         silence_ms: for so long the server may say nothing; None for as long as it likes.
 
     Attributes:
-        connection: as given.
         trips: how often the server was waited for.
     """
 
@@ -48,12 +46,9 @@ class Link:
         return text
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Executes statements in order, in one round trip.
+        """Execute statements in order, in one round trip.
 
         Outside a step they are one step by themselves: all of them, or none.
-
-        Args:
-            batch: what to execute.
 
         Returns:
             The rows of each; none for one that returns none.
@@ -66,7 +61,7 @@ class Link:
         return self._wire.run([(text(statement), bound) for statement, bound in batch])
 
     def alive(self) -> bool:
-        """Whether it can be used, as far as that can be told without asking the server."""
+        """Return whether it can be used, as far as that can be told without asking the server."""
         return not self.broken and self._wire.alive()
 
     @property
@@ -75,7 +70,7 @@ class Link:
         return self.connection.closed or self.connection.broken
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self.connection.close()
 
 
@@ -90,10 +85,10 @@ def open_link(options: PostgresOptions) -> Link:
 
 
 class GuestLink(Link):
-    """The way through somebody else's connection, which stays theirs."""
+    """A link over a connection of the caller, who keeps it."""
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Executes statements in order, by the driver's own means; see `Link.run`."""
+        """Execute statements in order, by the driver's own means; see `Link.run`."""
         with self.connection.pipeline():
             cursors = [self._execute(text, bound) for text, bound in batch]
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]

@@ -1,8 +1,8 @@
 """Listening: one connection of a process tells others of its commits, and hears of theirs.
 
-It is there only while somebody in the process waits, or there is something to tell. Whoever listens
-holds a lock, shared; so a commit sees at once, without a table, that nobody does, and that it need
-not notify: NOTIFY takes a lock of the whole server at its commit.
+It is open only while a caller in the process waits, or there is a commit to report. Each listener
+holds a shared lock, so a commit sees at once, without a table, whether there is a listener at all.
+Without one it does not notify: NOTIFY takes a lock of the whole server at its commit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST = 7_900
 """Bytes of a payload; a longer one says "any lane". The server takes 7999."""
 
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
-# Nobody is told where nobody else listens: one's own lock does not stand in one's way.
+# Without another listener nothing is sent: a session's own lock does not conflict with itself.
 _TELL = """
 SELECT set_config('synchronous_commit', 'off', true),
        CASE WHEN pg_try_advisory_lock(%s) THEN pg_advisory_unlock(%s)::text
@@ -63,7 +63,7 @@ _decode = msgspec.json.Decoder(Payload).decode
 
 
 def waiting_key(namespace: str) -> int:
-    """The key of the advisory lock that whoever listens holds."""
+    """Return the key of the advisory lock that each listener holds."""
     digest = blake2b(f"headway waits {namespace}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -77,10 +77,9 @@ class Listening:
     """A thread with a connection of its own; begins when it is first needed.
 
     Args:
-        options: of the store.
         hear: is told the lanes that another process woke.
-        miss: is told that something may have been missed, so that everybody must look.
-        waiting: tells whether anybody waits in this process.
+        miss: is told that something may have been missed, so that all waiters must claim.
+        waiting: returns whether a caller waits in this process.
     """
 
     def __init__(
@@ -122,13 +121,13 @@ class Listening:
     # From any thread
 
     def attend(self) -> None:
-        """Somebody waits: others are heard from soon on, and `miss` is called then."""
+        """Note that a caller waits: soon the connection listens, and `miss` is called then."""
         self._waited_at = monotonic()
         if not self._attending:
             self._start()
 
     def tell(self, lanes: Lanes) -> None:
-        """Tells the other processes of a commit, soon and together with others."""
+        """Tell the other processes of a commit, soon and together with others."""
         with self._lock:
             begun = bool(self._to_tell)
             self._to_tell.update(dict.fromkeys(lanes))
@@ -138,9 +137,9 @@ class Listening:
     def speech(self, lanes: Lanes) -> tuple[str, tuple[int, str, str]] | None:
         """A statement that tells the other processes of a commit, to go with it.
 
-        It saves whoever listens the time until this process's thread has come to tell it. To be
-        run after the commit: whoever began to listen later claims once more after that, and sees
-        what was committed.
+        It saves listeners the time until this process's thread has come to send it. To be run
+        after the commit: a process that began to listen later claims once more after that, and
+        sees what was committed.
 
         Args:
             lanes: as for `tell`.
@@ -156,7 +155,7 @@ class Listening:
         return _SPEECH, (self._key, self._channel, _payload(self._name, list(lanes)))
 
     def close(self, seconds: float) -> None:
-        """Ends it. Blocks until it has, or for so long."""
+        """End it. Blocks until it has, or for so long."""
         self._stopped = True
         with self._lock:
             thread = self._thread
@@ -190,8 +189,8 @@ class Listening:
                 self._turn()
                 self._pause = FIRST_PAUSE
             except (Failure, HeadwayError, OSError):
-                # Whoever claims is told why. Here it means that nothing is heard for a while:
-                # they look for themselves, more and more slowly.
+                # Claims report why. Here it means that no notification arrives for a while: waiters
+                # claim without one, more and more slowly.
                 self._hang_up()
                 self._miss()
                 self._hold(self._pause)
@@ -237,13 +236,13 @@ class Listening:
             db.execute(f'LISTEN "{self._channel}"'.encode())
             db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
         self._look(db)
-        # Whoever waits already claimed before anything could be heard.
+        # Callers that wait already have claimed before a notification could arrive.
         self._miss()
-        # Last, so that nobody who sees it is still to be woken for that.
+        # Last: a caller that sees it set has been woken for what was missed.
         self._attending = True
 
     def _look(self, db: Connection) -> None:
-        """Sees whether anybody wrote since the last look: not if the snapshot is the same."""
+        """Check for writes since the last look; there are none if the snapshot is the same."""
         row = db.execute(_SNAPSHOT).fetchone()
         snapshot = str(row[0]) if row else ""
         changed = snapshot != self._snapshot
@@ -271,7 +270,7 @@ class Listening:
         return max(0.0, min(ends) - now)
 
     def _sleep(self, seconds: float | None) -> None:
-        """Blocks until something is to be heard or done."""
+        """Block until something is to be heard or done."""
         for key, _ in self._selector.select(seconds):
             if key.fileobj is self._poked:
                 with suppress(OSError):

@@ -1,6 +1,6 @@
 """Low-water marks: where the heads of a flow are looked for, past those that started long ago.
 
-While anybody's transaction is open, what has left a queue since stays in its index, and a scan from
+While any transaction is open, what has left a queue since stays in its index, and a scan from
 the queue's begin walks over all of it. So a process that has started many jobs of a flow begins
 where it stopped. A job that comes to stand before that place is known where this process or a step
 with the turn put it there. What others enqueue for a moment long past is found when the rest is
@@ -46,12 +46,18 @@ class _Mark:
 
 
 class Marks:
-    """Of the flows of one process."""
+    """Of the flows of one process.
+
+    Attributes:
+        version: the store's number of steps that let jobs wait before others, as of these marks.
+        lowered: how often this process learned that something may wait before a mark.
+    """
 
     def __init__(self) -> None:
         self._marks: dict[int, _Mark] = {}
         self._lock = Lock()
         self.version = 0
+        self.lowered = 0
 
     def ranges(self, flow: int) -> tuple[Range, ...]:
         """Where the jobs of a flow are looked for, in their order."""
@@ -81,9 +87,22 @@ class Marks:
             known = list(self._marks)
         return [flow for flow in known if self.ranges(flow) is not WHOLE]
 
-    def rise(self, flow: int, floors: dict[int, _Place], started: int) -> None:
-        """Nothing waits before these places any more."""
+    def rise(
+        self, flow: int, floors: dict[int, _Place], started: int, lowered: int | None = None
+    ) -> None:
+        """Nothing waits before these places any more.
+
+        Args:
+            flow: of the jobs that started.
+            floors: the places, by priority.
+            started: how many started.
+            lowered: as it was before the jobs were read beside other steps; if it has changed,
+                nothing is noted, because what those steps let wait was not seen. None for a step
+                that ran alone.
+        """
         with self._lock:
+            if lowered is not None and lowered != self.lowered:
+                return
             if flow not in self._marks and len(self._marks) >= MOST:
                 self._marks.clear()
             mark = self._marks.get(flow)
@@ -100,6 +119,7 @@ class Marks:
             Whether the flow was looked at only behind it.
         """
         with self._lock:
+            self.lowered += 1
             mark = self._marks.get(flow)
             place = mark.floors.get(priority) if mark is not None else None
             if mark is None or place is None or place <= (due_at, seq):
@@ -110,6 +130,7 @@ class Marks:
     def drop(self, flows: Iterable[int]) -> None:
         """Flows are looked at as a whole next."""
         with self._lock:
+            self.lowered += 1
             for flow in flows:
                 mark = self._marks.get(flow)
                 if mark is not None:
@@ -118,4 +139,5 @@ class Marks:
     def clear(self) -> None:
         """Nothing is known any more."""
         with self._lock:
+            self.lowered += 1
             self._marks.clear()

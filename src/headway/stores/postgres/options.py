@@ -55,7 +55,7 @@ class PostgresOptions:
 
 
 def parse_url(url: str) -> PostgresOptions:
-    """Reads a `postgresql:` URL.
+    """Read a `postgresql:` URL.
 
     Args:
         url: such as `postgresql://user@host/database?namespace=headway`. What is no option
@@ -89,7 +89,7 @@ def parse_url(url: str) -> PostgresOptions:
 
 
 def check_namespace(name: str) -> str:
-    """Lets the name of a store's schema pass.
+    """Accept the name of a store's schema.
 
     Raises:
         InvalidValue: it cannot be one.

@@ -1,9 +1,9 @@
-"""What repeats in many rows is written once and has a number, which a process keeps for ever."""
+"""What repeats in many rows is written once and has a number, which a process keeps."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +12,7 @@ import psycopg
 from headway.core.job import JobPolicy
 from headway.stores.ledger.packing import decode_flow, decode_policy, encode_flow, encode_policy
 from headway.stores.ledger.rows import FlowKey
+from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.failures import is_broken
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.statement import Rows
@@ -20,6 +21,10 @@ Thing = TypeVar("Thing")
 
 AHEAD = 256
 """Things read at once, from the one asked for on."""
+
+
+MOST_KNOWN = 100_000
+"""Things of one table that a process keeps; a namespace may have millions of tenants over years."""
 
 
 def digest(*parts: bytes) -> bytes:
@@ -32,12 +37,11 @@ class Interned(Generic[Thing]):
     """Things of one table and their numbers.
 
     Each is written in a step of its own, and stays, whatever becomes of the step that needed it:
-    so nobody ever waits for another's step because of it.
+    so no step waits for another because of it.
 
     Args:
         ask: sends one statement, on a connection that is in no step.
         lock: held while something is looked up.
-        table: its name.
         encode: the code of a thing; equal things have equal codes.
         decode: the thing of a code.
         hashed: whether a thing is found by the hash of its code.
@@ -62,6 +66,9 @@ class Interned(Generic[Thing]):
             name = body = "body"
         self._find = f"SELECT no FROM @{table} WHERE {name} = $1"  # noqa: S608  (names only)
         columns, values = ("hash, body", "$1, $2") if hashed else (name, "$1")
+        kinds = "$1::bytea[], $2::bytea[]" if hashed else "$1::text[]"
+        if table == "word":
+            kinds = "$1::bytea[]"
         self._add = (
             f"INSERT INTO @{table} ({columns}) VALUES ({values})"  # noqa: S608  (names only)
             " ON CONFLICT DO NOTHING RETURNING no"
@@ -70,6 +77,13 @@ class Interned(Generic[Thing]):
             f"SELECT no, {body} FROM @{table} WHERE no >= $1"  # noqa: S608  (names only)
             f" ORDER BY no LIMIT {AHEAD}"
         )
+        self._add_all = (
+            f"INSERT INTO @{table} ({columns}) SELECT * FROM unnest({kinds})"  # noqa: S608  (names only)
+            " ON CONFLICT DO NOTHING"
+        )
+        self._find_all = f"SELECT no, {body} FROM @{table} WHERE {name} = ANY ($1)"  # noqa: S608  (names only)
+        self._read_all = f"SELECT no, {body} FROM @{table} WHERE no = ANY ($1)"  # noqa: S608  (names only)
+        self._pack: Callable[[Iterable[Any]], Any] = Texts if table == "lane" else Blobs
         self._numbers: dict[Thing, int] = {}
         self._things: dict[int, Thing] = {}
         self._last: tuple[Thing | None, int] = (None, 0)
@@ -116,6 +130,32 @@ class Interned(Generic[Thing]):
                     self._remember(thing, rows[0][0])
                     return rows[0][0]
 
+    def know(self, things: Iterable[Thing]) -> None:
+        """Learn the numbers of things in two trips; new ones are given one each."""
+        missing = [one for one in dict.fromkeys(things) if one not in self._numbers]
+        if len(missing) < 2:
+            # One by itself is found as quickly.
+            return
+        codes = [self._encode(one) for one in missing]
+        names = self._pack(map(self._name, codes))
+        bound = (names, self._pack(codes)) if self._hashed else (names,)
+        with self._lock:
+            self._keep(self._ask(self._find_all, (names,)))
+            if any(one not in self._numbers for one in missing):
+                self._ask(self._add_all, bound)
+                self._keep(self._ask(self._find_all, (names,)))
+
+    def read(self, numbers: Iterable[int]) -> None:
+        """Learn the things of these numbers in one trip."""
+        missing = {one for one in numbers if one not in self._things}
+        if len(missing) > 1:
+            with self._lock:
+                self._keep(self._ask(self._read_all, (Numbers(missing),)))
+
+    def _keep(self, rows: Rows) -> None:
+        for no, code in rows:
+            self._remember(self._decode(code), no)
+
     def thing(self, number: int) -> Thing:
         """The thing of a number.
 
@@ -126,14 +166,17 @@ class Interned(Generic[Thing]):
         if known is None:
             with self._lock:
                 rows = self._ask(self._read, (number,))
-            for no, code in rows:
-                self._remember(self._decode(code), no)
+            self._keep(rows)
             known = self._things.get(number)
             if known is None:
                 raise KeyError(number)
         return known
 
     def _remember(self, thing: Thing, number: int) -> None:
+        if len(self._things) >= MOST_KNOWN and number not in self._things:
+            # The oldest half: what is in use is asked for again, and then the newest.
+            for old in list(self._things)[: MOST_KNOWN // 2]:
+                self._numbers.pop(self._things.pop(old), None)
         self._numbers[thing] = number
         self._things[number] = thing
 
@@ -204,7 +247,7 @@ class Registry:
                 one.forget()
 
     def close(self) -> None:
-        """Lets go of its connection."""
+        """Release its connection."""
         with self._lock:
             if self._link is not None:
                 self._link.close()

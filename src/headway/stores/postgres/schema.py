@@ -31,7 +31,7 @@ NEEDED = 1
 """The oldest schema that this program works on."""
 
 LOCK_SECONDS = 10
-"""How long a migration waits for a table that somebody uses; everybody else queues behind it."""
+"""How long a migration waits for a table in use; all other statements queue behind it."""
 
 _OLDEST = re.compile(r"-- programs from (\d+)\s")
 
@@ -104,10 +104,6 @@ def latest() -> int:
 def version_of(connection: Connection, options: PostgresOptions) -> Version:
     """What a namespace holds.
 
-    Args:
-        connection: to its database.
-        options: of the store.
-
     Returns:
         Its version; 0 where there is nothing yet.
 
@@ -132,11 +128,9 @@ def version_of(connection: Connection, options: PostgresOptions) -> Version:
 def check_version(
     version: Version, options: PostgresOptions, *, knows: int | None = None, needs: int = NEEDED
 ) -> None:
-    """Lets a schema pass that a program can work on.
+    """Accept a schema that a program can work on.
 
     Args:
-        version: of the namespace.
-        options: of the store.
         knows: the last migration that the program knows; None for this one's.
         needs: the oldest schema that it works on.
 
@@ -160,13 +154,12 @@ def check_version(
 
 
 def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
-    """Makes sure that this program can work on a namespace, as a store does when it is opened.
+    """Make sure that this program can work on a namespace, as a store does when it is opened.
 
     Brings it up to date if it may; a role without the right to change tables is enough once that
     was done.
 
     Args:
-        connection: idle.
         options: of the store; with `migrate` off nothing is changed.
 
     Raises:
@@ -179,7 +172,7 @@ def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
         try:
             migrate_schema(connection, options)
         except InsufficientPrivilege:
-            # Somebody else changes tables here; what is there may do.
+            # Another role owns the tables; the schema as it is may do.
             if version.number < NEEDED:
                 raise
         else:
@@ -190,14 +183,12 @@ def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
 def migrate_schema(
     connection: Connection, options: PostgresOptions, folder: Traversable | None = None
 ) -> tuple[int, int]:
-    """Brings a namespace to the latest schema, each migration in a transaction of its own.
+    """Bring a namespace to the latest schema, each migration in a transaction of its own.
 
     Any number may do it at once: each transaction takes its turn, and looks again. (The turn is
     the transaction's and not the session's, so that it holds behind a pooler as well.)
 
     Args:
-        connection: idle.
-        options: of the store.
         folder: of the migrations; this program's if not given.
 
     Returns:
@@ -223,7 +214,7 @@ def migrate_schema(
 
 
 def _take_turn(connection: Connection, options: PostgresOptions) -> None:
-    # Whoever migrates at this moment may take its time.
+    # Another migration may be running; wait for its end without a limit.
     connection.execute("SET LOCAL lock_timeout = 0")
     connection.execute("SET LOCAL statement_timeout = 0")
     connection.execute(_TURN, (f"headway migrate {options.namespace}",))

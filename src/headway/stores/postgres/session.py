@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.pq import TransactionStatus
 
 from headway.core.errors import InvalidValue, SchemaMismatch
-from headway.stores.ledger.sights import Sight
+from headway.stores.ledger.fingerprint import StoreFingerprint
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.asking import Asking
 from headway.stores.postgres.bookkeeping import (
@@ -41,12 +41,12 @@ from headway.stores.postgres.numbers import (
 )
 from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Habit, Shared
-from headway.stores.postgres.statement import Asked, Rows
+from headway.stores.postgres.statement import Asked, Read, Rows
 
 LAG_MS = 1_000
 """By how much the high-water mark may stay behind what an enqueue used."""
 FOLD_EVERY = 64
-"""Steps with the turn, of one process, after which one folds counts."""
+"""Claims and steps with the turn, of one process, after which one with the turn folds counts."""
 
 
 def lock_key(namespace: str) -> int:
@@ -59,7 +59,6 @@ class Session(Asking):
 
     Args:
         shared: with the store's other sessions.
-        link: opens the connection.
         speech: makes what tells other processes of a commit; None where it is told later.
 
     Attributes:
@@ -76,21 +75,27 @@ class Session(Asking):
         self.patient = False
         self._kind: object = None
         self._speech = speech
-        self._turns = 0
         self._lock = lock_key(shared.options.namespace)
-        # Behind a pooler each step may have another connection, with the settings of anybody.
+        # Behind a pooler each step may have another connection, with the settings of any client.
         pooled = shared.options.pooled
         self._settings = setting(shared.options, local=True) if pooled else ""
 
     # A step
 
-    def begin(self, mode: Mode, ahead: Sequence[Asked] = (), *, kind: object = None) -> list[Rows]:
-        """Begins a step.
+    def begin(
+        self,
+        mode: Mode,
+        ahead: Sequence[Asked] = (),
+        *,
+        kind: object = None,
+        reads: Callable[[], Sequence[Read]] = list,
+    ) -> list[Rows]:
+        """Begin a step.
 
         Args:
-            mode: how.
             ahead: what the step will ask, answered in the same trip.
             kind: of the step: what it asks besides is asked ahead by the next one.
+            reads: makes the questions about many things that go in the same trip.
 
         Returns:
             The answers to what was asked ahead.
@@ -125,9 +130,14 @@ class Session(Asking):
         before = self.shared.watch.known
         batch.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
         batch += [(ask.text, bound) for ask, bound in ahead]
+        told_until = len(batch)
+        sets = list(reads())
+        batch += [(read.text, read.bound) for read in sets]
         answers = self.link.run(batch)
         self._take_facts(answers[facts][0], before)
-        told = answers[facts + 1 :]
+        for read, rows in zip(sets, answers[told_until:], strict=True):
+            read.take(rows)
+        told = answers[facts + 1 : told_until]
         for (ask, bound), rows in zip(ahead, told, strict=True):
             if ask.ahead:
                 self._answers[ask, bound] = rows
@@ -148,7 +158,7 @@ class Session(Asking):
             EPOCH: time.epoch,
         }
 
-    def _take_facts(self, row: tuple[Any, ...], before: Sight | None) -> None:
+    def _take_facts(self, row: tuple[Any, ...], before: StoreFingerprint | None) -> None:
         self.now, clock, keys, ns = row
         self._facts = dict(zip(keys, ns, strict=True))
         get = self.number
@@ -160,7 +170,9 @@ class Session(Asking):
             return
         time = self.shared.time
         time.heard(clock)
-        if self.mode in {Mode.TURN, Mode.PEEK} and self.shared.marks.version != get(BEHIND):
+        if self.mode in {Mode.TURN, Mode.PEEK, Mode.WHOLE} and self.shared.marks.version != get(
+            BEHIND
+        ):
             self.shared.marks.clear()
             self.shared.marks.version = get(BEHIND)
         self.shared.high_water = get(HIGH_WATER)
@@ -171,8 +183,8 @@ class Session(Asking):
         if self.mode in {Mode.TURN, Mode.PEEK, Mode.SHARED, Mode.BEAT}:
             self._look(before)
 
-    def _look(self, before: Sight | None) -> None:
-        watch, sight = self.shared.watch, self._sight()
+    def _look(self, before: StoreFingerprint | None) -> None:
+        watch, sight = self.shared.watch, self._fingerprint()
         if watch.may_follow(sight, before):
             watch.accept(sight, before)
         elif self.mode is not Mode.TURN:
@@ -184,12 +196,12 @@ class Session(Asking):
             self.shared.forget()
             raise Repeat
 
-    def _sight(self) -> Sight:
+    def _fingerprint(self) -> StoreFingerprint:
         get = self.number
-        return Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        return StoreFingerprint(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
 
     def _is_server_of_new_connections(self) -> bool:
-        """Whether this step is on the server to which a fresh connection leads.
+        """Return whether this step is on the server to which a fresh connection leads.
 
         After a failover an old connection may still lead to the server that was replaced. What it
         says proves nothing about the store.
@@ -203,7 +215,7 @@ class Session(Asking):
         return here == there
 
     def _look_as_guest(self) -> None:
-        """Somebody else's transaction may see an old state, or be undone: nothing is learned.
+        """Keep nothing of it: a transaction of the caller may see an old state, or be undone.
 
         Raises:
             InvalidValue: it is another database.
@@ -211,6 +223,36 @@ class Session(Asking):
         if self.number(IDENTITY) != self.shared.identity:
             message = "the connection is to another database than the store's"
             raise InvalidValue(message, hint="give one to the database of the store's URL")
+
+    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Run statements as one step, beside others that share, in one trip.
+
+        What would end another step after its look must make a statement of this one fail: the
+        facts come back when it is committed.
+
+        Returns:
+            The rows of each.
+
+        Raises:
+            psycopg.Error: nothing was written, or the connection broke.
+        """
+        self.forget_step()
+        self.mode, self._kind = Mode.WHOLE, None
+        self._look_at_link()
+        time = self.shared.time
+        clock = None if time.clock is None else time.clock()
+        head: list[Sent] = [(self._settings, ())] if self._settings else []
+        head += [
+            ("SELECT pg_advisory_xact_lock_shared($1)", (self._lock,)),
+            (FACTS, (clock, time.epoch, time.floor(time.epoch))),
+        ]
+        before = self.shared.watch.known
+        answers = self.link.run([*head, *batch])
+        self._take_facts(answers[len(head) - 1][0], before)
+        found = self._fingerprint()
+        if self.shared.watch.may_follow(found, before):
+            self.shared.watch.accept(found, before)
+        return answers[len(head) :]
 
     @property
     def learns(self) -> bool:
@@ -233,7 +275,7 @@ class Session(Asking):
     # Its end
 
     def commit(self) -> Done:
-        """Ends the step and keeps what it wrote.
+        """End the step and keep what it wrote.
 
         Raises:
             psycopg.Error: it could not; what its breaking means, who calls this must say.
@@ -258,15 +300,16 @@ class Session(Asking):
             for flow, (floors, started) in self.risen.items():
                 self.shared.marks.rise(flow, floors, started)
             self.shared.high_water = self.number(HIGH_WATER)
-            self.shared.watch.accept(self._sight(), None)
+            self.shared.watch.accept(self._fingerprint(), None)
         self._learn()
         return Done(self._wrote, woken, speech is not None)
 
     def _closing(self) -> list[Sent]:
+        self._settle_gathered()
         batch, self._queue = self._queue, []
         adds = self._wrote and self.mode in {Mode.BLIND, Mode.INSERT, Mode.BEAT}
         if adds and self.now > self.shared.high_water + LAG_MS:
-            # Seldom, because a step with the turn waits for whoever writes it.
+            # Seldom, because a step with the turn waits for the step that writes it.
             self.shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
         counts = {key: n for key, n in self._counts.items() if n or key in self._standing}
@@ -277,8 +320,9 @@ class Session(Asking):
             self._wrote = True
             batch.append((COUNT, _pair(counts)))
         if self.mode is Mode.TURN and self._wrote:
-            self._turns += 1
-            if self._turns % FOLD_EVERY == 0:
+            self.shared.unfolded += 1
+            if self.shared.unfolded >= FOLD_EVERY:
+                self.shared.unfolded = 0
                 batch.append((FOLD, ()))
             if self.behind:
                 self.put(BEHIND, self.number(BEHIND) + 1)
@@ -305,7 +349,7 @@ class Session(Asking):
             self.shared.learn(self._kind, habit)
 
     def rollback(self) -> None:
-        """Ends the step; what it wrote is gone."""
+        """End the step; what it wrote is gone."""
         link, self._link = self._link, None
         if link is None:
             return

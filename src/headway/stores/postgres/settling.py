@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
-from headway.stores.ledger.verbs import settle
+from headway.stores.ledger.verbs.settle import look_of, settle_all
 from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.mode import Mode, NeedsMore
@@ -15,12 +15,15 @@ from headway.stores.postgres.statement import Ask, Asked, Rows, of
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.starting import FINISH_LIVE
-from headway.stores.postgres.tables.permits import OF_JOBS
 from headway.stores.postgres.tables.workers import LOAD
 
 _FINISH = Ask(FINISH_LIVE, of("held"))
 MOST_GATED = 256
 """Workers of which it is known that the last settlement needed the turn."""
+
+Verdicts = list[list[Verdict]]
+Finished = dict[tuple[str, int], list[str]]
+"""The ids of jobs that just succeeded, by worker and run."""
 
 
 class Settles:
@@ -34,47 +37,66 @@ class Settles:
         self._steps = steps
         self._gated: set[str] = set()
 
-    def settle(self, request: SettleRequest) -> tuple[list[Verdict], Done]:
-        """See `Store.settle`."""
-        first = self._first(request)
+    def settle(self, requests: Sequence[SettleRequest]) -> tuple[Verdicts, Done]:
+        """Settle what callers ask for, all of it or nothing; see `Store.settle`."""
+        workers = sorted({request.worker for request in requests})
+        plain = [_plain_runs(request) for request in requests]
+        kind = ("settle", *workers) if len(workers) == 1 else ("settle",)
+        if None not in plain and not self._gated.intersection(workers):
+            try:
+                return self._run(Mode.SHARED, requests, workers, kind)
+            except NeedsMore:
+                if len(self._gated) >= MOST_GATED:
+                    self._gated.clear()
+                self._gated.update(workers)
+        verdicts, done = self._run(Mode.TURN, requests, workers, kind)
+        if None not in plain and not self._steps.session.alone:
+            self._gated.difference_update(workers)
+        return verdicts, done
+
+    def settle_one(self, request: SettleRequest) -> tuple[list[Verdict], Done]:
+        """Settle what one caller asks for."""
+        (verdicts,), done = self.settle((request,))
+        return verdicts, done
+
+    def _run(
+        self, mode: Mode, requests: Sequence[SettleRequest], workers: Sequence[str], kind: object
+    ) -> tuple[Verdicts, Done]:
+        first: list[Asked] = [(LOAD, (worker,)) for worker in workers]
+        sent: list[tuple[str, int, list[str]]] = []
+        for (worker, run), jobs in _finished(requests).items():
+            who = self._steps.session.words.find(worker)
+            if who is not None:
+                sent.append((worker, run, jobs))
+                bound = (ids_of(jobs), run, who, DEFAULT_POLICY.keep_ms, worker)
+                first.append((_FINISH, bound))
 
         def told(answers: Sequence[Rows]) -> None:
-            if len(answers) > 1:
-                self._steps.session.finished = answers[1]
+            known = self._steps.session.finished
+            for (worker, run, jobs), rows in zip(sent, answers[len(workers) :], strict=True):
+                known.update(((worker, run, job), None) for job in jobs)
+                known.update(((worker, run, row[0]), row) for row in rows)
 
-        def verb(ledger: PostgresLedger) -> list[Verdict]:
-            verdicts = settle(ledger, request)
-            if ledger.session.finished:
+        def verb(ledger: PostgresLedger) -> Verdicts:
+            verdicts = settle_all(ledger, requests)
+            if any(ledger.session.finished.values()):
                 message = "jobs were ended ahead of a settlement that did not ask for it"
                 raise InvariantBroken(message)
             return verdicts
 
-        kind = ("settle", request.worker)
-        if request.worker not in self._gated:
-            try:
-                return self._steps.run(Mode.SHARED, verb, kind=kind, first=first, told=told)
-            except NeedsMore:
-                if len(self._gated) >= MOST_GATED:
-                    self._gated.clear()
-                self._gated.add(request.worker)
-                first = self._first(request)
-        verdicts, done = self._steps.run(Mode.TURN, verb, kind=kind, first=first, told=told)
-        if not self._steps.session.alone:
-            self._gated.discard(request.worker)
-        return verdicts, done
+        ahead = None
+        if mode is Mode.TURN:
+            gated = [one.job for request in requests for one in request.outcomes]
+            ahead = look_of(requests)._replace(permits=gated)
+        return self._steps.run(mode, verb, kind=kind, first=first, told=told, ahead=ahead)
 
-    def _first(self, request: SettleRequest) -> list[Asked]:
-        first: list[Asked] = [(LOAD, (request.worker,))]
-        runs = _plain_runs(request)
-        if runs is not None and len({run for _, run in runs}) == 1:
-            who = self._steps.session.words.find(request.worker)
-            if who is not None:
-                ids = ids_of(one for one, _ in runs)
-                bound = (ids, runs[0][1], who, DEFAULT_POLICY.keep_ms, request.worker)
-                first.append((_FINISH, bound))
-                if request.worker in self._gated:
-                    first.append((OF_JOBS, (ids,)))
-        return first
+
+def _finished(requests: Sequence[SettleRequest]) -> Finished:
+    found: Finished = {}
+    for request in requests:
+        for job, run in _plain_runs(request) or ():
+            found.setdefault((request.worker, run), []).append(job)
+    return found
 
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:

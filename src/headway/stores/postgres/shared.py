@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.ledger.sights import Watch
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
@@ -38,7 +38,6 @@ class Habit:
     """What a kind of step asked last, so that the next can ask it ahead, in one go.
 
     Attributes:
-        asks: questions.
         gates: the names of gates that it looked at.
         heads: of how many heads, by flow.
         lanes: which waiting flows, by lane, after which flow, and how many.
@@ -56,12 +55,9 @@ class Shared:
     """One for each store of a process.
 
     Args:
-        options: of the store.
         registry: of flows, policies, lanes and words.
-        time: of the store.
 
     Attributes:
-        watch: over the store's identity.
         identity: of the store that all this was read in.
         templates: declared gates; None while none were read.
         lanes: as far as they were read.
@@ -69,13 +65,15 @@ class Shared:
         hours: gates whose intervals are known, and so have a row that stays.
         marks: of flows, as far as this process has started their jobs.
         habits: of steps, by their kind.
+        unfolded: steps since one of this process folded counts.
+        forgotten: how often all that was known was forgotten.
     """
 
     def __init__(self, options: PostgresOptions, registry: Registry, time: StoreTime) -> None:
         self.options = options
         self.registry = registry
         self.time = time
-        self.watch = Watch()
+        self.watch = FingerprintWatch()
         self.identity = 0
         self.high_water = 0
         self.templates: Templates | None = None
@@ -83,6 +81,8 @@ class Shared:
         self.hours: dict[str, GateRow] = {}
         self.marks = Marks()
         self.habits: dict[object, Habit] = {}
+        self.unfolded = 0
+        self.forgotten = 0
 
     def lanes_of(self, version: int) -> dict[str, LaneRow]:
         """The lanes as far as they were read while their number was this; to be added to."""
@@ -103,6 +103,7 @@ class Shared:
 
     def forget(self) -> None:
         """A connection broke, and what is found behind a new one may be another store."""
+        self.forgotten += 1
         self.registry.forget()
         self.identity = 0
         self.high_water = 0

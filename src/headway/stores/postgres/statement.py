@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from headway.stores.postgres.mode import Mode
@@ -30,7 +30,6 @@ class Tell(NamedTuple):
     """A change.
 
     Attributes:
-        text: as of a question.
         changes: what no earlier answer holds for any more.
         beside: a mode in which it may be written without the turn.
     """
@@ -40,6 +39,35 @@ class Tell(NamedTuple):
     beside: Mode | None = None
 
 
+class Each(NamedTuple):
+    """A question about many things at once, whose answers are kept by thing for the step.
+
+    Attributes:
+        text: as of a question; bound to the things alone.
+        pack: makes of the things what the text is bound to.
+        place: the column that says which of the things a row is about.
+    """
+
+    text: str
+    of: frozenset[str]
+    pack: Callable[[Iterable[Any]], Any]
+    place: int = 0
+
+
+class Read(NamedTuple):
+    """A question that is sent with others.
+
+    Attributes:
+        bound: what it is bound to.
+    """
+
+    text: str
+    bound: tuple[Any, ...]
+    take: Callable[[Rows], None]
+
+
+Thing = Hashable
+"""What a question about many things is asked by: a name, an id, a hash or a number."""
 Asked = tuple[Ask, tuple[Any, ...]]
 """A question and what it is bound to."""
 
@@ -58,7 +86,6 @@ def resolve(text: str, namespace: str) -> str:
 
     Args:
         text: with `@` before each name of the namespace.
-        namespace: the schema.
 
     Returns:
         The text.

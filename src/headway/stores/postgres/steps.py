@@ -9,17 +9,19 @@ import psycopg
 from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.done import Done, Speech, silent
 from headway.stores.postgres.epochs import mark_if_changed
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.habits import begin_as_usual
 from headway.stores.postgres.ledger import PostgresLedger
-from headway.stores.postgres.link import Link, open_link
+from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore, Repeat
+from headway.stores.postgres.reading import reads_of
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Shared
-from headway.stores.postgres.statement import Asked, Rows
+from headway.stores.postgres.statement import Asked, Read, Rows
 
 Answer = TypeVar("Answer")
 Verb = Callable[[PostgresLedger], Answer]
@@ -34,7 +36,6 @@ class Steps:
 
     Args:
         shared: with the store's other connections.
-        shut_spells: of the process.
         speech: makes what tells other processes of a commit.
         opener: opens the connection; None for one of the store's own.
     """
@@ -63,29 +64,30 @@ class Steps:
         kind: object = None,
         first: Sequence[Asked] = (),
         told: Callable[[Sequence[Rows]], None] | None = None,
+        ahead: Ahead | None = None,
     ) -> tuple[Answer, Done]:
-        """Runs a verb as one step.
+        """Run a verb as one step.
 
         Args:
             mode: how much of the store it has for itself.
-            verb: what it does.
             kind: what steps like it are remembered under.
             first: what is asked for certain.
             told: is told the answers to that, before the verb.
+            ahead: what it will look at, read in the trip of the step's begin.
 
         Returns:
             The verb's answer, and what the step has done.
 
         Raises:
             NeedsMore: it cannot be done in this mode; nothing was written.
-            KeyHeld: it only adds, and would have to wait for somebody's open transaction.
+            KeyHeld: it only adds, and would have to wait for another open transaction.
             StoreError: what the server's failure means; nothing was written, or it says so.
             StoreUnavailable: others were faster, again and again; nothing was written.
             Exception: what the verb raised; nothing was written.
         """
         for _ in range(TRIES):
             try:
-                return self._once(mode, verb, kind, first, told)
+                return self._once(mode, verb, kind, first, told, ahead)
             except Repeat:
                 continue
         message = f"others were faster {TRIES} times"
@@ -98,11 +100,12 @@ class Steps:
         kind: object,
         first: Sequence[Asked],
         told: Callable[[Sequence[Rows]], None] | None,
+        ahead: Ahead | None,
     ) -> tuple[Answer, Done]:
         session = self.session
         committing = False
         try:
-            answers = begin_as_usual(session, mode, kind, first)
+            answers = begin_as_usual(session, mode, kind, first, self._reads(ahead))
             if mode is Mode.TURN:
                 mark_if_changed(self.ledger)
             if told is not None:
@@ -130,6 +133,33 @@ class Steps:
             raise
         return answer, done
 
+    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Run statements as one step that is committed in the trip of its begin.
+
+        Returns:
+            The rows of each.
+
+        Raises:
+            NeedsMore: one of them found that it cannot be done so, or another was faster; nothing
+                was written.
+            OutcomeUnknown: the connection broke.
+            StoreError: what the server's failure means; nothing was written.
+        """
+        try:
+            return self.session.whole(batch)
+        except psycopg.Error as error:
+            self._give_up(error)
+            if isinstance(error, UniqueViolation | DivisionByZero) or is_transient(error):
+                raise NeedsMore from error
+            meaning = explain(error, self.shared.options, committing=True)
+            raise meaning from error
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _reads(self, ahead: Ahead | None) -> Callable[[], Sequence[Read]]:
+        return list if ahead is None else lambda: reads_of(self.session, ahead)
+
     def _give_up(self, error: BaseException) -> None:
         session = self.session
         if is_broken(error):
@@ -143,5 +173,5 @@ class Steps:
             self.shared.forget()
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Release the connection."""
         self.session.drop()

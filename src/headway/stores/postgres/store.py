@@ -12,25 +12,31 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.mending import Suspicion
-from headway.contract.moving import Parcel
+from headway.contract.moving import ExportChunk
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.errors import InvariantBroken, StoreChanged, StoreError
+from headway.core.errors import (
+    InvariantBroken,
+    OutcomeUnknown,
+    StoreChanged,
+    StoreError,
+    StoreUnavailable,
+)
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
+from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.ledger.sights import store_changed
 from headway.stores.postgres.beating import Beats
-from headway.stores.postgres.calls import AnyCall, Call
+from headway.stores.postgres.call_queue import CallQueue
+from headway.stores.postgres.calls import TOGETHER, AnyCall, Call, serve, share
 from headway.stores.postgres.claiming import Claims
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.desk import Desk
 from headway.stores.postgres.done import Done
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.epochs import new_epoch, reset_clock
@@ -39,11 +45,12 @@ from headway.stores.postgres.inserting import Inserting
 from headway.stores.postgres.link import open_link
 from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.options import PostgresOptions
+from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
 from headway.stores.postgres.settling import Settles
 from headway.stores.postgres.shared import Shared
-from headway.stores.postgres.signalling import TOGETHER, Signals, are_signals
+from headway.stores.postgres.signalling import Signals
 from headway.stores.postgres.steps import Steps, Verb
 from headway.stores.postgres.sweeping import Sweeps
 from headway.stores.postgres.timing import StoreTime
@@ -55,11 +62,11 @@ Answer = TypeVar("Answer")
 class PostgresStore:
     """All state in one schema of a database. See `Store` for the promises.
 
-    Five connections: one inserts, one decides (alone in the namespace, for as long as its step
-    lasts), one settles beside others, one beats beside all of them, and one reads.
+    Six connections: one inserts, one decides (alone in the namespace, for as long as its step
+    lasts), one claims from plain lanes and one settles, both beside others, one beats beside all of
+    them, and one reads.
 
     Args:
-        options: of the store.
         clock: tells ms since 1970; None for the server's.
 
     Attributes:
@@ -84,23 +91,25 @@ class PostgresStore:
         )
         self._shared = shared = Shared(options, self._registry, time)
         spells: dict[int, ShutSpell] = {}
-        inserts, turns, shares, beats = (
-            Steps(shared, spells, self._wakes.speech) for _ in range(4)
+        inserts, turns, claims, shares, beats = (
+            Steps(shared, spells, self._wakes.speech) for _ in range(5)
         )
         self._reads = Steps(shared, spells)
         self._turns = turns
-        self._claims = Claims(turns)
+        self._plain = PlainClaims(claims, spells)
+        self._claims = Claims(turns, self._plain)
         self._sweeps = Sweeps(turns)
         self._settles = Settles(shares)
         self._signals = Signals(turns)
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
-        self._insert_desk = Desk("headway-insert", 256, self._insert, inserts.close)
-        self._turn_desk = Desk("headway-turn", TOGETHER, self._work, turns.close, are_signals)
-        self._beat_desk = Desk("headway-beat", 1, self._work, beats.close)
-        self._share_desk = Desk("headway-settle", 1, self._work, shares.close)
-        self._read_desk = Desk("headway-read", 1, self._work, self._reads.close)
+        self._insert_queue = CallQueue("headway-insert", 256, self._insert, inserts.close)
+        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, share)
+        self._claim_queue = CallQueue("headway-claim", 1, self._work, claims.close)
+        self._beat_queue = CallQueue("headway-beat", 1, self._work, beats.close)
+        self._share_queue = CallQueue("headway-settle", TOGETHER, self._work, shares.close, share)
+        self._read_queue = CallQueue("headway-read", 1, self._work, self._reads.close)
 
     # Producing
 
@@ -108,7 +117,7 @@ class PostgresStore:
         """See `Store.enqueue`."""
         call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
         try:
-            return await _ask(self._insert_desk, call)
+            return await _ask(self._insert_queue, call)
         except KeyHeld:
             return await self._enqueue_patiently(jobs)
 
@@ -150,9 +159,26 @@ class PostgresStore:
 
         Raises:
             StoreChanged: the store is another one, or an older state of the one seen before.
+            StoreUnavailable: nothing was written.
+            OutcomeUnknown: repeat the claim; it finds what it may have started.
         """
         seen = self._wakes.count
-        reply = await _ask(self._turn_desk, Call(lambda: self._claims.claim(request)))
+        unknown: OutcomeUnknown | None = None
+        if self._plain.may(request):
+            try:
+                plain = await _ask(self._claim_queue, Call(lambda: self._plain.claim(request)))
+            except OutcomeUnknown as error:
+                # Whatever it started is found by the same claim with the turn.
+                unknown = error
+            else:
+                if plain is not None:
+                    return with_seen(request, plain, seen)
+        try:
+            reply = await _ask(self._turn_queue, Call(lambda: self._claims.claim(request)))
+        except StoreUnavailable as error:
+            if unknown is not None:
+                raise unknown from error
+            raise
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
             raise changed
@@ -160,11 +186,14 @@ class PostgresStore:
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
-        return await _ask(self._share_desk, Call(lambda: self._settles.settle(request)))
+        call = Call(
+            lambda: self._settles.settle_one(request), item=request, together=self._settles.settle
+        )
+        return await _ask(self._share_queue, call)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        reply = await _ask(self._beat_desk, Call(lambda: self._beats.beat(request)))
+        reply = await _ask(self._beat_queue, Call(lambda: self._beats.beat(request)))
         if reply is not None:
             return reply
         # What changes jobs needs the turn. No other call of this process goes before it.
@@ -174,12 +203,14 @@ class PostgresStore:
                 Mode.TURN, lambda ledger: verbs.beat(ledger, request), kind=kind
             )
         )
-        return await _ask(self._turn_desk, turn, urgent=True)
+        return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        call = Call(lambda: self._signals.apply(signal), signal=signal)
-        return await _ask(self._turn_desk, call)
+        call = Call(
+            lambda: self._signals.apply_one(signal), item=signal, together=self._signals.apply
+        )
+        return await _ask(self._turn_queue, call)
 
     # Operating
 
@@ -198,32 +229,32 @@ class PostgresStore:
         )
 
     async def suspicion(self) -> Suspicion | None:
-        """See `Mendable.suspicion`."""
+        """See `Repairable.suspicion`."""
         return await self._decide(lambda ledger: ledger.facts.suspicion())
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """See `Mendable.new_epoch`."""
+        """See `Repairable.new_epoch`."""
         return await self._decide(lambda ledger: new_epoch(ledger, author, reason))
 
     async def reset_clock(self, author: str, reason: str) -> int:
-        """See `Mendable.reset_clock`."""
+        """See `Repairable.reset_clock`."""
         return await self._decide(lambda ledger: reset_clock(ledger, author, reason))
 
     # Moving
 
-    async def take_out(self, cursor: str | None) -> Parcel:
-        """See `Movable.take_out`."""
-        return await self._look(lambda ledger: verbs.take_out(ledger, cursor))
+    async def export_chunk(self, cursor: str | None) -> ExportChunk:
+        """See `Movable.export_chunk`."""
+        return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
 
-    async def put_in(self, parcel: Parcel) -> None:
-        """See `Movable.put_in`."""
-        await self._decide(lambda ledger: verbs.put_in(ledger, parcel))
+    async def import_chunk(self, chunk: ExportChunk) -> None:
+        """See `Movable.import_chunk`."""
+        await self._decide(lambda ledger: verbs.import_chunk(ledger, chunk))
 
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await _ask(self._turn_desk, Call(lambda: self._sweeps.sweep(n, keep_trail_ms)))
+        return await _ask(self._turn_queue, Call(lambda: self._sweeps.sweep(n, keep_trail_ms)))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""
@@ -238,7 +269,7 @@ class PostgresStore:
         return await self._look(lambda ledger: verbs.read(ledger, query))
 
     async def close(self) -> None:
-        """Lets go of everything; running operations end first."""
+        """Release everything; running operations end first."""
         if running_loop() is not None:
             await asyncio.to_thread(self._close)
         else:
@@ -246,9 +277,9 @@ class PostgresStore:
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
-        desks = (self._insert_desk, self._beat_desk, self._turn_desk, self._share_desk)
-        for desk in (*desks, self._read_desk):
-            desk.close(limit)
+        writing = (self._insert_queue, self._beat_queue, self._turn_queue)
+        for queue in (*writing, self._claim_queue, self._share_queue, self._read_queue):
+            queue.close(limit)
         self._wakes.close()
         self._registry.close()
 
@@ -256,24 +287,14 @@ class PostgresStore:
 
     async def _look(self, verb: Verb[Answer]) -> Answer:
         call = Call(lambda: self._reads.run(Mode.READ, verb))
-        return await _ask(self._read_desk, call)
+        return await _ask(self._read_queue, call)
 
     async def _decide(self, verb: Verb[Answer]) -> Answer:
         call = Call(lambda: self._turns.run(Mode.TURN, verb))
-        return await _ask(self._turn_desk, call)
+        return await _ask(self._turn_queue, call)
 
     def _work(self, calls: list[AnyCall]) -> None:
-        together = self._signals.serve(calls) if len(calls) > 1 else None
-        if together is not None:
-            self._tell(together)
-            return
-        for call in calls:
-            try:
-                call.answer, done = call.work()
-            except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
-                call.error = error
-            else:
-                self._tell(done)
+        serve(calls, self._tell)
 
     def _insert(self, calls: list[AnyCall]) -> None:
         self._enqueues.serve(calls, self._tell)
@@ -295,12 +316,12 @@ class PostgresStore:
 
     def _ask_inserts(self, work: Callable[[], tuple[None, Done]]) -> None:
         call = Call(work, own_thread=True)
-        self._insert_desk.serve_here(call)
+        self._insert_queue.serve_here(call)
         call.result()
 
 
 def prepare(options: PostgresOptions) -> None:
-    """Makes sure that the namespace has a schema on which this program can work.
+    """Make sure that the namespace has a schema on which this program can work.
 
     Raises:
         StoreError: it cannot; nothing was written.
@@ -314,9 +335,9 @@ def prepare(options: PostgresOptions) -> None:
         raise raised from error
 
 
-async def _ask(desk: Desk, call: Call[Answer], *, urgent: bool = False) -> Answer:
+async def _ask(queue: CallQueue, call: Call[Answer], *, urgent: bool = False) -> Answer:
     if call.future is not None:
-        desk.submit(call, urgent=urgent)
+        queue.submit(call, urgent=urgent)
         return await call.future
-    desk.serve_here(call, urgent=urgent)
+    queue.serve_here(call, urgent=urgent)
     return call.result()

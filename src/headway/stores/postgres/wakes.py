@@ -14,7 +14,6 @@ class Wakes(wakes.Wakes):
     """Counts what is woken, and wakes those who sleep, in all processes.
 
     Args:
-        options: of the store.
         clock: tells the store's ms since 1970.
 
     Attributes:
@@ -31,7 +30,7 @@ class Wakes(wakes.Wakes):
     def announce(
         self, lanes: Iterable[tuple[str | None, int | None]], *, told: bool = False
     ) -> None:
-        """Tells of a commit: first who waits here, then who waits elsewhere.
+        """Tell of a commit: first who waits here, then who waits elsewhere.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
@@ -43,16 +42,16 @@ class Wakes(wakes.Wakes):
             self._listening.tell(given)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleeps until a lane is woken or the moment has come; see `Store.wait`.
+        """Sleep until a lane is woken or the moment has come; see `Store.wait`.
 
-        The first one who waits may be woken for nothing: what was committed while nobody here
-        listened is found by claiming once more.
+        The first caller that waits may be woken for nothing: what was committed while this process
+        did not listen is found by claiming once more.
         """
         self._listening.attend()
         await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Lets go of the connection, if there is one.
+        """Release the connection, if there is one.
 
         Args:
             seconds: how long it may take.

@@ -58,7 +58,7 @@ class Wire:
     """Sends statements of a connection in one go, and reads what comes back.
 
     Args:
-        connection: used by nobody else meanwhile.
+        connection: must not be used by another caller meanwhile.
         prepare: whether the server may keep statements on it.
         silence_ms: for so long the server may say nothing; None for as long as it likes.
     """
@@ -77,10 +77,10 @@ class Wire:
         self._fd = self._pgconn.socket
 
     def alive(self) -> bool:
-        """Whether the server has not hung up meanwhile; asks nobody."""
+        """Return whether the server has not hung up meanwhile, without a request."""
         self._poll.register(self._fd, POLLIN)
         try:
-            # A notice is read and gone; an end stays to be read for ever, and is told.
+            # A notice is read once; the end of the connection is reported by each read.
             while self._poll.poll(0):
                 self._pgconn.consume_input()
         except psycopg.Error:
@@ -88,7 +88,7 @@ class Wire:
         return self._pgconn.status == ConnStatus.OK
 
     def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
-        """Executes statements; each part, up to None and to the end, is one step or none.
+        """Execute statements; each part, up to None and to the end, is one step or none.
 
         Args:
             batch: texts and what they are bound to.

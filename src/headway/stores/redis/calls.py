@@ -7,9 +7,9 @@ from contextlib import suppress
 from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
-from headway.stores.redis.errand import Errand
 from headway.stores.redis.failures import is_passing, reply_lost
 from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError, packed_words
+from headway.stores.redis.link_fetch import LinkFetch
 from headway.stores.redis.loop_link import LoopLink
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.pool import Pool
@@ -47,11 +47,9 @@ class Calls:
     async def run(
         self, script: Script, arguments: tuple[bytes, ...], *, urgent: bool = False
     ) -> bytes:
-        """Runs a script; without an event loop on the caller's thread, which it blocks.
+        """Run a script; without an event loop on the caller's thread, which it blocks.
 
         Args:
-            script: what to run.
-            arguments: of the script.
             urgent: it waits for no other calls, as a beat, on which leases depend.
 
         Returns:
@@ -97,7 +95,7 @@ class Calls:
         return reply if isinstance(reply, bytes) else None
 
     def leave_links(self) -> None:
-        """Opens new links for the next calls: the present ones lead to another server."""
+        """Open new links for the next calls: the present ones lead to another server."""
         self.pool.forget()
         with self._lock:
             links = list(self._links.items())
@@ -124,15 +122,15 @@ class Calls:
         return await asyncio.shield(joining)
 
     async def _make(self, place: _Place) -> LoopLink | None:
-        errand = Errand(self.pool)
+        fetch = LinkFetch(self.pool)
         try:
-            await asyncio.to_thread(errand.run)
-            made = LoopLink(errand.taken(), self._options.timeout_ms / 1000)
+            await asyncio.to_thread(fetch.run)
+            made = LoopLink(fetch.taken(), self._options.timeout_ms / 1000)
         except (NotSentError, ReplyError):
             return None
         finally:
             self._joining.pop(place, None)
-            errand.end()
+            fetch.end()
         with self._lock:
             for other in [one for one in self._links if one[0].is_closed()]:
                 self._links.pop(other).close()
@@ -143,7 +141,7 @@ class Calls:
         return None
 
     async def close(self) -> None:
-        """Lets go of all links; the calls of this loop end first."""
+        """Release all links; the calls of this loop end first."""
         here: asyncio.AbstractEventLoop | None
         try:
             here = asyncio.get_running_loop()

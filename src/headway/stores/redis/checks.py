@@ -1,4 +1,4 @@
-"""What a request says by itself is checked before it is sent, by the ledger's own functions."""
+"""Validation of requests before they are sent, by the ledger's own functions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from headway.core.naming import check_name
 from headway.stores.ledger.verbs.act import check_edit
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.ledger.verbs.enqueue import check_batch
-from headway.stores.ledger.verbs.hear import check_signal
+from headway.stores.ledger.verbs.signal import check_signal
 
 __all__ = ["check_act", "check_author", "check_claim", "check_fire", "check_signal"]
 
 
 def check_act(request: ActRequest) -> None:
-    """Lets an operator's moves pass.
+    """Validate an operator's request.
 
     Raises:
-        CallerError: they are too many, or what they say is unusable; nothing was written.
+        CallerError: it has too many jobs, or an invalid value; nothing was written.
     """
     check_batch("act", len(request.ids))
     check_author(request.author)
@@ -26,7 +26,7 @@ def check_act(request: ActRequest) -> None:
 
 
 def check_fire(request: FireRequest) -> None:
-    """Lets fires pass.
+    """Validate fires.
 
     Raises:
         InvalidValue: they are too many; nothing was written.
@@ -35,9 +35,9 @@ def check_fire(request: FireRequest) -> None:
 
 
 def check_author(author: str) -> None:
-    """Lets the name of whoever does something pass.
+    """Validate an author's name.
 
     Raises:
-        InvalidValue: it is unusable; nothing was written.
+        InvalidValue: it is invalid; nothing was written.
     """
     check_name("author", author)

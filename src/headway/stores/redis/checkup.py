@@ -27,7 +27,6 @@ class Checkup:
         settings: those that it tells; empty where CONFIG is forbidden.
         offset_ms: how far its clock is ahead of this machine's.
         ping_ms: the median time of a call that does nothing.
-        user: who we are there.
         missing: what the server said when something was tried that a worker does; empty if nothing.
     """
 
@@ -40,7 +39,7 @@ class Checkup:
 
 
 def check(options: RedisOptions) -> Checkup:
-    """Asks the master of a store.
+    """Ask the master of a store.
 
     Raises:
         StoreUnavailable: it cannot be reached, or does not let us in.
@@ -86,12 +85,12 @@ def _settings(link: Link) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in _SETTINGS:
         try:
-            told = link.ask("CONFIG", "GET", name)
+            reply = link.ask("CONFIG", "GET", name)
         except ReplyError:
             # Where CONFIG is forbidden, what INFO tells has to do.
             return found
-        if told:
-            found[name] = told[1].decode()
+        if reply:
+            found[name] = reply[1].decode()
     return found
 
 
@@ -112,7 +111,7 @@ def _user(link: Link) -> str:
 
 
 def _missing(link: Link, base: str) -> str:
-    """Tries what a worker does, as far as nothing is written."""
+    """Try what a worker does, as far as nothing is written."""
     keys = [f"{base}{suffix}" for suffix in key_suffixes()]
     tries = (
         ("EVAL", "return redis.call('EXISTS', KEYS[1])", len(keys), *keys),

@@ -1,4 +1,4 @@
-"""What a server's errors mean to a caller of the store."""
+"""Translation of the server's errors into Headway's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIGHTS = (
     "the user needs resetchannels ~{headway:NAMESPACE}:* &{headway:NAMESPACE}:*"
     " +@all -@dangerous +info"
 )
-"""What an operator gives a user who works."""
+"""The rights that a worker's user needs."""
 
 
 class _Meaning(NamedTuple):
@@ -27,9 +27,7 @@ class _Meaning(NamedTuple):
 
     Attributes:
         sign: what its text has at its begin, or as a word inside, when a script's command failed.
-        error: to raise.
-        hint: how to mend it.
-        passing: it may be over soon: worth another try, on a link found anew.
+        passing: it may be over soon, so the call is retried on a new link.
     """
 
     sign: str
@@ -46,35 +44,30 @@ _MEANINGS = (
     _Meaning("TRYAGAIN", StoreUnavailable, "the slot is on its way to another node", True),
     _Meaning("MOVED", StoreUnavailable, "use redis+cluster:// for a cluster", True),
     _Meaning("ASK", StoreUnavailable, "the slot is on its way to another node", True),
-    _Meaning("BUSY", StoreUnavailable, "a script of somebody's runs too long: SCRIPT KILL", True),
-    _Meaning("NOREPLICAS", StoreUnavailable, "too few replicas are there to write", True),
+    _Meaning("BUSY", StoreUnavailable, "another client's script runs too long: SCRIPT KILL", True),
+    _Meaning("NOREPLICAS", StoreUnavailable, "too few replicas are connected to write", True),
     _Meaning("OOM", StoreFull, "raise the server's maxmemory, or let jobs end and be purged"),
     _Meaning("MISCONF", StoreFull, "the server cannot write its device: free some space on it"),
     _Meaning("NOAUTH", StoreUnavailable, "put the password into the URL"),
-    _Meaning("WRONGPASS", StoreUnavailable, "mend the name or the password in the URL"),
-    _Meaning("ERR AUTH", StoreUnavailable, "it asks for no password: take it out of the URL"),
-    _Meaning("ERR DB index", StoreUnavailable, "it has no database of that number: mend the URL"),
+    _Meaning("WRONGPASS", StoreUnavailable, "correct the name or the password in the URL"),
+    _Meaning("ERR AUTH", StoreUnavailable, "the server needs no password: remove it from the URL"),
+    _Meaning("ERR DB index", StoreUnavailable, "it has no database of that number: fix the URL"),
     _Meaning("NOPERM", StoreUnavailable, RIGHTS),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
-    _Meaning("UNKILLABLE", StoreUnavailable, "a script of somebody's runs too long", True),
+    _Meaning("UNKILLABLE", StoreUnavailable, "another client's script runs too long", True),
     _Meaning("unknown command", SchemaMismatch, "Redis 6.2 or later, or Valkey, is needed"),
-    _Meaning("WRONGTYPE", StoreCorrupt, "something else wrote to Headway's keys: stop, look"),
+    _Meaning("WRONGTYPE", StoreCorrupt, "another program wrote to Headway's keys: find it"),
 )
 
 
 def is_passing(text: str) -> bool:
-    """Whether an error of the server's may be over soon."""
+    """Return whether an error of the server's may be over soon."""
     found = _meaning(text)
     return found is not None and found.passing
 
 
 def explain(text: str, where: str) -> StoreError | InvariantBroken:
-    """The error of Headway's tree for a server's error; nothing was written when it came.
-
-    Args:
-        text: of the server's error.
-        where: the store is.
-    """
+    """The error of Headway's tree for a server's error; nothing was written when it came."""
     found = _meaning(text)
     what = f"the Redis store {where}: {text}"
     if found is None:
@@ -83,13 +76,13 @@ def explain(text: str, where: str) -> StoreError | InvariantBroken:
 
 
 def unreachable(reason: object, where: str) -> StoreUnavailable:
-    """The error where nothing was sent."""
+    """Return the error if nothing was sent."""
     message = f"the Redis store {where} is out of reach: {reason}"
-    return StoreUnavailable(message, hint=f"start it, or mend the URL; {_UNWRITTEN}")
+    return StoreUnavailable(message, hint=f"start it, or correct the URL; {_UNWRITTEN}")
 
 
 def reply_lost(reason: object, where: str) -> OutcomeUnknown:
-    """The error where something was sent and no reply came."""
+    """Return the error if no reply came after something was sent."""
     message = f"the Redis store {where} did not answer: {reason}"
     return OutcomeUnknown(message, hint="it may have been written; repeating the call is safe")
 

@@ -1,4 +1,4 @@
-"""Kept signals: a parcel carries them as the ledger keeps them, a script as it heard them."""
+"""Kept signals: a chunk carries them as the ledger keeps them, a script as it heard them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.stores.redis.values import encode, named
 
 
 def to_script(payload: bytes) -> bytes:
-    """A kept signal of a parcel, as a script keeps it; empty for one that was applied.
+    """A kept signal of a chunk, as a script keeps it; empty for one that was applied.
 
     Raises:
         msgspec.DecodeError: it is no signal.
@@ -25,7 +25,7 @@ def from_script(payload: bytes) -> bytes:
     """A signal that a script kept, as the ledger keeps it; empty for one that was applied."""
     if not payload:
         return b""
-    told = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))
-    if "body" in told:
-        told["body"] = told["body"].encode("utf-8", "surrogateescape")
-    return encode_signal(msgspec.convert(told, Signal))
+    reply = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))
+    if "body" in reply:
+        reply["body"] = reply["body"].encode("utf-8", "surrogateescape")
+    return encode_signal(msgspec.convert(reply, Signal))

@@ -38,14 +38,11 @@ class Link:
     """One connection.
 
     Args:
-        address: of the server.
         options: how to talk to it.
         account: who we say we are.
         database: to be used; 0 where it is not chosen.
 
     Attributes:
-        address: of the server.
-        socket: under it.
         reader: what replies are read with.
 
     Raises:
@@ -87,7 +84,7 @@ class Link:
         self.call(packed("CLIENT", "SETNAME", NAME))
 
     def ask(self, *words: Word) -> Reply:
-        """Sends a command and waits for its reply.
+        """Send a command and wait for its reply.
 
         Raises:
             ReplyError: the server refused it.
@@ -99,7 +96,7 @@ class Link:
         return reply
 
     def call(self, payload: bytes) -> Reply:
-        """Sends one packed command, and waits for its reply, which may be a ReplyError.
+        """Send one packed command, and wait for its reply, which may be a ReplyError.
 
         Raises:
             ReplyLostError: there was none; the link must not be used any more.
@@ -112,7 +109,7 @@ class Link:
             raise ReplyLostError(message) from error
 
     def receive(self) -> Reply:
-        """Waits for one reply or message.
+        """Wait for one reply or message.
 
         Raises:
             ConnectionResetError: the server closed the connection.
@@ -129,7 +126,7 @@ class Link:
             reader.feed(data)
 
     def is_stale(self) -> bool:
-        """Whether an idle link was closed by the server, or something unexpected came."""
+        """Return whether an idle link was closed by the server, or something unexpected came."""
         limit = self.socket.gettimeout()
         self.socket.settimeout(0)
         try:
@@ -143,7 +140,7 @@ class Link:
         return True
 
     def interrupt(self) -> None:
-        """Ends whatever waits on it in another thread."""
+        """End whatever waits on it in another thread."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -151,7 +148,7 @@ class Link:
             return
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Release it."""
         self.socket.close()
 
 
@@ -162,7 +159,7 @@ def packed(*words: Word) -> bytes:
 
 
 def packed_words(words: Iterable[bytes]) -> bytes:
-    """Words of a command whose number is told apart."""
+    """Encode the words of a command; their number is sent separately."""
     return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 

@@ -1,4 +1,4 @@
-"""The listener: one subscriber of this process, only while somebody waits."""
+"""The listener: one subscriber of this process, only while there are waiters."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ from collections.abc import Callable, Sequence
 from headway.core.errors import StoreError
 from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError, packed
 from headway.stores.redis.pool import Pool
-from headway.stores.redis.replies import news_of
+from headway.stores.redis.replies import parse_wakes
 from headway.stores.redis.timing import monotonic
 
 _LOOK_EVERY = 5.0
-"""Seconds after which a silent server is asked whether it is there; how often waiters of a process
-that cannot listen look for themselves."""
+"""Seconds after which a silent server is pinged; how often waiters of a process that cannot listen
+check for themselves."""
 _REGISTERED_MS = 30_000
-"""How long scripts tell of wakes after the last word of a process that waits."""
+"""How long scripts publish wakes after the last registration of a waiting process."""
 _LINGER = 60.0
-"""Seconds after the last wait at which the listener goes."""
+"""Seconds after the last wait at which the listener ends."""
 _AGAIN = 0.25
-"""Seconds before the first new try after a connection was lost."""
+"""Seconds before the first retry after a connection was lost."""
 
 Woken = Sequence[tuple[str | None, int | None]]
 
 
 class Listener:
-    """Hears what other processes wake.
+    """Receives the wakes of other processes.
 
-    Whoever waits is registered in the store, and scripts tell of wakes only while somebody is.
-    When it begins to listen, and whenever something may have been missed, all are woken.
+    A waiting process is registered in the store, and scripts publish wakes only while one is. When
+    it begins to listen, and whenever a message may have been missed, all waiters are woken.
 
     Args:
-        pool: of links.
-        channel: on which scripts tell.
         waiters: the key under which a process that waits is registered.
-        origin: of this process: what it does itself it has told its waiters already.
+        origin: of this process: what it does itself it has reply its waiters already.
         wake: wakes waiters of this process.
     """
 
@@ -53,8 +51,8 @@ class Listener:
         self._wanted_at = 0.0
         self._registered_at = 0.0
 
-    def attend(self) -> None:
-        """Somebody waits: listen, if it is not done already."""
+    def ensure_listening(self) -> None:
+        """Start to listen, unless it already does."""
         self._wanted_at = monotonic()
         if self._thread is None:
             with self._lock:
@@ -64,7 +62,7 @@ class Listener:
                     self._thread.start()
 
     def close(self) -> None:
-        """Ends it. Blocks for a moment."""
+        """End it. Blocks for a moment."""
         self._leaving.set()
         with self._lock:
             thread, link = self._thread, self._link
@@ -79,7 +77,7 @@ class Listener:
             try:
                 self._listen()
             except (NotSentError, ReplyLostError, ReplyError, StoreError, OSError):
-                # Nobody tells this process anything now, so its waiters look for themselves.
+                # This process gets no messages now, so its waiters check for themselves.
                 self._leaving.wait(pause)
                 pause = min(pause * 2, _LOOK_EVERY)
                 self._wake_all()
@@ -94,7 +92,7 @@ class Listener:
         return monotonic() - self._wanted_at < _LINGER
 
     def _listen(self) -> None:
-        """Listens until nobody waits any more.
+        """Listen until there are no waiters.
 
         Raises:
             OSError: the connection failed.
@@ -105,15 +103,15 @@ class Listener:
         try:
             link.ask("SUBSCRIBE", self._channel)
             self._register()
-            # What came before nobody has told: they claim once more.
+            # Wakes before the subscription were missed, so all waiters claim again.
             self._wake_all()
-            self._hear(link)
+            self._receive(link)
         finally:
             with self._lock:
                 self._link = None
             link.close()
 
-    def _hear(self, link: Link) -> None:
+    def _receive(self, link: Link) -> None:
         link.socket.settimeout(_LOOK_EVERY)
         silent = False
         while not self._leaving.is_set() and self._is_wanted():
@@ -127,30 +125,30 @@ class Listener:
             else:
                 silent = False
                 if message[0] == b"message":
-                    self._tell(message[2])
+                    self._dispatch(message[2])
             self._keep_registered()
 
-    def _tell(self, data: bytes) -> None:
-        origin, woken = news_of(data)
+    def _dispatch(self, data: bytes) -> None:
+        origin, woken = parse_wakes(data)
         if origin != self._origin:
             self._wake(woken)
 
     def _keep_registered(self) -> None:
         if monotonic() - self._registered_at > _REGISTERED_MS / 3000 and not self._register():
-            # The registration had ended, so something may not have been told.
+            # The registration had ended, so a wake may not have been published.
             self._wake_all()
 
     def _register(self) -> bool:
-        """Tells scripts that somebody waits.
+        """Register this process as waiting.
 
         Returns:
-            Whether they knew it already.
+            Whether a process was registered already.
         """
         link = self._pool.take()
         try:
             known = link.ask("SET", self._waiters, "1", "PX", _REGISTERED_MS, "GET")
         except ReplyError:
-            # A full memory refuses it: waiters look for themselves meanwhile.
+            # The server's memory is full: waiters check for themselves meanwhile.
             self._pool.give_back(link)
             self._registered_at = monotonic()
             return False

@@ -16,7 +16,7 @@ _STALE_AFTER = 0.005
 """Seconds of idleness after which a link is looked at before it is used."""
 
 
-class _Asked(NamedTuple):
+class _Pending(NamedTuple):
     """A call under way."""
 
     future: asyncio.Future[Reply]
@@ -40,12 +40,12 @@ class LoopLink:
         self._socket = link.socket
         self._reader = link.reader
         self._timeout = timeout
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_Pending] = deque()
         self._out: list[bytes] = []
         self._unsent = b""
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
         self._retired = False
         self.dead = False
         self._socket.setblocking(False)
@@ -57,7 +57,7 @@ class LoopLink:
         return self._loop
 
     def call(self, payload: bytes) -> asyncio.Future[Reply]:
-        """Sends a packed command.
+        """Send a packed command.
 
         Returns:
             What the reply will be: it may be a ReplyError.
@@ -69,24 +69,24 @@ class LoopLink:
         loop = self._loop
         future: asyncio.Future[Reply] = loop.create_future()
         now = loop.time()
-        idle = not self._asked and not self._unsent
-        if idle and now - self._heard_at > _STALE_AFTER:
+        idle = not self._pending and not self._unsent
+        if idle and now - self._received_at > _STALE_AFTER:
             # The server may have gone while this loop was busy with other things.
             self._receive()
         if self.dead:
             future.set_exception(NotSentError("the connection was lost"))
             return future
-        self._asked.append(_Asked(future, now))
+        self._pending.append(_Pending(future, now))
         if idle:
             self._send(payload, fresh=True)
         else:
-            # Whoever asks in the same turn of the loop is sent together.
+            # Calls of the same turn of the loop are sent together.
             self._out.append(payload)
             if not self._flushing:
                 self._flushing = True
                 loop.call_soon(self._flush)
         if self._timer is None:
-            self._timer = loop.call_later(self._timeout, self._look)
+            self._timer = loop.call_later(self._timeout, self._check_timeout)
         return future
 
     def _flush(self) -> None:
@@ -124,33 +124,33 @@ class LoopLink:
                     self._reader.feed(self._socket.recv(_CHUNK))
             if not data:
                 raise ConnectionResetError(CLOSED)
-            self._heard_at = self._loop.time()
-            self._answer()
+            self._received_at = self._loop.time()
+            self._deliver_replies()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except (OSError, hiredis.ProtocolError) as error:
             self._fail(error)
 
-    def _answer(self) -> None:
-        gets, asked = self._reader.gets, self._asked
+    def _deliver_replies(self) -> None:
+        gets, pending = self._reader.gets, self._pending
         while True:
             reply = gets()
             if reply is False:
                 break
-            future = asked.popleft().future
+            future = pending.popleft().future
             # Its caller may have gone away.
             if not future.done():
                 future.set_result(reply)
-        if self._retired and not asked:
+        if self._retired and not pending:
             self.close()
 
-    def _look(self) -> None:
+    def _check_timeout(self) -> None:
         self._timer = None
-        if not self._asked:
+        if not self._pending:
             return
-        left = self._asked[0].at + self._timeout - self._loop.time()
+        left = self._pending[0].at + self._timeout - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._check_timeout)
         else:
             message = f"no reply within {self._timeout:g} s"
             self._fail(TimeoutError(message))
@@ -159,15 +159,15 @@ class LoopLink:
         reason = f"{self._link.address}: {error or type(error).__name__}"
         unsent += len(self._out)
         self._out.clear()
-        self._let_go()
-        asked = list(self._asked)
-        self._asked.clear()
-        for place, one in enumerate(asked):
+        self._disconnect()
+        pending = list(self._pending)
+        self._pending.clear()
+        for place, one in enumerate(pending):
             if not one.future.done():
-                sent = place < len(asked) - unsent
+                sent = place < len(pending) - unsent
                 one.future.set_exception((ReplyLostError if sent else NotSentError)(reason))
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self.dead:
             return
         self.dead = True
@@ -182,21 +182,21 @@ class LoopLink:
         self._link.close()
 
     def retire(self) -> None:
-        """Lets go of the connection as soon as the calls under way are answered."""
+        """Release the connection as soon as the calls under way are answered."""
         self._retired = True
-        if not self._asked:
+        if not self._pending:
             self.close()
 
     async def drain(self, limit: float) -> None:
-        """Waits for the calls under way, but not for ever.
+        """Wait for the calls under way, but not forever.
 
         Args:
             limit: seconds.
         """
-        if self._asked:
-            await asyncio.wait([one.future for one in self._asked], timeout=limit)
+        if self._pending:
+            await asyncio.wait([one.future for one in self._pending], timeout=limit)
 
     def close(self) -> None:
-        """Lets go of the connection; calls under way fail."""
+        """Release the connection; calls under way fail."""
         if not self.dead:
             self._fail(ConnectionResetError("the store was closed"))

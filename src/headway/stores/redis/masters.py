@@ -14,7 +14,6 @@ def masters(options: RedisOptions, key: str) -> Iterator[Address]:
     """The servers to try, the likeliest first.
 
     Args:
-        options: of the store.
         key: one of the store's keys; they are all in one slot of a cluster.
 
     Raises:

@@ -120,7 +120,7 @@ class RedisOptions:
 
 
 def parse_url(url: str) -> RedisOptions:
-    """Reads the URL of a Redis store.
+    """Read the URL of a Redis store.
 
     Args:
         url: such as `redis://:secret@localhost:6379/0?namespace=main`.

@@ -20,7 +20,7 @@ _STALE_AFTER = 0.005
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds between tries; the last one again and again."""
 _CALLS = 8
-"""Of one script by one caller: somebody may drop it again each time that it was loaded."""
+"""Calls of one script by one caller: another client may flush it each time after it was loaded."""
 _SPARE = 8
 """Free links that are kept."""
 
@@ -94,15 +94,14 @@ class Pool:
             link.close()
             return
         self._free.append((link, monotonic()))
-        # Looked at last: whoever closes the pool at this moment may have passed this one over.
+        # Checked last: a concurrent `close` may have missed this link.
         if self.closed:
             self.forget()
 
     def run(self, script: Script, payload: bytes) -> bytes:
-        """Runs a script, with patience for a server that is away, loading or failing over.
+        """Run a script, with patience for a server that is away, loading or failing over.
 
         Args:
-            script: what to run.
             payload: the packed call of it.
 
         Returns:
@@ -136,7 +135,7 @@ class Pool:
             tries += 1
 
     def run_anew(self, script: Script, payload: bytes) -> bytes:
-        """Runs a script once, over a link that is opened for it.
+        """Run a script once, over a link that is opened for it.
 
         Returns:
             Its reply.
@@ -201,7 +200,7 @@ class Pool:
         pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
 
     def forget(self) -> None:
-        """Closes the free links: they lead to a server that is master no more, or was restarted."""
+        """Close the free links: they lead to a server that is master no more, or was restarted."""
         while True:
             try:
                 link, _ = self._free.pop()
@@ -210,7 +209,7 @@ class Pool:
             link.close()
 
     def close(self) -> None:
-        """Closes what is free; what is in use is closed when it is given back."""
+        """Close what is free; what is in use is closed when it is given back."""
         self.closed = True
         self.forget()
 

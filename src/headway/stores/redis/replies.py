@@ -10,9 +10,9 @@ import msgspec
 from headway.contract.claims import BeatReply, Claimed, ClaimReply
 from headway.contract.definitions import FireReply
 from headway.contract.enqueue import Enqueued
-from headway.contract.mending import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
+from headway.contract.repair import Suspicion
 from headway.contract.signals import Heard, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.core import errors
@@ -25,12 +25,12 @@ from headway.stores.redis.values import bytes_of
 
 Value = TypeVar("Value")
 
-DONE, REFUSED, ASKED, CHANGED, DOUBTED = range(5)
-"""What the first number of a reply says; see base/run.lua."""
+DONE, REFUSED, ASKED, CHANGED, MISMATCH = range(5)
+"""The first number of a reply; see base/run.lua."""
 
 
-class Told(msgspec.Struct, array_like=True):
-    """What every script replies.
+class ScriptReply(msgspec.Struct, array_like=True):
+    """The reply of every script.
 
     Attributes:
         status: one of the five above.
@@ -38,9 +38,8 @@ class Told(msgspec.Struct, array_like=True):
         now: the store's time of the step, ms.
         wakes: lanes to be woken (False: any), each with from when (False: now).
         identity: of the store; False while nothing was written yet.
-        epoch: of the store.
         high: the highest time that the store remembers.
-        doubted: the store is not the one, or no later state of the one, that was seen.
+        mismatch: the store is not the one that was seen, or an older state of it.
     """
 
     status: int
@@ -50,11 +49,11 @@ class Told(msgspec.Struct, array_like=True):
     identity: str | bool
     epoch: int
     high: int
-    doubted: bool
+    mismatch: bool
 
 
 class _Need(msgspec.Struct):
-    """Hours that a script cannot work out."""
+    """Hours that a script cannot compute."""
 
     name: str
     template: str
@@ -121,13 +120,13 @@ class _Claimed(msgspec.Struct):
     dead: tuple[str, ...] = ()
 
 
-told_of = msgspec.msgpack.Decoder(Told).decode
+decode_reply = msgspec.msgpack.Decoder(ScriptReply).decode
 _claimed = msgspec.msgpack.Decoder(_Claimed).decode
 _policy = msgspec.msgpack.Decoder(JobPolicy).decode
 _settled = msgspec.msgpack.Decoder(_Settled).decode
 _created = msgspec.msgpack.Decoder(_Created).decode
 _needs = msgspec.msgpack.Decoder(_Needs).decode
-_news = msgspec.msgpack.Decoder(tuple[str, list[tuple[str | bool, int | bool]]]).decode
+_wakes = msgspec.msgpack.Decoder(tuple[str, list[tuple[str | bool, int | bool]]]).decode
 
 _term: Callable[[msgspec.Raw], int | bool] = msgspec.msgpack.Decoder(int | bool).decode
 
@@ -142,12 +141,12 @@ _VERDICTS = {
 
 
 def suspicion(mark: Any) -> Suspicion:  # noqa: ANN401  (decoded, of any version of this program)
-    """Who marked the store as another or an older one, when and why."""
+    """Return who marked the store as replaced or restored, when and why."""
     match mark:
         case [int(at), str(by), str(reason)]:
             return Suspicion(at=at, by=by, reason=reason)
         case _:
-            return Suspicion(at=0, by="an older program", reason="it did not say why")
+            return Suspicion(at=0, by="an older program", reason="it gave no reason")
 
 
 def read(value: msgspec.Raw, kind: type[Value]) -> Value:
@@ -156,28 +155,28 @@ def read(value: msgspec.Raw, kind: type[Value]) -> Value:
 
 
 def untyped(value: msgspec.Raw) -> dict[str, Any]:
-    """A read's reply: whatever it looked at."""
+    """Return a read's reply."""
     found = decode_untyped(value)
-    # A table without anything in it is told as an array.
+    # An empty table comes as an array.
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def news_of(data: bytes) -> tuple[str, list[tuple[str | None, int | None]]]:
-    """A message about wakes: which process tells it, and whom it woke."""
-    origin, told = _news(data)
-    return origin, woken(told)
+def parse_wakes(data: bytes) -> tuple[str, list[tuple[str | None, int | None]]]:
+    """Return the process that published a message, and the lanes that it woke."""
+    origin, reply = _wakes(data)
+    return origin, woken(reply)
 
 
-def woken(told: list[tuple[str | bool, int | bool]]) -> list[tuple[str | None, int | None]]:
-    """Whom a step wakes."""
+def woken(reply: list[tuple[str | bool, int | bool]]) -> list[tuple[str | None, int | None]]:
+    """Return the lanes that a step wakes, each with the moment."""
     return [
         (None if isinstance(lane, bool) else lane, None if isinstance(at, bool) else at)
-        for lane, at in told
+        for lane, at in reply
     ]
 
 
 def refusal(value: msgspec.Raw) -> HeadwayError:
-    """The error with which a script refused."""
+    """Return the error with which a script refused."""
     name, message, hint = read(value, tuple[str, str, str])
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, HeadwayError):
@@ -186,7 +185,7 @@ def refusal(value: msgspec.Raw) -> HeadwayError:
 
 
 def hours_asked(value: msgspec.Raw, now: int) -> dict[str, Any]:
-    """The open intervals that a script asks for, by gate, up to the horizon."""
+    """Return the open intervals that a script asks for, by gate, up to the horizon."""
     until = now + HORIZON_MS
     return {
         one.name: {"opens": intervals(one.spec, one.zone, now, until), "horizon_at": until}
@@ -195,25 +194,25 @@ def hours_asked(value: msgspec.Raw, now: int) -> dict[str, Any]:
 
 
 def enqueued(value: msgspec.Raw, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """A reply for each job."""
-    told = _created(value)
-    others = dict(told.ids)
+    """Return a reply for each job."""
+    reply = _created(value)
+    others = dict(reply.ids)
     return [
         Enqueued(others.get(place, job.id), letter == "c")
-        for place, (job, letter) in enumerate(zip(jobs, told.created, strict=True), 1)
+        for place, (job, letter) in enumerate(zip(jobs, reply.created, strict=True), 1)
     ]
 
 
 def restored(value: msgspec.Raw) -> list[Enqueued]:
-    """A reply for each job in flight."""
+    """Return a reply for each job in flight."""
     return [Enqueued(job, created) for job, created in read(value, list[tuple[str, bool]])]
 
 
 def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
-    """What a claim hands out; `seen` is not told yet."""
-    told = _claimed(value)
-    flows = {number: (lane, tenant, kind) for number, lane, tenant, kind in told.flows}
-    policies = {number: policy_of(data) for number, data in told.policies}
+    """Return a claim's reply, without `seen`."""
+    reply = _claimed(value)
+    flows = {number: (lane, tenant, kind) for number, lane, tenant, kind in reply.flows}
+    policies = {number: policy_of(data) for number, data in reply.policies}
     jobs: list[Claimed] = []
     for (
         job,
@@ -229,7 +228,7 @@ def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
         gated,
         members,
         candidate,
-    ) in told.jobs:
+    ) in reply.jobs:
         lane, tenant, kind = flows[flow]
         jobs.append(
             Claimed(
@@ -253,16 +252,16 @@ def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
     return ClaimReply(
         jobs=jobs,
         now=now,
-        lease_until=told.lease_until,
-        next_at=told.next_at,
-        again=told.again,
-        after=dict(told.after),
-        dead=told.dead,
+        lease_until=reply.lease_until,
+        next_at=reply.next_at,
+        again=reply.again,
+        after=dict(reply.after),
+        dead=reply.dead,
     )
 
 
 def policy_of(data: msgspec.Raw) -> JobPolicy:
-    """A policy; the same one for the same bytes."""
+    """Return a policy; the same object for the same bytes."""
     packed = bytes(data)
     policy = _POLICIES.get(packed)
     if policy is None:
@@ -273,40 +272,34 @@ def policy_of(data: msgspec.Raw) -> JobPolicy:
 
 
 def verdicts(value: msgspec.Raw, sent: dict[str, Any], count: int) -> list[Verdict]:
-    """A verdict for each outcome, in the order of the request.
-
-    Args:
-        value: of the reply.
-        sent: the request.
-        count: of its outcomes.
-    """
-    told = _settled(value)
-    if not told.rest:
-        return [_VERDICTS[letter] for letter in told.plain]
-    letters = iter(told.plain)
-    rest = {one["place"]: letter for one, letter in zip(sent["rest"], told.rest, strict=True)}
+    """Return a verdict for each outcome, in the order of the request."""
+    reply = _settled(value)
+    if not reply.rest:
+        return [_VERDICTS[letter] for letter in reply.plain]
+    letters = iter(reply.plain)
+    rest = {one["place"]: letter for one, letter in zip(sent["rest"], reply.rest, strict=True)}
     return [_VERDICTS[rest.get(place) or next(letters)] for place in range(count)]
 
 
 def beat_reply(value: msgspec.Raw, now: int) -> BeatReply:
-    """What the worker must know."""
-    told = read(value, _Beaten)
+    """Return a beat's reply."""
+    reply = read(value, _Beaten)
     return BeatReply(
         now=now,
-        lease_until=told.lease_until,
-        lost=tuple(told.lost),
-        cancel=tuple(told.cancel),
+        lease_until=reply.lease_until,
+        lost=tuple(reply.lost),
+        cancel=tuple(reply.cancel),
     )
 
 
 def signal_reply(value: msgspec.Raw) -> SignalReply:
-    """What became of a signal."""
-    told = read(value, _Heard)
-    return SignalReply(answer=told.answer, job=_given(told.job), state=_given(told.state))
+    """Return a signal's reply."""
+    reply = read(value, _Heard)
+    return SignalReply(answer=reply.answer, job=_given(reply.job), state=_given(reply.state))
 
 
 def acted(value: msgspec.Raw) -> list[ActReply]:
-    """What became of a move on each job."""
+    """Return the reply for each job of an operator's action."""
     return [
         ActReply(id=job, answer=answer, state=_given(state))
         for job, answer, state in read(value, list[tuple[str, Acted, str | bool]])
@@ -314,22 +307,22 @@ def acted(value: msgspec.Raw) -> list[ActReply]:
 
 
 def fire_reply(value: msgspec.Raw) -> FireReply:
-    """The moments that were laid."""
-    told = read(value, _Fired)
-    return FireReply(fired=tuple(told.fired), current=told.current)
+    """Return the reply of a fire."""
+    reply = read(value, _Fired)
+    return FireReply(fired=tuple(reply.fired), current=reply.current)
 
 
 def term(value: msgspec.Raw) -> int | None:
-    """The term of whoever leads now; None for somebody else."""
-    told = _term(value)
-    return None if isinstance(told, bool) else told
+    """Return the term; None if another holder leads."""
+    reply = _term(value)
+    return None if isinstance(reply, bool) else reply
 
 
 def _given(text: str | bool | None) -> str | None:
-    """A text that may not be there: Lua says so by false."""
+    """Return a text, or None, which Lua sends as false."""
     return text if isinstance(text, str) else None
 
 
 def sweep_reply(value: msgspec.Raw) -> SweepReply:
-    """What a sweep did."""
+    """Return a sweep's reply."""
     return read(value, SweepReply)

@@ -21,22 +21,23 @@ from headway.contract.definitions import (
     SetToken,
 )
 from headway.contract.enqueue import InFlight
-from headway.contract.moving import Parcel
+from headway.contract.moving import ExportChunk
 from headway.contract.outcomes import (
     Died,
     Failed,
     Outcome,
     Returned,
     SettleRequest,
+    Snoozed,
     Succeeded,
 )
 from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, JobPolicy, NewJob
 from headway.core.naming import check_name
+from headway.stores.ledger.chunks import decode
 from headway.stores.ledger.gatechanges import check_set
 from headway.stores.ledger.packing import decode_entry
-from headway.stores.ledger.parcels import decode
 from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -61,8 +62,8 @@ class Batch(NamedTuple):
     """Jobs to be enqueued.
 
     Attributes:
-        request: by position, with what many of them share told once.
-        plain: a shorter script can make them all, if nothing stands in its way.
+        request: by position; what many of them share is sent once.
+        plain: a shorter script can insert them all, unless it finds a conflict.
     """
 
     request: Request
@@ -82,7 +83,7 @@ def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
     shapes: dict[tuple[str, str, str, int, int], int] = {}
     packed_policies: list[msgspec.Raw] = []
     packed: list[msgspec.Raw] = []
-    told: list[list[Any]] = []
+    rows: list[list[Any]] = []
     plain_ones = True
     for job in jobs:
         # Jobs of a batch share these as they are: the same, not only equal ones.
@@ -102,15 +103,15 @@ def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
             shape = shapes[key] = len(shapes) + 1
         if _is_bare(job):
             plain_ones = plain_ones and len(job.args) <= _SHORT_ARGS
-            told.append([job.id, shape, text_of(job.args), job.priority, job.due_at])
+            rows.append([job.id, shape, text_of(job.args), job.priority, job.due_at])
         else:
             plain_ones = False
-            told.append(_by_position(job, shape))
+            rows.append(_by_position(job, shape))
     request: Request = {
         "policies": packed_policies,
         "gates": packed,
         "shapes": list(shapes),
-        "jobs": told,
+        "jobs": rows,
     }
     return Batch(request, plain_ones)
 
@@ -161,7 +162,7 @@ def restore_request(jobs: Sequence[InFlight]) -> Request:
 
 
 def claim_request(request: ClaimRequest) -> Request:
-    """A claim; where its round began is the client's own affair."""
+    """Return a claim's request; the begin of its round stays with the client."""
     return {
         "worker": request.worker,
         "request": request.request,
@@ -208,31 +209,31 @@ def _is_plain(outcome: Outcome) -> bool:
 
 def _with_result(outcome: Succeeded, result: bytes, place: int) -> Request:
     """The commonest of the others, as `_outcome` tells it."""
-    told: Request = {"type": "Succeeded", "place": place, "job": outcome.job, "run": outcome.run}
-    told["result"] = text_of(result)
-    return told
+    fields: Request = {"type": "Succeeded", "place": place, "job": outcome.job, "run": outcome.run}
+    fields["result"] = text_of(result)
+    return fields
 
 
 def _outcome(outcome: Outcome, place: int) -> Request:
     check_jobs(outcome.then)
-    told = named(outcome)
-    told.update(type=type(outcome).__name__, place=place)
+    fields = named(outcome)
+    fields.update(type=type(outcome).__name__, place=place)
     for name in ("then", "close"):
-        if not told[name]:
-            del told[name]
+        if not fields[name]:
+            del fields[name]
     if isinstance(outcome, Failed | Died | Returned):
-        told["error"] = _text(outcome.error, MAX_ERROR)
+        fields["error"] = _text(outcome.error, MAX_ERROR)
     if isinstance(outcome, Failed):
         # Lua counts bytes, and would cut a character in two.
         lines = outcome.error[:MAX_ERROR].strip().splitlines()
-        told["line"] = _text(lines[-1], _MAX_REASON) if lines else ""
-    if isinstance(outcome, Died):
-        told["reason"] = _text(outcome.reason, _MAX_REASON)
-    return told
+        fields["line"] = _text(lines[-1], _MAX_REASON) if lines else ""
+    if isinstance(outcome, Died | Snoozed):
+        fields["reason"] = _text(outcome.reason, _MAX_REASON)
+    return fields
 
 
 def _text(text: str, most: int) -> str:
-    # What a handler's error says may hold halves of characters, which nobody can send.
+    # A handler's error may contain lone surrogates, which cannot be encoded.
     return text[:most].encode("utf-8", "replace").decode()
 
 
@@ -254,7 +255,7 @@ def define_request(request: DefineRequest) -> Request:
     """Definitions, each with the name of its class.
 
     Raises:
-        InvalidValue: a name or a value can be no such thing, whatever the store holds.
+        InvalidValue: a name or a value is invalid, regardless of the store's content.
     """
     check_name("author", request.author)
     return {
@@ -266,11 +267,11 @@ def define_request(request: DefineRequest) -> Request:
 
 
 def _item(item: Item) -> Request:
-    told = {"type": type(item).__name__, **named(item)}
+    fields = {"type": type(item).__name__, **named(item)}
     match item:
         case SetGate():
-            # The trail's words for the values are the same in every store.
-            told["said"] = check_set(item)
+            # The summary for the trail is the same in every store.
+            fields["said"] = check_set(item)
         case DeclareLane() | SetLane():
             check_name("lane", item.spec.name)
         case ResetLane():
@@ -278,33 +279,33 @@ def _item(item: Item) -> Request:
         case DeclareEntry():
             check_name("entry", item.spec.name)
         case SetToken():
-            told["said"] = check_token(item.spec)
+            fields["said"] = check_token(item.spec)
         case RevokeToken():
             check_name("token", item.id)
         case NoteUse():
-            told["used"] = list(check_uses(item).items())
+            fields["used"] = list(check_uses(item).items())
         case _:
             pass
-    return told
+    return fields
 
 
-def put_in_request(parcel: Parcel) -> Request:
-    """A parcel's rows by names.
+def import_chunk_request(chunk: ExportChunk) -> Request:
+    """Return a chunk's rows with named fields.
 
     Raises:
-        InvalidValue: it is no parcel that this program knows.
+        InvalidValue: this version cannot read it.
     """
     try:
-        decode(parcel.part, parcel.rows)
+        decode(chunk.part, chunk.rows)
     except (KeyError, msgspec.DecodeError) as error:
-        message = f"a parcel of {parcel.part!r:.40} cannot be read: {error}"
+        message = f"a chunk of {chunk.part!r:.40} cannot be read: {error}"
         raise InvalidValue(message, hint="both stores must be of the same version") from None
-    rows: list[Request] = _decode(parcel.rows)
-    if parcel.part == "entries":
+    rows: list[Request] = _decode(chunk.rows)
+    if chunk.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
-    if parcel.part == "events":
+    if chunk.part == "events":
         rows = [{**row, "payload": to_script(row["payload"])} for row in rows]
-    return {"part": parcel.part, "rows": [plain(row) for row in rows]}
+    return {"part": chunk.part, "rows": [plain(row) for row in rows]}
 
 
 def _entry(spec: bytes | None) -> Request | None:

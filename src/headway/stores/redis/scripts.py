@@ -21,7 +21,7 @@ _LINE = re.compile(r"user_script:(\d+):")
 _KEYS = "base.keys"
 _RUNNER = "base.run"
 _QUICK_WAY = "base.quick"
-_AT_ONCE = frozenset({"base.write"})
+_EAGER = frozenset({"base.write"})
 """Modules that do something by themselves, before any verb."""
 
 
@@ -31,7 +31,6 @@ class Script:
 
     Attributes:
         name: of its module, as "verbs.claim".
-        text: all of it.
         keys: the suffixes of those that it looks at, in the order in which they are passed.
         sha: under which a server that has loaded it knows it.
         starts: the line at which each module begins, in order.
@@ -46,7 +45,7 @@ class Script:
     modules: tuple[str, ...]
 
     def locate(self, message: str) -> str:
-        """An error's message with the places in it told by module and line of its file."""
+        """Return an error's message with each place as the module and line of its file."""
         return _LINE.sub(lambda found: self._place(int(found.group(1))), message)
 
     def _place(self, line: int) -> str:
@@ -82,9 +81,9 @@ def script(name: str) -> Script:
     starts: list[int] = []
     line = 1
     for module in order:
-        text = _told_keys(keys) if module == _KEYS else _wrapped(module)
+        text = _key_table(keys) if module == _KEYS else _wrapped(module)
         if first is not None and module == first.group(1):
-            text += f"{_answered(module)}\n"
+            text += f"{_early_return(module)}\n"
         starts.append(line)
         parts.append(text)
         line += text.count("\n")
@@ -159,7 +158,7 @@ def _keys_of(modules: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in key_suffixes() if name in used)
 
 
-def _told_keys(keys: tuple[str, ...]) -> str:
+def _key_table(keys: tuple[str, ...]) -> str:
     places = (f"{name} = KEYS[{place}]" for place, name in enumerate(keys, 1))
     return f"local {_table(_KEYS)} = {{ {', '.join(places)} }}\n"
 
@@ -179,8 +178,8 @@ def _table(module: str) -> str:
     return found.group(1)
 
 
-def _answered(module: str) -> str:
-    """Ends the script where a verb's quick module answers; what is behind it is not even made."""
+def _early_return(module: str) -> str:
+    """End the script where a verb's quick module answers; what is behind it is not even made."""
     call = f"{_table(_QUICK_WAY)}.call({_table(module)})"
     return f"local answer = {call} if answer then return answer end"
 
@@ -195,7 +194,7 @@ def _wrapped(module: str) -> str:
     name = _table(module)
     # On one line with the block's begin, so that lines are counted as in the file.
     text = _TABLE.sub("", source(module), count=1).rstrip("\n")
-    if module in _AT_ONCE:
+    if module in _EAGER:
         return f"local {name} = {{}} do {text}\nend\n"
     return (
         f"local {name} = {{}} setmetatable({name}, {{ __index = function(_, field)"

@@ -18,7 +18,6 @@ class Server:
     Attributes:
         name: "redis" or "valkey".
         version: of Redis, or of the Redis that a Valkey is like.
-        facts: all that INFO tells.
     """
 
     name: str
@@ -37,7 +36,7 @@ class Server:
 
 
 def ask_server(link: Link) -> Server:
-    """Asks a server what it is.
+    """Ask a server what it is.
 
     Raises:
         ReplyError: it does not say, to us.
@@ -56,7 +55,7 @@ def ask_server(link: Link) -> Server:
 
 
 def check_server(server: Server, where: str) -> None:
-    """Lets a server pass on which nothing is lost by its own rules.
+    """Let a server pass on which nothing is lost by its own rules.
 
     Raises:
         SchemaMismatch: it is too old.

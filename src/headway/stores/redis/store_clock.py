@@ -7,7 +7,7 @@ from headway.stores.redis.timing import monotonic
 
 
 class StoreClock:
-    """Goes on from the last time that a reply told.
+    """Continues from the time in the last reply.
 
     Args:
         clock: in place of the server's, for tests; None for the server's.
@@ -17,14 +17,14 @@ class StoreClock:
         self._clock = clock
         self._ahead = 0
 
-    def hear(self, now: int) -> None:
-        """A reply told the store's time, ms."""
+    def observe(self, now: int) -> None:
+        """Take over the store's time from a reply, ms."""
         self._ahead = now - int(monotonic() * 1000)
 
     def override(self) -> bytes:
-        """What a script is to take for its clock; empty for the server's own."""
+        """Return the time that scripts use as their clock; empty for the server's own."""
         return b"" if self._clock is None else b"%d" % self._clock()
 
     def __call__(self) -> int:
-        """The store's time, ms."""
+        """Return the store's time, ms."""
         return int(monotonic() * 1000) + self._ahead if self._clock is None else self._clock()

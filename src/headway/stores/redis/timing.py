@@ -1,4 +1,4 @@
-"""The clocks of the Redis store, and its one pause; nothing else here tells time."""
+"""The clocks of the Redis store, and its only sleep."""
 
 from __future__ import annotations
 

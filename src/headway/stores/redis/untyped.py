@@ -45,7 +45,7 @@ def decode_untyped(data: msgspec.Raw) -> object:
 
 
 class _Reader:
-    """Reads it slowly, for the rare reply that holds what is no text."""
+    """Decodes slowly, for the rare reply with a text that is not UTF-8."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""Reads: what a script is asked to look at, and the view that is made of what it saw.
+"""Reads: the request for a read script, and the view of the rows in its reply.
 
-A read script only collects the rows of one snapshot. The views are told over them by the same
-functions as for every store, so that no sentence and no sum is told twice.
+A read script only collects the rows of one snapshot. The views are built from them by the same
+functions as for every store.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from headway.contract.moving import Parcel
+from headway.contract.moving import ExportChunk
 from headway.contract.views import (
     AuditQuery,
+    FlowsQuery,
     GatesQuery,
     JobQuery,
     JobsQuery,
@@ -29,22 +30,23 @@ from headway.contract.views import (
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.core.job import MAX_BATCH
 from headway.stores.ledger.reads.audit import PARTS
+from headway.stores.ledger.reads.flows import COUNTED, check_flows
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import NOTES
 from headway.stores.ledger.reads.why import CANDIDATES, PLACES
 from headway.stores.ledger.tokenchanges import is_token_id
-from headway.stores.ledger.verbs import read, take_out
-from headway.stores.ledger.verbs.take_out import ALL_STARTS, read_cursor
+from headway.stores.ledger.verbs import export_chunk, read
+from headway.stores.ledger.verbs.moving import ALL_STARTS, read_cursor
 from headway.stores.redis.views_ledger import ledger_of
 
 Answer = TypeVar("Answer")
 
 AUDITED = 500
-"""Rows of each kind that one audit script looks at: all of Redis waits for it."""
+"""Rows of each kind that one audit script examines, because all of Redis waits for it."""
 LOOKED_AT = 5_000
-"""Jobs that one page of a listing looks at."""
+"""Jobs that one page of a listing examines."""
 _MOST_DIGITS = 15
-"""Of a number that Lua still tells from the next."""
+"""Digits of the largest number that Lua represents exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,14 @@ class ReadRequest:
 
 
 def bounded(query: Query[Answer]) -> Query[Answer]:
-    """The question that is really asked: of an audit, a page of what one script may look at."""
+    """Return the query with an audit's page limited to what one script may examine."""
     if isinstance(query, AuditQuery):
         return cast("Query[Answer]", replace(query, limit=min(query.limit, AUDITED)))
     return query
 
 
 def request_of(query: Query[Any]) -> ReadRequest:
-    """What a script must look at to answer a question.
+    """Return the request for the rows that a query needs.
 
     Args:
         query: as `bounded` gave it.
@@ -82,7 +84,7 @@ def request_of(query: Query[Any]) -> ReadRequest:
     """
     made = _REQUESTS.get(type(query))
     if made is None:
-        message = f"no script is told for {type(query).__name__}"
+        message = f"{type(query).__name__} has no script"
         raise InvariantBroken(message)
     script, request = made
     return ReadRequest(
@@ -90,33 +92,32 @@ def request_of(query: Query[Any]) -> ReadRequest:
     )
 
 
-def answer(query: Query[Answer], told: Mapping[str, Any]) -> Answer:
-    """The view, of what the script told.
+def answer(query: Query[Answer], reply: Mapping[str, Any]) -> Answer:
+    """Return the view of a script's reply.
 
     Args:
         query: as `bounded` gave it.
-        told: the script's reply.
 
     Returns:
         The answer.
     """
-    return read(ledger_of(told), query)
+    return read(ledger_of(reply), query)
 
 
-def parcel_request(cursor: str | None) -> ReadRequest:
-    """What a script must look at to take a parcel out.
+def chunk_request(cursor: str | None) -> ReadRequest:
+    """Return the request for a chunk's rows.
 
     Raises:
         InvalidValue: the cursor is none.
     """
     part, after = read_cursor(cursor)
     request = {"part": part, "limit": MAX_BATCH, "most": ALL_STARTS}
-    return ReadRequest("reads.read_parcel", request | ({} if after is None else {"after": after}))
+    return ReadRequest("reads.read_chunk", request | ({} if after is None else {"after": after}))
 
 
-def parcel(cursor: str | None, told: Mapping[str, Any]) -> Parcel:
-    """The parcel, of what the script told."""
-    return take_out(ledger_of(told), cursor)
+def chunk(cursor: str | None, reply: Mapping[str, Any]) -> ExportChunk:
+    """Return the chunk of a script's reply."""
+    return export_chunk(ledger_of(reply), cursor)
 
 
 def _job(query: JobQuery) -> dict[str, Any]:
@@ -136,6 +137,7 @@ def _jobs(query: JobsQuery) -> dict[str, Any]:
         "lane": query.lane,
         "tenant": query.tenant or "" if by_key or about else query.tenant,
         "kind": query.kind,
+        "worker": query.worker,
         "states": [str(one) for one in query.states] or None,
         "runs": query.runs or None,
         "notes": NOTES if query.trail else None,
@@ -159,11 +161,28 @@ def _why(query: WhyQuery) -> dict[str, Any]:
     return {"id": query.id, "candidates": CANDIDATES, "places": PLACES, **_OF_GATES}
 
 
+def _flows(query: FlowsQuery) -> dict[str, Any]:
+    return {
+        "after": check_flows(query),
+        "lane": query.lane,
+        "gate": query.gate,
+        "first": query.first,
+        "limit": query.limit,
+        "counted": COUNTED,
+    }
+
+
 _OF_GATES = {"holders": HOLDERS, "parked": PARKED}
 
 
 def _gates(query: GatesQuery) -> dict[str, Any]:
-    return {"names": query.names, "after": query.cursor or "", "limit": query.limit, **_OF_GATES}
+    return {
+        "names": query.names,
+        "only_parked": query.parked or None,
+        "after": query.cursor or "",
+        "limit": query.limit,
+        **_OF_GATES,
+    }
 
 
 def _lanes(query: LanesQuery) -> dict[str, Any]:
@@ -197,6 +216,7 @@ _REQUESTS: dict[type[Query[Any]], tuple[str, Callable[..., dict[str, Any]]]] = {
     JobQuery: ("reads.read_job", _job),
     JobsQuery: ("reads.read_jobs", _jobs),
     WhyQuery: ("reads.read_why", _why),
+    FlowsQuery: ("reads.read_flows", _flows),
     GatesQuery: ("reads.read_gates", _gates),
     SpecsQuery: ("reads.read_specs", _nothing),
     LanesQuery: ("reads.read_lanes", _lanes),

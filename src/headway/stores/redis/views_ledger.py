@@ -1,7 +1,7 @@
-"""A ledger of the rows that one read script told: the views are told over it, as over any other.
+"""A ledger over the rows in a read script's reply, from which the views are built.
 
-The script looks at every row that the view may ask for, in one snapshot; what it did not look at
-cannot be asked for, which is a bug and said loudly.
+The script collects every row that the view may need, in one snapshot; asking for any other row is a
+bug, and raises InvariantBroken.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from headway.contract.mending import Suspicion
+from headway.contract.repair import Suspicion
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvariantBroken
-from headway.core.flow import Order
+from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
@@ -34,62 +34,63 @@ from headway.stores.ledger.rows import (
 from headway.stores.ledger.tables.tokens import TokenRow
 from headway.stores.redis import views_rows as rows
 from headway.stores.redis.replies import suspicion
-from headway.stores.redis.views_rows import Told, listed, paired
+from headway.stores.redis.views_rows import Record, listed, paired
 
 Value = TypeVar("Value")
 
 
-def ledger_of(told: Told) -> Ledger:
-    """The ledger of what a read script told.
-
-    Args:
-        told: its reply.
+def ledger_of(reply: Record) -> Ledger:
+    """Return a ledger over a read script's reply.
 
     Returns:
         A ledger that answers what the views ask of it, and nothing else.
     """
-    return cast("Ledger", _Snapshot(told))
+    return cast("Ledger", _Snapshot(reply))
 
 
 class _Snapshot:
     """All tables of one reply."""
 
-    def __init__(self, told: Told) -> None:
-        self.now: int = told["now"]
-        self.jobs = _Jobs(told)
-        self.gates = _Gates(told)
-        self.permits = _Permits(told)
-        self.starts = _Starts(told)
-        self.lanes = _Lanes(told)
-        self.counts = _Counts(told)
-        self.keys = _Keys(told)
-        self.signals = _Signals(told)
-        self.workers = _Workers(told)
-        self.entries = _Entries(told)
-        self.tokens = _Tokens(told)
-        self.trail = _Trail(told)
-        self.facts = _Facts(told)
+    def __init__(self, reply: Record) -> None:
+        self.now: int = reply["now"]
+        self.jobs = _Jobs(reply)
+        self.gates = _Gates(reply)
+        self.permits = _Permits(reply)
+        self.starts = _Starts(reply)
+        self.lanes = _Lanes(reply)
+        self.counts = _Counts(reply)
+        self.keys = _Keys(reply)
+        self.signals = _Signals(reply)
+        self.workers = _Workers(reply)
+        self.entries = _Entries(reply)
+        self.tokens = _Tokens(reply)
+        self.trail = _Trail(reply)
+        self.facts = _Facts(reply)
         self.shut_spells: dict[int, ShutSpell] = {}
 
 
 _SOME_RUN = HeldRow("", 0, 0, State.RUNNING, cancel_requested=False)
+_SOME_HEAD = Head(Order(0, 0, 0), "", (), None, (), 0, 0, "", None, b"{}", 0, 0)
 
 
 class _Jobs:
-    def __init__(self, told: Told) -> None:
-        self._listed = [rows.job_row(one) for one in listed(told, "jobs")]
-        self._held = [rows.job_row(one) for one in listed(told, "held")]
+    def __init__(self, reply: Record) -> None:
+        self._listed = [rows.job_row(one) for one in listed(reply, "jobs")]
+        self._held = [rows.job_row(one) for one in listed(reply, "held")]
         self._rows = {row.id: row for row in self._listed}
-        self._flows = {number: rows.flow_key(one) for number, one in listed(told, "flows")}
-        self._policies = {number: rows.policy(one) for number, one in listed(told, "policies")}
+        self._flows = {number: rows.flow_key(one) for number, one in listed(reply, "flows")}
+        self._policies = {number: rows.policy(one) for number, one in listed(reply, "policies")}
         self._runs = {
-            job: [rows.run_row(one) for one in ended] for job, ended in listed(told, "runs")
+            job: [rows.run_row(one) for one in ended] for job, ended in listed(reply, "runs")
         }
-        self._parked = paired(told, "parked")
-        self._oldest = paired(told, "oldest")
-        self._running = {one["id"]: one.get("running", 0) for one in listed(told, "workers")}
-        self._place: int | None = told.get("place")
-        self._cursor: str | None = told.get("cursor")
+        self._parked = paired(reply, "parked")
+        self._parked_gates = listed(reply, "parked_gates")
+        self._oldest = paired(reply, "oldest")
+        self._running = {one["id"]: one.get("running", 0) for one in listed(reply, "workers")}
+        # Of flows: the ids of their first jobs, and how many wait.
+        self._first = {number: (ids, count) for number, ids, count in listed(reply, "first_of")}
+        self._place: int | None = reply.get("place")
+        self._cursor: str | None = reply.get("cursor")
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
         return {one: self._rows[one] for one in ids if one in self._rows}
@@ -115,6 +116,34 @@ class _Jobs:
         del flow, order, limit
         return _known(self._place, "a job's place in its flow")
 
+    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
+        del lane, after, limit
+        return list(self._first)
+
+    def heads(self, flow: int, limit: int) -> list[Head]:
+        del limit
+        # The view of flows only names them.
+        return [_SOME_HEAD._replace(id=one) for one in self._first[flow][0]]
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        del lane, limit
+        return {flow: self._first[flow][1] for flow in flows}
+
+    def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
+        return self.flows_waiting(gate, after, limit)
+
+    def unfit_at(self, gate: str, limit: int) -> list[str]:
+        del gate, limit
+        return [row.id for row in self._listed]
+
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        del gate, limit
+        return {flow: self._first[flow][0] for flow in flows}
+
+    def parked_gates(self, after: str, limit: int) -> list[str]:
+        del after, limit
+        return list(self._parked_gates)
+
     def parked_count(self, gate: str, limit: int) -> int:
         del limit
         return _known(self._parked.get(gate), f"who is parked at {gate!r}")
@@ -124,8 +153,10 @@ class _Jobs:
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
         del limit
-        # The view of workers only counts them.
-        return [_SOME_RUN] * self._running[worker]
+        if worker in self._running:
+            # The view of workers only counts them.
+            return [_SOME_RUN] * self._running[worker]
+        return [_SOME_RUN._replace(id=row.id) for row in self._listed]
 
     def held(self, after: str, limit: int) -> list[JobRow]:
         del after, limit
@@ -133,12 +164,12 @@ class _Jobs:
 
 
 class _Gates:
-    def __init__(self, told: Told) -> None:
-        found = (rows.template_row(one) for one in listed(told, "templates"))
+    def __init__(self, reply: Record) -> None:
+        found = (rows.template_row(one) for one in listed(reply, "templates"))
         self._templates = {row.spec.name: row for row in found}
-        self._rows = {name: rows.gate_row(one) for name, one in listed(told, "gates") if one}
-        self._seen = {name for name, _ in listed(told, "gates")}
-        self._page = [self._rows[name] for name in listed(told, "gate_page")]
+        self._rows = {name: rows.gate_row(one) for name, one in listed(reply, "gates") if one}
+        self._seen = {name for name, _ in listed(reply, "gates")}
+        self._page = [self._rows[name] for name in listed(reply, "gate_page")]
 
     def templates(self) -> Mapping[str, TemplateRow]:
         return self._templates
@@ -156,15 +187,15 @@ class _Gates:
 
 
 class _Permits:
-    def __init__(self, told: Told) -> None:
+    def __init__(self, reply: Record) -> None:
         self._counts: dict[str, tuple[int, int]] = {}
         self._first: dict[str, list[PermitRow]] = {}
-        for name, count, amount, first in listed(told, "permits"):
+        for name, count, amount, first in listed(reply, "permits"):
             self._counts[name] = (count, amount)
             self._first[name] = [rows.permit_row(one) for one in first]
-        self._sums = [(name, amount) for name, amount in listed(told, "sums")]
-        self._page = [rows.permit_row(one) for one in listed(told, "permit_page")]
-        self._of_held = [rows.permit_row(one) for one in listed(told, "permits_of_held")]
+        self._sums = [(name, amount) for name, amount in listed(reply, "sums")]
+        self._page = [rows.permit_row(one) for one in listed(reply, "permit_page")]
+        self._of_held = [rows.permit_row(one) for one in listed(reply, "permits_of_held")]
 
     def count(self, gate: str) -> tuple[int, int]:
         return _known(self._counts.get(gate), f"the permits of {gate!r}")
@@ -194,14 +225,14 @@ class _Counted:
 
 
 class _Starts:
-    def __init__(self, told: Told) -> None:
+    def __init__(self, reply: Record) -> None:
         self._gates = {
             name: _Counted(total, leaves if leaves is not False else None)
-            for name, total, leaves in listed(told, "starts")
+            for name, total, leaves in listed(reply, "starts")
         }
         self._all = {
             name: [(at, number) for at, number in starts]
-            for name, starts in listed(told, "every_start")
+            for name, starts in listed(reply, "every_start")
         }
 
     def total(self, gate: str, after_at: int) -> int:
@@ -209,7 +240,7 @@ class _Starts:
         return self._gates.get(gate, _Counted()).total
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        """All starts if they were told; else the one that matters, for all those up to it."""
+        """Return all starts if the reply has them; else the one that matters, for all up to it."""
         del after_at
         if gate in self._all:
             return self._all[gate]
@@ -218,10 +249,10 @@ class _Starts:
 
 
 class _Lanes:
-    def __init__(self, told: Told) -> None:
-        self._rows = {one["name"]: rows.lane_row(one) for one in listed(told, "lanes")}
-        self._names = listed(told, "lane_names")
-        self._starts = {name: dict(starts) for name, starts in listed(told, "tenant_starts")}
+    def __init__(self, reply: Record) -> None:
+        self._rows = {one["name"]: rows.lane_row(one) for one in listed(reply, "lanes")}
+        self._names = listed(reply, "lane_names")
+        self._starts = {name: dict(starts) for name, starts in listed(reply, "tenant_starts")}
 
     def names(self) -> list[str]:
         return self._names
@@ -234,10 +265,10 @@ class _Lanes:
 
 
 class _Counts:
-    def __init__(self, told: Told) -> None:
-        self._of_lanes = paired(told, "lane_counts")
-        self._of_states = _by_state(told.get("states") or {})
-        self._totals = paired(told, "totals")
+    def __init__(self, reply: Record) -> None:
+        self._of_lanes = paired(reply, "lane_counts")
+        self._of_states = _by_state(reply.get("states") or {})
+        self._totals = paired(reply, "totals")
 
     def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
         return {lane: _by_state(self._of_lanes.get(lane) or {}) for lane in lanes}
@@ -250,8 +281,8 @@ class _Counts:
 
 
 class _Keys:
-    def __init__(self, told: Told) -> None:
-        found = (rows.key_row(one) for one in listed(told, "dedupe"))
+    def __init__(self, reply: Record) -> None:
+        found = (rows.key_row(one) for one in listed(reply, "dedupe"))
         self._rows = {(row.tenant, row.key): row for row in found}
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
@@ -259,9 +290,9 @@ class _Keys:
 
 
 class _Signals:
-    def __init__(self, told: Told) -> None:
-        self._known = [(key, job, run) for key, job, run in listed(told, "known")]
-        self._heard = [rows.signal_row(one) for one in listed(told, "events")]
+    def __init__(self, reply: Record) -> None:
+        self._known = [(key, job, run) for key, job, run in listed(reply, "known")]
+        self._heard = [rows.signal_row(one) for one in listed(reply, "events")]
 
     def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
         del jobs
@@ -277,8 +308,8 @@ class _Signals:
 
 
 class _Workers:
-    def __init__(self, told: Told) -> None:
-        self._rows = {one["id"]: rows.worker_row(one) for one in listed(told, "workers")}
+    def __init__(self, reply: Record) -> None:
+        self._rows = {one["id"]: rows.worker_row(one) for one in listed(reply, "workers")}
 
     def all(self) -> list[WorkerRow]:
         return list(self._rows.values())
@@ -288,16 +319,16 @@ class _Workers:
 
 
 class _Entries:
-    def __init__(self, told: Told) -> None:
-        self._rows = [rows.entry_row(one) for one in listed(told, "entries")]
+    def __init__(self, reply: Record) -> None:
+        self._rows = [rows.entry_row(one) for one in listed(reply, "entries")]
 
     def all(self) -> list[EntryRow]:
         return self._rows
 
 
 class _Tokens:
-    def __init__(self, told: Told) -> None:
-        self._rows = [rows.token_row(one) for one in listed(told, "tokens")]
+    def __init__(self, reply: Record) -> None:
+        self._rows = [rows.token_row(one) for one in listed(reply, "tokens")]
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
         wanted = set(ids)
@@ -308,12 +339,12 @@ class _Tokens:
 
 
 class _Trail:
-    def __init__(self, told: Told) -> None:
-        self._page = [rows.trail_row(one) for one in listed(told, "trail")]
-        self._since = [rows.trail_row(one) for one in listed(told, "since")]
+    def __init__(self, reply: Record) -> None:
+        self._page = [rows.trail_row(one) for one in listed(reply, "trail")]
+        self._since = [rows.trail_row(one) for one in listed(reply, "since")]
         self._of = {
             target: [rows.trail_row(one) for one in lines]
-            for target, lines in listed(told, "notes")
+            for target, lines in listed(reply, "notes")
         }
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
@@ -328,29 +359,29 @@ class _Trail:
 
 
 class _Facts:
-    def __init__(self, told: Told) -> None:
-        self._told: Told = paired(told, "facts")
+    def __init__(self, reply: Record) -> None:
+        self._facts: Record = paired(reply, "facts")
 
     def identity(self) -> str:
         # A store to which nothing was written yet has none.
-        return self._told.get("identity") or ""
+        return self._facts.get("identity") or ""
 
     def epoch(self) -> int:
-        return self._told["epoch"]
+        return self._facts["epoch"]
 
     def revision(self) -> int:
-        return self._told["revision"]
+        return self._facts["revision"]
 
     def clock_ahead_ms(self) -> int:
-        return self._told["clock_ahead_ms"]
+        return self._facts["clock_ahead_ms"]
 
     def suspicion(self) -> Suspicion | None:
-        mark = self._told.get("suspect")
+        mark = self._facts.get("suspect")
         return None if mark is None else suspicion(mark)
 
 
-def _by_state(told: Mapping[str, int]) -> dict[State, int]:
-    return {State(state): number for state, number in told.items()}
+def _by_state(reply: Mapping[str, int]) -> dict[State, int]:
+    return {State(state): number for state, number in reply.items()}
 
 
 def _known(value: Value | None, what: str) -> Value:
@@ -360,6 +391,6 @@ def _known(value: Value | None, what: str) -> Value:
         InvariantBroken: it did not.
     """
     if value is None:
-        message = f"a read asks for {what}, at which its script did not look"
+        message = f"a read needs {what}, which its script did not collect"
         raise InvariantBroken(message)
     return value

@@ -1,4 +1,4 @@
-"""The rows that a read script told, as the ledger's own records."""
+"""Converts the rows of a read script to the ledger's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.contract.definitions import EntrySpec, LaneSpec, Overlap
 from headway.contract.tokens import TokenSpec
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.gates.spec import GateSpec, GateUse
-from headway.core.gates.view import Reservation
+from headway.core.gates.view import Order, Reservation
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.core.timetable.misfire import MisfirePolicy
@@ -31,207 +31,207 @@ from headway.stores.ledger.rows import (
 from headway.stores.ledger.tables.tokens import TokenRow
 from headway.stores.redis.kept_signals import from_script
 
-Told = Mapping[str, Any]
+Record = Mapping[str, Any]
 """A row by the names of its fields; those that are None are not there.
 
-An empty map is told as an empty list: Lua has one table for both.
+An empty map comes as an empty list: Lua has one type for both.
 """
 
 _JOB_FIELDS = frozenset(field.name for field in msgspec.structs.fields(JobRow))
 _PAYLOADS = frozenset({"args", "body", "result", "progress"})
 
 
-def job_row(told: Told) -> JobRow:
+def job_row(record: Record) -> JobRow:
     """A job."""
-    fields: dict[str, Any] = {name: told[name] for name in told if name in _JOB_FIELDS}
-    fields["subject"] = told.get("subject")
-    fields["state"] = State(told["state"])
-    fields["keyed"] = uses(told, "keyed")
-    fields["members"] = texts(told, "members")
-    fields["cascade"] = _cascade(told.get("cascade"))
-    for name in _PAYLOADS & told.keys():
-        fields[name] = payload(told[name])
+    fields: dict[str, Any] = {name: record[name] for name in record if name in _JOB_FIELDS}
+    fields["subject"] = record.get("subject")
+    fields["state"] = State(record["state"])
+    fields["keyed"] = uses(record, "keyed")
+    fields["members"] = texts(record, "members")
+    fields["cascade"] = _cascade(record.get("cascade"))
+    for name in _PAYLOADS & record.keys():
+        fields[name] = payload(record[name])
     return JobRow(**fields)
 
 
-def run_row(told: Told) -> RunRow:
+def run_row(record: Record) -> RunRow:
     """A run that ended."""
     return RunRow(
-        job=told["job"],
-        run=told["run"],
-        attempt=told["attempt"],
-        stage=told["stage"],
-        worker=told["worker"],
-        claimed_at=told["claimed_at"],
-        handed_at=told.get("handed_at"),
-        ended_at=told["ended_at"],
-        outcome=told["outcome"],
-        error=told["error"],
-        members=texts(told, "members"),
-        blocked_ms=told["blocked_ms"],
-        due_at=told["due_at"],
-        candidate=told.get("candidate", ""),
+        job=record["job"],
+        run=record["run"],
+        attempt=record["attempt"],
+        stage=record["stage"],
+        worker=record["worker"],
+        claimed_at=record["claimed_at"],
+        handed_at=record.get("handed_at"),
+        ended_at=record["ended_at"],
+        outcome=record["outcome"],
+        error=record["error"],
+        members=texts(record, "members"),
+        blocked_ms=record["blocked_ms"],
+        due_at=record["due_at"],
+        candidate=record.get("candidate", ""),
     )
 
 
-def flow_key(told: Told) -> FlowKey:
+def flow_key(record: Record) -> FlowKey:
     """What makes a flow."""
-    return FlowKey(told["lane"], told["tenant"], told["kind"], uses(told, "shared"))
+    return FlowKey(record["lane"], record["tenant"], record["kind"], uses(record, "shared"))
 
 
-def policy(told: Told) -> JobPolicy:
+def policy(record: Record) -> JobPolicy:
     """What a kind says of its jobs."""
-    return msgspec.convert(told, JobPolicy)
+    return msgspec.convert(record, JobPolicy)
 
 
-def gate_row(told: Told) -> GateRow:
+def gate_row(record: Record) -> GateRow:
     """A gate's instance."""
     return GateRow(
-        name=told["name"],
-        template=told["template"],
-        pool=told.get("pool", ""),
-        used=told.get("used", 0),
-        capacity=told.get("capacity"),
-        closed_until=told.get("closed_until"),
-        closed_by=told.get("closed_by", ""),
-        closed_reason=told.get("closed_reason", ""),
-        last=told.get("last", ""),
-        timer_at=told.get("timer_at"),
-        lanes=tuple(listed(told, "lanes")),
-        zone=told.get("zone"),
-        opens=tuple((start, end) for start, end in listed(told, "opens")),
-        horizon_at=told.get("horizon_at"),
-        reserved=_reservation(told.get("reserved")),
+        name=record["name"],
+        template=record["template"],
+        pool=record.get("pool", ""),
+        used=record.get("used", 0),
+        capacity=record.get("capacity"),
+        closed_until=record.get("closed_until"),
+        closed_by=record.get("closed_by", ""),
+        closed_reason=record.get("closed_reason", ""),
+        last=record.get("last", ""),
+        timer_at=record.get("timer_at"),
+        lanes=tuple(listed(record, "lanes")),
+        zone=record.get("zone"),
+        opens=tuple((start, end) for start, end in listed(record, "opens")),
+        horizon_at=record.get("horizon_at"),
+        reserved=_reservation(record.get("reserved")),
     )
 
 
-def _reservation(told: Told | None) -> Reservation | None:
-    if not told:
+def _reservation(record: Record | None) -> Reservation | None:
+    if not record:
         return None
-    order = told["order"]
+    order = record["order"]
     return Reservation(
-        job=told["job"],
-        order=(order["priority"], order["due_at"], order["seq"]),
-        amount=told["amount"],
-        until_at=told["until_at"],
+        job=record["job"],
+        order=Order(order["priority"], order["due_at"], order["seq"]),
+        amount=record["amount"],
+        until_at=record["until_at"],
     )
 
 
-def template_row(told: Told) -> TemplateRow:
+def template_row(record: Record) -> TemplateRow:
     """A gate as it is declared."""
-    override = told.get("override")
+    override = record.get("override")
     return TemplateRow(
-        spec=_gate_spec(told["spec"]), override=_gate_spec(override) if override else None
+        spec=_gate_spec(record["spec"]), override=_gate_spec(override) if override else None
     )
 
 
-def permit_row(told: Told) -> PermitRow:
+def permit_row(record: Record) -> PermitRow:
     """A permit."""
     return PermitRow(
-        gate=told["gate"],
-        job=told["job"],
-        run=told["run"],
-        pool=told.get("pool", ""),
-        amount=told["amount"],
-        since=told["since"],
-        hold=told["hold"],
+        gate=record["gate"],
+        job=record["job"],
+        run=record["run"],
+        pool=record.get("pool", ""),
+        amount=record["amount"],
+        since=record["since"],
+        hold=record["hold"],
     )
 
 
-def lane_row(told: Told) -> LaneRow:
+def lane_row(record: Record) -> LaneRow:
     """A lane."""
     return LaneRow(
-        name=told["name"],
-        spec=_lane_spec(told.get("spec")),
-        override=_lane_spec(told.get("override")),
-        level=told.get("level", 0),
+        name=record["name"],
+        spec=_lane_spec(record.get("spec")),
+        override=_lane_spec(record.get("override")),
+        level=record.get("level", 0),
     )
 
 
-def worker_row(told: Told) -> WorkerRow:
+def worker_row(record: Record) -> WorkerRow:
     """A worker."""
     return WorkerRow(
-        id=told["id"],
-        name=told.get("name", ""),
-        lanes=tuple(listed(told, "lanes")),
-        seen_at=told["seen_at"],
-        lease_until=told["lease_until"],
-        request=told.get("request", 0),
-        lapsed=told.get("lapsed", False),
+        id=record["id"],
+        name=record.get("name", ""),
+        lanes=tuple(listed(record, "lanes")),
+        seen_at=record["seen_at"],
+        lease_until=record["lease_until"],
+        request=record.get("request", 0),
+        lapsed=record.get("lapsed", False),
     )
 
 
-def entry_row(told: Told) -> EntryRow:
+def entry_row(record: Record) -> EntryRow:
     """A timetable entry."""
-    spec = told.get("spec")
+    spec = record.get("spec")
     return EntryRow(
-        name=told["name"],
+        name=record["name"],
         spec=_entry_spec(spec) if spec else None,
-        revision=told["revision"],
-        last_fired=told.get("last_fired"),
-        ahead_until=told.get("ahead_until"),
-        folded=told.get("folded", 0),
-        first_seen_at=told.get("first_seen_at", 0),
+        revision=record["revision"],
+        last_fired=record.get("last_fired"),
+        ahead_until=record.get("ahead_until"),
+        folded=record.get("folded", 0),
+        first_seen_at=record.get("first_seen_at", 0),
     )
 
 
-def token_row(told: Told) -> TokenRow:
+def token_row(record: Record) -> TokenRow:
     """A token."""
     return TokenRow(
-        spec=msgspec.convert(told["spec"], TokenSpec),
-        created_at=told["created_at"],
-        created_by=told["created_by"],
-        used_at=told.get("used_at"),
+        spec=msgspec.convert(record["spec"], TokenSpec),
+        created_at=record["created_at"],
+        created_by=record["created_by"],
+        used_at=record.get("used_at"),
     )
 
 
-def trail_row(told: Told) -> TrailRow:
+def trail_row(record: Record) -> TrailRow:
     """A line of the trail."""
     return TrailRow(
-        seq=told["seq"],
-        at=told["at"],
-        author=told["author"],
-        reason=told["reason"],
-        verb=told["verb"],
-        target=told["target"],
-        detail=told.get("detail", ""),
+        seq=record["seq"],
+        at=record["at"],
+        author=record["author"],
+        reason=record["reason"],
+        verb=record["verb"],
+        target=record["target"],
+        detail=record.get("detail", ""),
     )
 
 
-def listed(told: Told, name: str) -> list[Any]:
+def listed(record: Record, name: str) -> list[Any]:
     """A list of a record; what is not there is empty."""
-    return told.get(name) or []
+    return record.get(name) or []
 
 
-def paired(told: Told, name: str) -> dict[Any, Any]:
-    """A map that was told as pairs, or as a map, which is a list when it is empty."""
-    return dict(told.get(name) or ())
+def paired(record: Record, name: str) -> dict[Any, Any]:
+    """Return a map that came as pairs, or as a map, which is a list when it is empty."""
+    return dict(record.get(name) or ())
 
 
-def key_row(told: Told) -> KeyRow:
+def key_row(record: Record) -> KeyRow:
     """A key that makes enqueue idempotent."""
     return KeyRow(
-        tenant=told["tenant"],
-        key=told["key"],
-        job=told["job"],
-        body=payload(told["body"]),
-        until_at=told.get("until_at"),
+        tenant=record["tenant"],
+        key=record["key"],
+        job=record["job"],
+        body=payload(record["body"]),
+        until_at=record.get("until_at"),
     )
 
 
-def signal_row(told: Told) -> SignalRow:
+def signal_row(record: Record) -> SignalRow:
     """An event that was heard."""
     return SignalRow(
-        scope=told["scope"],
-        event=told["event"],
-        key=told["key"],
-        at=told["at"],
-        kept_until=told.get("kept_until"),
-        payload=from_script(payload(told.get("payload", ""))),
+        scope=record["scope"],
+        event=record["event"],
+        key=record["key"],
+        at=record["at"],
+        kept_until=record.get("kept_until"),
+        payload=from_script(payload(record.get("payload", ""))),
     )
 
 
-def uses(told: Told, name: str) -> tuple[GateUse, ...]:
+def uses(record: Record, name: str) -> tuple[GateUse, ...]:
     """Gates that a job asks for."""
     return tuple(
         GateUse(
@@ -242,26 +242,26 @@ def uses(told: Told, name: str) -> tuple[GateUse, ...]:
             shared=one.get("shared", False),
             zone=one.get("zone"),
         )
-        for one in listed(told, name)
+        for one in listed(record, name)
     )
 
 
-def texts(told: Told, name: str) -> dict[str, str]:
+def texts(record: Record, name: str) -> dict[str, str]:
     """A map of texts."""
-    return paired(told, name)
+    return paired(record, name)
 
 
-def payload(told: str | bytes) -> bytes:
-    """Bytes as they were sent: scripts carry them as text, which they may be no valid one of."""
-    return told if isinstance(told, bytes) else told.encode("utf-8", "surrogateescape")
+def payload(record: str | bytes) -> bytes:
+    """Return bytes as they were sent: scripts pass them as text, which may not be valid UTF-8."""
+    return record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
 
 
-def _cascade(told: Told | None) -> Cascade | None:
-    if told is None:
+def _cascade(record: Record | None) -> Cascade | None:
+    if record is None:
         return None
     return Cascade(
-        left=tuple(listed(told, "left")),
-        turn=told.get("turn", ""),
+        left=tuple(listed(record, "left")),
+        turn=record.get("turn", ""),
         asked=tuple(
             Asked(
                 candidate=one["candidate"],
@@ -269,17 +269,17 @@ def _cascade(told: Told | None) -> Cascade | None:
                 at=one["at"],
                 reason=one.get("reason", ""),
             )
-            for one in listed(told, "asked")
+            for one in listed(record, "asked")
         ),
     )
 
 
-def _gate_spec(told: Told) -> GateSpec:
-    return msgspec.convert(told, GateSpec)
+def _gate_spec(record: Record) -> GateSpec:
+    return msgspec.convert(record, GateSpec)
 
 
-def _lane_spec(told: Told | None) -> LaneSpec | None:
-    return msgspec.convert(told, LaneSpec) if told else None
+def _lane_spec(record: Record | None) -> LaneSpec | None:
+    return msgspec.convert(record, LaneSpec) if record else None
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -296,11 +296,11 @@ class _Entry(msgspec.Struct, kw_only=True):
     at: At | None = None
 
 
-def _entry_spec(told: Told) -> EntrySpec:
-    job = {**told["job"], "args": payload(told["job"]["args"])}
-    kept = msgspec.convert({**told, "job": job}, _Entry)
+def _entry_spec(record: Record) -> EntrySpec:
+    job = {**record["job"], "args": payload(record["job"]["args"])}
+    kept = msgspec.convert({**record, "job": job}, _Entry)
     schedule: Schedule | None = kept.cron or kept.every or kept.at
-    assert schedule is not None  # noqa: S101  (whoever declared it wrote one of them)
+    assert schedule is not None  # noqa: S101  (every declared entry has one of them)
     return EntrySpec(
         name=kept.name,
         schedule=schedule,

@@ -1,4 +1,4 @@
-"""Calls: what is asked of a thread of the store."""
+"""Calls that a thread of the store serves."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ BULK_BYTES = 65_536
 
 
 class Call(CallBase[Answer]):
-    """One operation that is asked for.
+    """One requested operation.
 
     Attributes:
-        verb: what to do within a step.
-        jobs: of an enqueue, what it inserts, so that several can be done as one; else None.
-        bulk: it may take long, and lets those behind it go first.
-        urgent: it goes before all others that wait, as a beat does, on which leases depend.
+        verb: runs within a step.
+        jobs: of an enqueue, its jobs, so that several enqueues can be merged; else None.
+        bulk: it may take long, so later calls may overtake it.
+        urgent: it overtakes all others, as a beat must, on which leases depend.
         takes_room: it is refused while the device is nearly full.
-        asked_at: by the monotonic clock.
+        asked_at: when it was submitted, by the monotonic clock.
     """
 
     __slots__ = ("asked_at", "bulk", "jobs", "takes_room", "urgent", "verb")
@@ -49,16 +49,16 @@ class Call(CallBase[Answer]):
         self.asked_at = monotonic()
 
     def wait(self) -> None:
-        """Blocks a caller in its own thread until it is told."""
-        if self.bell is not None:
-            self.bell.acquire()
+        """Block a caller in its own thread until its reply is there."""
+        if self.done_lock is not None:
+            self.done_lock.acquire()
 
 
 AnyCall = Call[Any]
 
 
 def fail(calls: Iterable[AnyCall], error: BaseException) -> None:
-    """Refuses calls that were not begun, each with the same error."""
+    """Refuse calls that were not begun, each with the same error."""
     failed = list(calls)
     for call in failed:
         call.error = error

@@ -1,4 +1,4 @@
-"""Checkpoints: the log is written back into the database when nobody waits for a reply."""
+"""Checkpoints: write the log back into the database while no caller waits for a reply."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from headway.stores.sqlite.database import PASSIVE, Database
 SOON = 1_000
 """Pages of the log (4 KiB each) after which it is written back between small commits."""
 LATE = 4_000
-"""Pages after which it is written back between large ones, too; a hot page is then copied less."""
+"""The same between large commits; a hot page is then copied less often."""
 SMALL = 100
-"""Pages of a small commit."""
+"""Pages of a small commit, at most."""
 
 
 class Checkpoints:
     """Watches the log of the connection that writes.
 
-    SQLite itself would write it back within a COMMIT, and the caller would wait for it.
+    SQLite would write it back within a COMMIT, while the caller waits.
 
     Args:
         db: the connection; its automatic checkpoints are off.
@@ -37,11 +37,11 @@ class Checkpoints:
         return 0
 
     def run_if_due(self) -> bool:
-        """Writes the log back, if it is long; takes no lock that others wait for.
+        """Write the log back if it is long; takes no lock that others wait for.
 
         Returns:
-            Whether it was tried. While a reader needs what is in the log it stays long, and is
-            tried again when it has grown by as much.
+            Whether it was tried. While a reader uses the log it stays long; the next try follows
+            when it has grown by the same number of pages.
         """
         if self._pages - self._tried < (SOON if self._grown <= SMALL else LATE):
             return False

@@ -1,4 +1,4 @@
-"""Connections to a database file, all opened in the same way."""
+"""Connections to a database file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _HEADER = 512
 
 
 def create(options: SqliteOptions, clock: Clock | None = None) -> None:
-    """Makes the file if it is not there, readable by its owner alone, and its schema.
+    """Create the file if it does not exist, readable only by its owner, with its schema.
 
     Args:
-        options: of the file.
-        clock: of the store, if it is not the machine's. A file that is created under a clock that
-            is not the machine's either, as a test's, is never compared with the machine's.
+        clock: of the store, if it is not the machine's. A file that is created under another
+            clock, as in a test, is never compared with the machine's.
 
     Raises:
-        StoreUnavailable: it cannot be made or written.
-        StoreCorrupt: it is no database, or a damaged one; it was not touched.
-        SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
+        StoreUnavailable: it cannot be created or written.
+        StoreCorrupt: it is not a database, or a damaged one; it was not changed.
+        SchemaMismatch: it belongs to another program, or its schema is older or newer; it was not
+            changed.
     """
     _make(options.path)
     with _explained(options):
@@ -44,18 +44,18 @@ def _make(path: Path) -> None:
     except FileExistsError:
         _refuse_scrap(path)
     except OSError as error:
-        message = f"the database {path} cannot be made: {error.strerror}"
-        raise StoreUnavailable(message, hint="its folder must be there and writable") from error
+        message = f"the database {path} cannot be created: {error.strerror}"
+        raise StoreUnavailable(message, hint="its folder must exist and be writable") from error
 
 
 def _refuse_scrap(path: Path) -> None:
     if not path.is_file():
-        message = f"{path} is no regular file"
+        message = f"{path} is not a regular file"
         raise StoreUnavailable(message, hint="give the path of a file, such as its folder and name")
-    # SQLite takes a file shorter than its header for an empty one, and would write over it.
+    # SQLite treats a file shorter than its header as empty, and would overwrite it.
     size = path.stat().st_size
     if 0 < size < _HEADER:
-        message = f"the file {path} of {size} bytes is no database"
+        message = f"the file {path} of {size} bytes is not a database"
         raise StoreCorrupt(message, hint="give the path of another file; nothing was changed")
 
 
@@ -81,14 +81,13 @@ def _is_empty(options: SqliteOptions, *, write: bool) -> bool:
 
 
 def migrate(options: SqliteOptions, *, free_clock: bool = False) -> tuple[int, int]:
-    """Brings the file's schema up to date; made if it is not there.
+    """Bring the file's schema up to date; the file is created if it does not exist.
 
     Args:
-        options: of the file.
-        free_clock: whether a file that is created now has a clock of its own, as in a test.
+        free_clock: whether a file that is created now has its own clock, as in a test.
 
     Returns:
-        The version before, and the version now.
+        The old and the new version.
     """
     _make(options.path)
     with _explained(options):
@@ -101,7 +100,7 @@ def migrate(options: SqliteOptions, *, free_clock: bool = False) -> tuple[int, i
 
 
 def connect(options: SqliteOptions) -> Database:
-    """Opens a connection to a file that was created.
+    """Open a connection to an existing file.
 
     Raises:
         StoreUnavailable: it cannot be opened.
@@ -128,11 +127,11 @@ def _use_wal(db: Database) -> None:
     mode = db.pragma("journal_mode", "wal")
     if mode != "wal":
         message = f"the database is in journal mode {mode!r} and does not become WAL"
-        raise StoreUnavailable(message, hint="it must lie on a local disk, not on a network share")
+        raise StoreUnavailable(message, hint="it must be on a local disk, not on a network share")
 
 
 def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
-    # The change of the journal mode does not ask the busy handler.
+    # Changing the journal mode does not use the busy handler.
     end = monotonic() + patience_ms / 1000
     while True:
         try:
@@ -146,20 +145,20 @@ def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
 
 
 class _explained:  # noqa: N801  (reads as the phrase that it is)
-    """Turns SQLite's errors into those of Headway's tree."""
+    """Converts SQLite's errors to Headway's."""
 
     def __init__(self, options: SqliteOptions) -> None:
         self._path = str(options.path)
 
     def __enter__(self) -> None:
-        """Nothing is needed."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Turns the error.
+        """Convert the error.
 
         Raises:
-            StoreError: what the error means.
-            InvariantBroken: it means a bug.
+            StoreError: the meaning of SQLite's error.
+            InvariantBroken: it is a bug.
         """
         if isinstance(error, Failure):
             raised: StoreError | InvariantBroken = explain(error, self._path, committing=False)

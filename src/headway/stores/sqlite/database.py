@@ -1,4 +1,4 @@
-"""The part of the SQLite wrapper that the store uses, with its types; rows are tuples."""
+"""Types for the part of the SQLite wrapper that the store uses; rows are tuples."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ STATEMENTS = 256
 
 
 PASSIVE = apsw.SQLITE_CHECKPOINT_PASSIVE
-"""Writes back as much of the log as can be without waiting for anybody."""
+"""Writes back as much of the log as possible without waiting for other connections."""
 
 WalHook = Callable[[Any, str, int], int]
 
 
 class Found(Protocol):
-    """What a statement found."""
+    """The result of a statement."""
 
     @property
-    def get(self) -> Any:  # noqa: ANN401  (what it is, its statement says)
+    def get(self) -> Any:  # noqa: ANN401  (depends on the statement)
         """The only value, the only row, or all rows; None for nothing."""
         ...
 
@@ -44,15 +44,15 @@ class Database(Protocol):
     """A connection to a database file."""
 
     def execute(self, statements: str, bindings: Sequence[Any] = ...) -> Found:
-        """Executes a statement."""
+        """Execute a statement."""
         ...
 
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> Found:
-        """Executes a statement for each of some bindings."""
+        """Execute a statement for each of some bindings."""
         ...
 
     def pragma(self, name: str, value: Any = ...) -> Any:  # noqa: ANN401  (each pragma has its type)
-        """Reads or sets a pragma."""
+        """Read or set a pragma."""
         ...
 
     @property
@@ -61,40 +61,39 @@ class Database(Protocol):
         ...
 
     def data_version(self) -> int:
-        """Another number after anybody's commit."""
+        """Return a number that changes with every commit of another connection."""
         ...
 
     def total_changes(self) -> int:
-        """Rows that this connection has written."""
+        """Return how many rows this connection has written."""
         ...
 
     def readonly(self, name: str) -> bool:
-        """Whether it cannot be written."""
+        """Return whether it cannot be written."""
         ...
 
     def set_busy_timeout(self, milliseconds: int) -> None:
-        """For how long it waits for a lock."""
+        """Set for how long it waits for a lock."""
         ...
 
     def set_wal_hook(self, callable: WalHook) -> None:  # noqa: A002  (the wrapper's own name)
-        """After each commit, tells the connection, "main", and the pages in the log."""
+        """Set a function that each commit calls with the connection, "main" and the log's pages."""
         ...
 
     def wal_checkpoint(self, dbname: str | None = None, mode: int = ...) -> tuple[int, int]:
-        """Writes the log back; (pages in it, pages written back)."""
+        """Write the log back; (pages in it, pages written back)."""
         ...
 
     def close(self) -> None:
-        """Closes it."""
+        """Close it."""
         ...
 
 
 def open_database(path: Path, *, write: bool) -> Database:
-    """Opens a file that is there.
+    """Open an existing file.
 
     Args:
-        path: of the file.
-        write: whether it may be written; if not, it is left exactly as it is.
+        write: whether it may be written; if not, not a byte of it changes.
 
     Returns:
         The connection.
@@ -105,12 +104,12 @@ def open_database(path: Path, *, write: bool) -> Database:
 
 
 def text_list(values: Sequence[str]) -> object:
-    """Texts as SQLite reads a list in one go; at least one."""
+    """Return texts as one parameter that SQLite reads as a list; at least one."""
     return _carray(tuple(values))
 
 
 def number_list(values: Sequence[int]) -> object:
-    """Whole numbers as SQLite reads a list in one go; at least one."""
+    """Return whole numbers as one parameter that SQLite reads as a list; at least one."""
     return _carray(array("q", values))
 
 

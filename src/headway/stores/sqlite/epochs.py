@@ -1,9 +1,9 @@
-"""New epochs: an operator's word that what was handed out before is void."""
+"""New epochs, by which an operator fences all runs of before."""
 
 from __future__ import annotations
 
+from headway.stores.ledger.fingerprint import mark_suspect
 from headway.stores.ledger.rows import TrailRow
-from headway.stores.ledger.sights import mark_suspect
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER, SUSPECT
 
@@ -13,19 +13,19 @@ _END_LEASES = (
 
 
 def mark_if_changed(ledger: SqliteLedger) -> None:
-    """Tells all processes that this one found the store to be another or an older one.
+    """Record for all processes that this one found the store replaced or restored.
 
-    Whoever looks later may see nothing odd: time has gone on by then.
+    A later check may not notice it, because the store's time has moved on by then.
     """
     session = ledger.session
     if session.watch.reason and not session.numbers.get(SUSPECT):
-        session.tell_time()
+        session.fix_time()
         session.numbers.put(SUSPECT, 1)
         mark_suspect(ledger, session.watch.reason)
 
 
 def new_epoch(ledger: SqliteLedger, author: str, reason: str) -> int:
-    """Ends every lease, so that the runs of before can write nothing any more.
+    """End every lease, so that earlier runs can no longer write.
 
     Returns:
         The epoch now.
@@ -37,12 +37,12 @@ def new_epoch(ledger: SqliteLedger, author: str, reason: str) -> int:
     session.db.execute(_END_LEASES, (ledger.now,))
     ledger.trail.add([TrailRow(0, ledger.now, author, reason, "new epoch", "store", str(epoch))])
     ledger.wake(None)
-    session.look_again()
+    session.recheck_facts()
     return epoch
 
 
 def reset_clock(ledger: SqliteLedger, author: str, reason: str) -> int:
-    """Sets the store's time back to its clock; every lease ends, because its end lies ahead.
+    """Set the store's time back to its clock, and end every lease.
 
     Returns:
         By how many ms the time went back.

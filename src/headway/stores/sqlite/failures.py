@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a caller of the store."""
+"""Translation of SQLite's errors into Headway's."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from headway.core.errors import (
 )
 
 Failure = apsw.Error
-"""Whatever SQLite or its wrapper raises."""
+"""Base class of all errors of SQLite and its wrapper."""
 
 Busy = apsw.BusyError
-"""A lock of SQLite's own was not given in time."""
+"""SQLite did not get one of its own locks in time."""
 
 ReadOnly = apsw.ReadOnlyError
-"""The connection may not write what the operation needs, such as the rollback of a journal."""
+"""The connection may not write, for example to roll back a journal."""
 
 _BROKEN = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.NoMemError)
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the connection must not be used any more: it is closed and opened anew.
+    """Return whether the connection must be closed and opened again.
 
-    After a failed fsync the kernel may have dropped the pages, so that a second try would report
-    a success that is none.
+    After a failed fsync the kernel may have dropped the pages, so that a second try would falsely
+    report success.
 
     Source: https://wiki.postgresql.org/wiki/Fsync_Errors
     """
@@ -37,11 +37,9 @@ def is_broken(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, path: str, *, committing: bool) -> StoreError | InvariantBroken:
-    """The error of Headway's tree that says what happened and how to mend it.
+    """Return the error of Headway's tree for an error of SQLite.
 
     Args:
-        error: from SQLite.
-        path: of the database.
         committing: whether COMMIT itself failed, so that the step may have been written.
 
     Returns:
@@ -63,12 +61,12 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
     (
         (apsw.BusyError, apsw.LockedError),
         StoreUnavailable,
-        "another process holds its write lock for too long",
+        "another process has held its write lock for too long",
     ),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),
         StoreUnavailable,
-        "the file and its folder must be there and writable",
+        "the file and its folder must exist and be writable",
     ),
     ((apsw.IOError,), StoreUnavailable, "the device failed"),
     ((apsw.NoMemError, apsw.InterruptError, apsw.TooBigError), StoreUnavailable, "try again"),

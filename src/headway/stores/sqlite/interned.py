@@ -1,4 +1,4 @@
-"""What repeats in many rows is written once and has a number."""
+"""Interned values: what many rows share is stored once, by number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ Thing = TypeVar("Thing")
 
 
 class Interned(Generic[Thing]):
-    """Things and their numbers, which never change once committed, whoever wrote them.
+    """Values and their numbers, which never change once committed.
 
     Args:
-        db: the connection.
         find: selects the number by the thing's code.
         read: selects the code by the number.
         add: inserts a code and returns its number.
@@ -39,7 +38,7 @@ class Interned(Generic[Thing]):
         self._last: tuple[Thing | None, int] = (None, 0)
 
     def find(self, thing: Thing) -> int | None:
-        """The number of a thing that has one."""
+        """Return the number of a value; None if it has none."""
         number = self._numbers.get(thing)
         if number is None:
             number = self._db.execute(self._find, (self._encode(thing),)).get
@@ -48,9 +47,9 @@ class Interned(Generic[Thing]):
         return number
 
     def number(self, thing: Thing) -> int:
-        """The number of a thing; a new one is given one in this step."""
+        """Return the number of a value; a new one gets one in this step."""
         if thing is self._last[0]:
-            # Hashing a policy or a flow costs more than all that follows.
+            # Hashing a policy or a flow costs more than the rest of this function.
             return self._last[1]
         number = self._numbers.get(thing)
         if number is None:
@@ -65,10 +64,10 @@ class Interned(Generic[Thing]):
         return number
 
     def thing(self, number: int) -> Thing:
-        """The thing of a number.
+        """Return the value of a number.
 
         Raises:
-            KeyError: nothing has it.
+            KeyError: the number is unknown.
         """
         known = self._things.get(number)
         if known is None:
@@ -84,15 +83,15 @@ class Interned(Generic[Thing]):
         self._things[number] = thing
 
     def keep(self) -> None:
-        """The step is committed."""
+        """Keep the new numbers; the step is committed."""
         self._fresh.clear()
 
     def mark(self) -> int:
-        """Where a part of the step begins."""
+        """Return a mark to roll back to."""
         return len(self._fresh)
 
     def back_to(self, mark: int) -> None:
-        """That part was rolled back: what it added is not there."""
+        """Remove what was added since the mark."""
         self._last = (None, 0)
         for thing, number in self._fresh[mark:]:
             del self._numbers[thing]

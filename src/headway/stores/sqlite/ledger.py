@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
 from headway.stores.ledger.tables.jobs import JobTable
@@ -56,6 +57,9 @@ class SqliteLedger:
         """The store's time of this step, ms."""
         return self.session.now
 
+    def read_ahead(self, ahead: Ahead) -> None:
+        """Do nothing: one more statement costs as much as one more row."""
+
     def wake(self, lane: str | None, at: int | None = None) -> None:
-        """After the step, wakes those who wait for this lane (None: for any)."""
+        """Wake the waiters of a lane (None: of all lanes) after the step."""
         self.session.wakes.append((lane, at))

@@ -1,4 +1,4 @@
-"""Whole numbers that change with nearly every step: kept together, so that one page is written."""
+"""Counters that nearly every step changes, kept together so that one page is written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headway.stores.sqlite.database import Database
 HIGH_WATER = -1
 """The highest time that was ever used, ms."""
 LAST_SEQ = -2
-"""The arrival number given last."""
+"""The last arrival number."""
 REVISION = -3
-"""Of the definitions, as the contract tells it."""
+"""Of the definitions, as in the contract."""
 DEFINITIONS = -4
-"""Grows whenever a declared gate is written, so that other processes read them again."""
+"""Grows whenever a declared gate is written, so that other processes reload them."""
 EPOCH = -5
 WAKES = -6
 """Grows with each step that may have made something claimable."""
@@ -21,15 +21,15 @@ KEPT_EVENTS = -7
 IDENTITY = -8
 """Random, written once."""
 SCHEMA = -9
-"""The number of the last migration, so that a running process sees that it was overtaken."""
+"""The number of the last migration, so that a running process notices a newer schema."""
 EPOCH_AT = -10
-"""When the present epoch was begun, ms; 0 for the first."""
+"""When the current epoch began, ms; 0 for the first."""
 SUSPECT = -11
-"""1 after a process found the store to be another one or older, until a new epoch is begun."""
+"""1 after a process found the store replaced or restored, until a new epoch begins."""
 FREE_CLOCK = -12
-"""1 if the file was created under a clock of its own, as in a test, which is never checked."""
+"""1 if the file was created under its own clock, as in a test, which is never checked."""
 _TOTALS = -16
-"""Totals lie below, one for each word."""
+"""Keys of totals are below, one for each name."""
 
 _READ = "SELECT n FROM number WHERE key = ?"
 _READ_FACTS = "SELECT key, n FROM number WHERE key BETWEEN -16 AND -1"
@@ -42,7 +42,7 @@ Belongs = Callable[[int], bool]
 
 
 class Numbers:
-    """The numbers as one connection sees them; written once, when the step ends."""
+    """The numbers in one connection; changes are written once, at the end of the step."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -50,7 +50,7 @@ class Numbers:
         self._changed: dict[int, int] = {}
 
     def get(self, key: int) -> int:
-        """A number; 0 where none was ever written."""
+        """Return a number; 0 if it was never written."""
         found = self._changed.get(key)
         if found is None:
             found = self._known.get(key)
@@ -59,29 +59,25 @@ class Numbers:
         return found
 
     def load_facts(self) -> None:
-        """Reads the store's own numbers in one go."""
+        """Read the store's own numbers at once."""
         self._known.update(self._db.execute(_READ_FACTS))
 
     def put(self, key: int, n: int) -> None:
-        """Sets a number."""
+        """Set a number."""
         self._changed[key] = n
 
     def add(self, key: int, n: int) -> int:
-        """Adds to a number.
-
-        Returns:
-            What it is now.
-        """
+        """Add to a number, and return it."""
         new = self.get(key) + n
         self._changed[key] = new
         return new
 
     def of_lanes(self) -> Iterator[tuple[int, int]]:
-        """The jobs of each lane in each state, by `lane_key`."""
+        """Return the jobs of each lane in each state, by `lane_key`."""
         return self._several(_READ_LANES, lambda key: key > 0)
 
     def of_totals(self) -> Iterator[tuple[int, int]]:
-        """The totals, by `total_key`."""
+        """Return the totals, by `total_key`."""
         return self._several(_READ_TOTALS, lambda key: key < _TOTALS)
 
     def _several(self, sql: str, belongs: Belongs) -> Iterator[tuple[int, int]]:
@@ -95,23 +91,23 @@ class Numbers:
         return bool(self._changed)
 
     def write(self) -> None:
-        """Writes what the step has changed."""
+        """Write what the step has changed."""
         self._db.executemany(_WRITE, self._changed.items())
 
     def keep(self) -> None:
-        """The step is committed."""
+        """Keep the changes; the step is committed."""
         self._known.update(self._changed)
         self._changed.clear()
 
     def forget(self) -> None:
-        """What is known may be wrong: somebody else wrote, or the step was rolled back."""
+        """Drop the cache after another connection's write or a rollback."""
         self._known.clear()
         self._changed.clear()
 
     def mark(self) -> Mark:
-        """Where a part of the step begins."""
+        """Return a mark to roll back to."""
         return dict(self._changed)
 
     def back_to(self, mark: Mark) -> None:
-        """That part was rolled back."""
+        """Undo the changes since the mark."""
         self._changed = mark

@@ -1,4 +1,4 @@
-"""How a database file is opened: what stands in its URL."""
+"""Options of a database file, and the URL that has them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HINT = "sqlite:///relative.db or sqlite:////absolute.db, ?synchronous=full|norm
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqliteOptions:
-    """How a file is opened.
+    """Options of a file.
 
     Attributes:
-        path: of the file; made if it is not there, its folder is not.
+        path: of the file; it is created if it does not exist, but its folder is not.
         synchronous: "full" waits for the device at each commit; "normal" may lose the last
             commits when the power fails, never when a process dies.
-        reserve_bytes: while the device has less room than this, jobs are refused, so that those
-            under way can still be settled.
+        reserve_bytes: while the device has less space than this, new jobs are refused, so that
+            those in flight can still be settled.
         patience_ms: how long an operation waits for other processes before it is refused.
     """
 
@@ -38,16 +38,13 @@ class SqliteOptions:
 
 
 def parse_url(url: str) -> SqliteOptions:
-    """Reads a `sqlite:` URL.
+    """Read a `sqlite:` URL.
 
     Args:
         url: such as `sqlite:///headway.db?synchronous=normal`.
 
-    Returns:
-        What it says.
-
     Raises:
-        InvalidValue: it is none, or an option is not known.
+        InvalidValue: it is not such a URL, or has an unknown option.
     """
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
@@ -57,7 +54,7 @@ def parse_url(url: str) -> SqliteOptions:
     path = unquote(place[1:]) or DEFAULT_PATH
     if "\0" in path or path == ":memory:":
         message = f"{path!r} is not the path of a file"
-        raise InvalidValue(message, hint="a store that is gone with its process is memory://")
+        raise InvalidValue(message, hint="for a store in this process's memory use memory://")
     given = dict(parse_qsl(query, keep_blank_values=True))
     unknown = set(given) - {"synchronous", "reserve_bytes", "patience_ms"}
     if unknown:

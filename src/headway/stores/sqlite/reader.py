@@ -1,4 +1,4 @@
-"""The reader: answers questions from a snapshot, on a thread and a connection of its own."""
+"""The reader: serves queries from a snapshot, on its own thread and connection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from headway.contract.clock import Clock
 from headway.stores.ledger.calls import deliver
+from headway.stores.sqlite.call_queue import CallQueue
 from headway.stores.sqlite.calls import AnyCall
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.failures import Failure, explain, is_broken
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
@@ -17,14 +17,10 @@ from headway.stores.sqlite.session import Session
 
 
 class Reader:
-    """Everything that only reads goes through here, so that a long listing stops no claim.
+    """Serves all calls that only read, so that a long listing does not delay claims.
 
     Args:
-        options: of the file.
-        clock: tells ms since 1970.
-
-    Attributes:
-        desk: where calls are handed in.
+        clock: returns ms since 1970.
     """
 
     def __init__(self, options: SqliteOptions, clock: Clock) -> None:
@@ -32,24 +28,24 @@ class Reader:
         self._clock = clock
         self._ledger: SqliteLedger | None = None
         self._inode = 0
-        self.desk = Desk("headway-reader", self._serve, self._close)
+        self.queue = CallQueue("headway-reader", self._serve, self._close)
 
     def _serve(self, _may_wait: bool) -> bool:
-        for call in self.desk.take(1):
+        for call in self.queue.take(1):
             self._answer(call)
         return True
 
     def _answer(self, call: AnyCall) -> None:
         try:
             call.answer = self._read(call)
-        except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        except BaseException as error:  # noqa: BLE001  (every error goes to the caller)
             call.error = error
         deliver([call])
 
     def _read(self, call: AnyCall) -> object:
         try:
             if self._ledger is not None and self._inode != self._inode_now():
-                # Another file was put in its place: what is open is not the store any more.
+                # The file was replaced: the open one is no longer the store.
                 self._close()
             if self._ledger is None:
                 self._inode = self._inode_now()
@@ -57,7 +53,7 @@ class Reader:
             session = self._ledger.session
             try:
                 session.begin(write=False)
-                session.tell_time()
+                session.fix_time()
                 answer = call.verb(self._ledger)
             except BaseException:
                 session.rollback()

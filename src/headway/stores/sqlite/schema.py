@@ -1,4 +1,4 @@
-"""The schema: made by numbered migrations, one file each, and checked whenever a file is opened."""
+"""The schema: numbered migrations, one file each, and the check whenever a file is opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PUT = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = exc
 
 
 def migrations() -> list[tuple[int, str]]:
-    """All migrations, as (number, statements), in order."""
+    """Return all migrations, as (number, statements), in order."""
     folder = files("headway.stores.sqlite") / "migrations"
     found = [one for one in folder.iterdir() if one.name.endswith(".sql")]
     return sorted((int(one.name[:4]), one.read_text(encoding="utf-8")) for one in found)
@@ -26,7 +26,7 @@ def migrations() -> list[tuple[int, str]]:
 
 @cache
 def latest() -> int:
-    """The version that this program writes."""
+    """Return the schema version of this program."""
     return migrations()[-1][0]
 
 
@@ -34,15 +34,14 @@ def version_of(db: Database, path: str) -> int:
     """Return the version of a file's schema; 0 for an empty file.
 
     Args:
-        db: a connection to it, in a transaction: each of the statements here alone could see a
-            file before, the next after, another process creates the schema.
-        path: for the message.
+        db: a connection to it, in a transaction, because another process may create the schema
+            between two of the statements here.
 
     Returns:
-        The number of the last migration that it has seen.
+        The number of the last migration.
 
     Raises:
-        SchemaMismatch: the file holds something else, or a schema from a later program.
+        SchemaMismatch: the file belongs to another program, or has a later schema.
     """
     application, version = db.pragma("application_id"), db.pragma("user_version")
     if application == 0 and version == 0 and db.execute(_IS_EMPTY).get:
@@ -57,7 +56,7 @@ def version_of(db: Database, path: str) -> int:
 
 
 def is_empty(db: Database, path: str) -> bool:
-    """Whether a file has no schema yet; lets a current one pass.
+    """Return whether a file has no schema yet.
 
     Raises:
         SchemaMismatch: the file is not Headway's, or its schema is older or newer.
@@ -74,22 +73,20 @@ def is_empty(db: Database, path: str) -> bool:
 
 
 def migrate_schema(db: Database, path: str, *, free_clock: bool = False) -> tuple[int, int]:
-    """Brings a file to the latest schema, in one step.
+    """Bring a file to the latest schema, in one step.
 
     Args:
-        db: a connection to it.
-        path: for the message.
-        free_clock: whether a file that is created now has a clock of its own, as in a test.
+        free_clock: whether a file that is created now has its own clock, as in a test.
 
     Returns:
-        The version before, and the version now.
+        The old and the new version.
 
     Raises:
         SchemaMismatch: the file is not Headway's or newer; nothing was written.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have been faster; what holds is what stands behind the lock.
+        # Another process may have migrated it before this one got the lock.
         before = version_of(db, path)
         for number, statements in migrations():
             if number > before:

@@ -1,4 +1,4 @@
-"""One connection, and what it remembers from one step to the next."""
+"""One connection with its caches, and the steps on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headway.contract.clock import Clock
 from headway.core.errors import SchemaMismatch
 from headway.core.job import JobPolicy
+from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
 from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.packing import (
     decode_flow,
@@ -17,7 +18,6 @@ from headway.stores.ledger.packing import (
     encode_policy,
 )
 from headway.stores.ledger.rows import FlowKey, LaneRow
-from headway.stores.ledger.sights import Sight, Watch
 from headway.stores.sqlite.database import Database
 from headway.stores.sqlite.interned import Interned
 from headway.stores.sqlite.numbers import (
@@ -54,8 +54,8 @@ _WORDS = (
 )
 
 
-class Bookmark(NamedTuple):
-    """Where a part of a step begins."""
+class Savepoint(NamedTuple):
+    """The state at the begin of a part of a step."""
 
     numbers: Mark
     interned: tuple[int, ...]
@@ -63,8 +63,8 @@ class Bookmark(NamedTuple):
 
 
 @dataclass(slots=True)
-class Remembered:
-    """What is read again after somebody else wrote."""
+class SessionCache:
+    """What is read again after another connection's write."""
 
     lanes: dict[str, LaneRow | None] = field(default_factory=dict[str, "LaneRow | None"])
     templates: Mapping[str, TemplateRow] | None = None
@@ -72,24 +72,23 @@ class Remembered:
 
 
 class Session:
-    """One connection to the store: a step at a time, and caches that are never wrong.
+    """One connection to the store: one step at a time, and caches that are never stale.
 
-    Numbers of flows, policies, lanes and words never change once committed, so they are kept for
-    ever; the rest is forgotten when another connection has written or a step was rolled back.
+    Numbers of flows, policies, lanes and words never change once committed, so they are never
+    dropped; the rest is dropped when another connection has written or a step was rolled back.
 
     Attributes:
-        db: the connection.
-        now: the store's time of the present operation, ms.
-        wakes: lanes to be woken after the step (None: any), with from when (None: now).
-        memory: what is read again after somebody else wrote.
-        watch: over the store's identity.
+        now: the store's time of the current operation, ms.
+        wakes: lanes to be woken after the step (None: all), each with the moment (None: now).
+        memory: what is read again after another connection's write.
+        watch: detects a replaced or restored store.
     """
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self.db = db
         self.now = 0
         self.wakes: list[tuple[str | None, int | None]] = []
-        self.memory = Remembered()
+        self.memory = SessionCache()
         self.numbers = Numbers(db)
         self.flows: Interned[FlowKey] = Interned(db, _FLOWS, encode_flow, decode_flow)
         self.policies: Interned[JobPolicy] = Interned(db, _POLICIES, encode_policy, decode_policy)
@@ -99,14 +98,14 @@ class Session:
         self._clock = clock
         self._version = -1
         self._changes = 0
-        self.watch = Watch()
+        self.watch = FingerprintWatch()
         self._epoch = 0
         self._looking = False
 
     # A step
 
     def begin(self, *, write: bool) -> None:
-        """Begins a step: nobody else writes until it ends, or it reads one snapshot.
+        """Begin a step: it excludes other writers until it ends, or reads one snapshot.
 
         Args:
             write: whether anything may be written.
@@ -119,11 +118,11 @@ class Session:
         if version != self._version or self._looking:
             self._looking = False
             self._forget()
-            self._look()
+            self._check()
             self._version = version
         self._changes = self.db.total_changes()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self.numbers.load_facts()
         get = self.numbers.get
         if get(SCHEMA) != latest():
@@ -134,41 +133,41 @@ class Session:
         if get(EPOCH) != self._epoch:
             # An operator may have set the store's time back.
             self._epoch, self.now = get(EPOCH), 0
-        sight = self._sight()
-        # One connection sees the file in order, so that all that is known is older than this.
-        if self.watch.may_follow(sight, self.watch.known):
-            self.watch.accept(sight, self.watch.known)
+        found = self._fingerprint()
+        # One connection sees the file in order, so what is known is older than this.
+        if self.watch.may_follow(found, self.watch.known):
+            self.watch.accept(found, self.watch.known)
         else:
-            self.watch.suspect(sight, self.watch.known)
+            self.watch.suspect(found, self.watch.known)
 
-    def _sight(self) -> Sight:
+    def _fingerprint(self) -> StoreFingerprint:
         get = self.numbers.get
-        return Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        return StoreFingerprint(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
 
     @property
     def changed(self) -> bool:
-        """The store is not the one that was seen before, or an older state of it."""
+        """Whether the store was replaced, or restored to an older state."""
         return bool(self.watch.reason) or self.numbers.get(SUSPECT) > 0
 
-    def look_again(self) -> None:
-        """The next step looks at the store's facts anew, whoever wrote last."""
+    def recheck_facts(self) -> None:
+        """Make the next step read the store's facts again."""
         self._looking = True
 
     def follow(self, before: Session) -> None:
-        """Takes over what an earlier connection of this process saw of the store."""
+        """Take over the fingerprint of an earlier connection of this process."""
         self.watch, self._epoch = before.watch, before._epoch
 
-    def tell_time(self) -> int:
-        """Fixes the time of an operation: never before that of any earlier one."""
+    def fix_time(self) -> int:
+        """Fix the time of an operation: never before that of an earlier one."""
         self.now = now = max(self.numbers.get(HIGH_WATER), self._clock(), self.now)
         return now
 
     def clock_ahead_ms(self) -> int:
-        """By how much the store's time is ahead of its clock."""
+        """Return how far the store's time is ahead of its clock."""
         return max(0, self.now - self._clock())
 
     def commit(self) -> bool:
-        """Ends the step and keeps what it wrote.
+        """Commit the step.
 
         Returns:
             Whether it wrote anything.
@@ -182,52 +181,52 @@ class Session:
         self._version = self.db.data_version()
         self.numbers.keep()
         if wrote:
-            self.watch.accept(self._sight(), None)
+            self.watch.accept(self._fingerprint(), None)
         for one in self._interned:
             one.keep()
         return wrote
 
     def end_reading(self) -> None:
-        """Ends a step that only read; what it found is remembered."""
+        """End a step that only read, and keep its caches."""
         self.db.execute("COMMIT")
         self._version = self.db.data_version()
 
     def rollback(self) -> None:
-        """Ends the step; what it wrote is gone."""
+        """Roll the step back."""
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
         for one in self._interned:
             one.back_to(0)
         self.wakes.clear()
         self.numbers.forget()
-        self.memory = Remembered()
+        self.memory = SessionCache()
         self._version = -1
 
-    def mark(self) -> Bookmark:
-        """Begins a part of the step that may be undone by itself."""
+    def mark(self) -> Savepoint:
+        """Begin a part of the step that can be undone separately."""
         self.db.execute("SAVEPOINT part")
         interned = tuple(one.mark() for one in self._interned)
-        return Bookmark(self.numbers.mark(), interned, len(self.wakes))
+        return Savepoint(self.numbers.mark(), interned, len(self.wakes))
 
     def keep_part(self) -> None:
-        """The part stays."""
+        """Keep the part."""
         self.db.execute("RELEASE part")
 
-    def undo_part(self, mark: Bookmark) -> None:
-        """The part is gone."""
+    def undo_part(self, mark: Savepoint) -> None:
+        """Undo the part."""
         self.db.execute("ROLLBACK TO part")
         self.db.execute("RELEASE part")
         self.numbers.back_to(mark.numbers)
         for one, place in zip(self._interned, mark.interned, strict=True):
             one.back_to(place)
         del self.wakes[mark.wakes :]
-        self.memory = Remembered()
+        self.memory = SessionCache()
 
     def _forget(self) -> None:
         self.numbers.forget()
         definitions, templates = self.memory.definitions, self.memory.templates
-        # Declared gates are many and change seldom: their own number says when.
-        self.memory = Remembered(templates=templates, definitions=definitions)
+        # Declared gates are many and change rarely; DEFINITIONS shows when.
+        self.memory = SessionCache(templates=templates, definitions=definitions)
 
 
 def _text(value: str) -> str:

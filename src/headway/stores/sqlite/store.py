@@ -10,10 +10,10 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.mending import Suspicion
-from headway.contract.moving import Parcel
+from headway.contract.moving import ExportChunk
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
@@ -21,18 +21,18 @@ from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
+from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.rounds import with_seen
-from headway.stores.ledger.sights import store_changed
 from headway.stores.ledger.wakes import Wakes
-from headway.stores.sqlite.backstop import Backstop
-from headway.stores.sqlite.bells import Bells, Ring
+from headway.stores.sqlite.background import BackgroundThread
+from headway.stores.sqlite.call_queue import CallQueue
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.connection import create
-from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.epochs import new_epoch, reset_clock
-from headway.stores.sqlite.keeper import Keeper
 from headway.stores.sqlite.ledger import SqliteLedger
+from headway.stores.sqlite.notifier import Notification, Notifier
 from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.poll_fallback import PollFallback
 from headway.stores.sqlite.reader import Reader
 from headway.stores.sqlite.timing import monotonic, system_clock
 from headway.stores.sqlite.writer import Woken, Writer
@@ -44,17 +44,17 @@ class SqliteStore:
     """All state in one file; several processes may open it at once. See `Store` for the promises.
 
     Args:
-        options: of the file.
-        clock: tells ms since 1970; None for the machine's.
+        clock: returns ms since 1970; None for the machine's.
 
     Attributes:
         runs_inline: an operation that is driven outside any event loop does its work on the
             caller's thread and ends without suspending; all but `wait`.
 
     Raises:
-        StoreUnavailable: the file cannot be made, opened or written.
-        StoreCorrupt: it is no database, or a damaged one; it was not touched.
-        SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
+        StoreUnavailable: the file cannot be created, opened or written.
+        StoreCorrupt: it is not a database, or a damaged one; it was not changed.
+        SchemaMismatch: it belongs to another program, or its schema is older or newer; it was not
+            changed.
 
     An operation that writes raises ClockSkewed, and writes nothing, while the clock is off by more
     than ten seconds against that of the machine that has the file.
@@ -67,20 +67,20 @@ class SqliteStore:
         create(options, clock)
         clock = clock or system_clock
         self._wakes = Wakes(clock)
-        self._bells = Bells(options.path)
-        self._backstop = Backstop(options)
+        self._notifier = Notifier(options.path)
+        self._poll_fallback = PollFallback(options)
         self._last_wake = 0
         self._reader = Reader(options, clock)
         self._writer = Writer(options, clock, self._announce)
-        self._keeper = Keeper(self._bells, self._hear, self._look)
+        self._background = BackgroundThread(self._notifier, self._on_notification, self._check)
 
     async def _write(self, call: Call[Answer]) -> Answer:
-        self._keeper.start()
-        return await _ask(self._writer.desk, call)
+        self._background.start()
+        return await _ask(self._writer.queue, call)
 
     async def _read(self, call: Call[Answer]) -> Answer:
-        self._keeper.start()
-        return await _ask(self._reader.desk, call)
+        self._background.start()
+        return await _ask(self._reader.queue, call)
 
     # Producing
 
@@ -103,7 +103,7 @@ class SqliteStore:
         """See `Store.claim`.
 
         Raises:
-            StoreChanged: the file is another one, or an older state of the one seen before.
+            StoreChanged: the file was replaced, or restored to an older state.
         """
         seen = self._wakes.count
         reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
@@ -141,23 +141,15 @@ class SqliteStore:
         )
 
     async def suspicion(self) -> Suspicion | None:
-        """See `Mendable`."""
+        """See `Repairable`."""
         return await self._write(Call(lambda ledger: ledger.facts.suspicion()))
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """Begins a new epoch: every run of an older one is fenced off; on the trail.
-
-        Returns:
-            The epoch now.
-        """
+        """See `Repairable.new_epoch`."""
         return await self._write(Call(lambda ledger: new_epoch(ledger, author, reason)))
 
     async def reset_clock(self, author: str, reason: str) -> int:
-        """Sets the store's time back to its clock, in a new epoch; on the trail.
-
-        Returns:
-            By how many ms the time went back.
-        """
+        """See `Repairable.reset_clock`."""
         return await self._write(Call(lambda ledger: reset_clock(ledger, author, reason)))
 
     # Time and chores
@@ -172,9 +164,9 @@ class SqliteStore:
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`."""
-        if self._keeper.hang_up_bell():
-            # Something may have been rung before there was a bell: the caller claims once more.
-            self._keeper.start()
+        if self._background.start_listening():
+            # A commit may have come before the socket was bound: the caller claims again.
+            self._background.start()
             return
         await self._wakes.wait(lanes, until_at, seen)
 
@@ -184,16 +176,16 @@ class SqliteStore:
 
     # Moving
 
-    async def take_out(self, cursor: str | None) -> Parcel:
-        """See `Movable.take_out`."""
-        return await self._read(Call(lambda ledger: verbs.take_out(ledger, cursor)))
+    async def export_chunk(self, cursor: str | None) -> ExportChunk:
+        """See `Movable.export_chunk`."""
+        return await self._read(Call(lambda ledger: verbs.export_chunk(ledger, cursor)))
 
-    async def put_in(self, parcel: Parcel) -> None:
-        """See `Movable.put_in`."""
-        await self._write(Call(lambda ledger: verbs.put_in(ledger, parcel), takes_room=True))
+    async def import_chunk(self, chunk: ExportChunk) -> None:
+        """See `Movable.import_chunk`."""
+        await self._write(Call(lambda ledger: verbs.import_chunk(ledger, chunk), takes_room=True))
 
     async def close(self) -> None:
-        """Lets go of everything; running operations end first."""
+        """Close all connections and threads, after running operations have ended."""
         if running_loop() is not None:
             await asyncio.to_thread(self._close)
         else:
@@ -201,21 +193,21 @@ class SqliteStore:
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
-        self._writer.desk.close(limit)
-        self._reader.desk.close(limit)
-        self._keeper.stop()
-        self._bells.close()
-        self._backstop.close()
+        self._writer.queue.close(limit)
+        self._reader.queue.close(limit)
+        self._background.stop()
+        self._notifier.close()
+        self._poll_fallback.close()
 
-    # What the threads tell
+    # Called by the threads
 
     def _announce(self, number: int, lanes: Woken) -> None:
         self._last_wake = number
         self._wakes.wake(lanes)
-        self._bells.ring(number, lanes)
+        self._notifier.notify(number, lanes)
 
-    def _hear(self, rung: Ring) -> None:
-        number, lanes = rung
+    def _on_notification(self, notification: Notification) -> None:
+        number, lanes = notification
         missed = number > self._last_wake + 1
         self._last_wake = max(self._last_wake, number)
         if missed:
@@ -223,29 +215,32 @@ class SqliteStore:
         else:
             self._wakes.wake(lanes)
 
-    def _look(self) -> None:
-        """Looks once a second for missed bells, a replaced file, and patience that ended."""
-        self._writer.look_at_file()
-        since = self._writer.turnstile.waiting_since
+    def _check(self) -> None:
+        """Check once a second for missed notifications, a replaced file, and late calls."""
+        self._writer.check_file()
+        since = self._writer.write_lock.waiting_since
         patience = self._options.patience_ms / 1000
         if since is not None and monotonic() - since > patience:
             message = f"another process has held {self._options.path} for {patience:g} seconds"
-            hint = "it may be stopped: look for it, end it; nothing was written"
+            hint = "it may be suspended: find and end it; nothing was written"
             late = StoreUnavailable(message, hint=hint)
-            self._writer.desk.give_up(monotonic() - patience, late)
-        if self._bells.hung and (number := self._backstop.last_wake()) > self._last_wake:
+            self._writer.queue.give_up(monotonic() - patience, late)
+        if (
+            self._notifier.listening
+            and (number := self._poll_fallback.last_wake()) > self._last_wake
+        ):
             self._last_wake = number
             self._wakes.wake_all()
 
 
-async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
+async def _ask(queue: CallQueue, call: Call[Answer]) -> Answer:
     if call.future is not None:
-        desk.submit(call)
+        queue.submit(call)
         return await call.future
-    desk.serve_here(call)
+    queue.serve_here(call)
     return call.result()
 
 
 def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:
-    """Why nothing may be claimed, if so; the step goes on, so that what was found out is kept."""
+    """Claim, or return why claims are refused; returned so that the step commits the finding."""
     return ledger.facts.suspicion() or verbs.claim(ledger, request)

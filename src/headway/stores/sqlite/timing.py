@@ -1,4 +1,4 @@
-"""The clocks of the SQLite store, and its one pause; nothing else here tells time."""
+"""The clocks of the SQLite store, and its only sleep."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.core.errors import ClockSkewed
 from headway.core.instant import format_instant
 
 CLOCK_LIMIT_MS = 10_000
-"""By how much the clock of a process may differ from that of the machine that has the file."""
+"""How far the clock of a process may differ from that of the machine that has the file."""
 _CHECK_AGAIN_MS = 1_000
-"""By how much a clock moves against the monotonic one before it is checked again."""
+"""How far a clock moves against the monotonic one before it is checked again."""
 
 monotonic = time.monotonic
 """Seconds that only grow; for limits within one process."""
@@ -24,18 +24,18 @@ pause = time.sleep
 
 
 def system_clock() -> int:
-    """Milliseconds since 1970, UTC, by the machine's clock."""
+    """Return milliseconds since 1970, UTC, by the machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 def file_age_ms(modified_ns: int) -> int:
-    """How long ago a file's time stamp was set.
+    """Return how long ago a file's time stamp was set.
 
     Args:
-        modified_ns: as `os.stat` tells it.
+        modified_ns: as `os.stat` returns it.
 
     Returns:
-        Milliseconds; negative when the clock was set back since.
+        Milliseconds; negative if the clock was set back since.
     """
     return (time.time_ns() - modified_ns) // 1_000_000
 
@@ -60,10 +60,10 @@ def skew_ms(clock: Clock, file: int | Path) -> int | None:
 
 
 class CheckedClock:
-    """The clock of a process, refused while it is off against the clock of the store.
+    """The clock of a process, which raises while it differs from the clock of the store.
 
-    The store's clock is that of the machine that has the file; its stamps on files show it to
-    every process alike. A file is stamped only when the clock was moved, so a call costs nothing.
+    The store's clock is that of the machine that has the file, and time stamps on files show it to
+    every process. A file is stamped only when the clock was moved, so a call costs nothing.
 
     Args:
         clock: returns ms since 1970.
@@ -84,7 +84,7 @@ class CheckedClock:
         now = self._clock()
         ahead = now - monotonic() * 1000
         if self._checked is None or abs(ahead - self._checked) > _CHECK_AGAIN_MS:
-            # A file system that refuses a stamp says nothing about the clock.
+            # A file system that refuses a stamp does not show anything about the clock.
             skew = skew_ms(self._clock, self._file)
             if skew is not None and abs(skew) > CLOCK_LIMIT_MS:
                 raised: ClockSkewed = _skewed(now, skew)

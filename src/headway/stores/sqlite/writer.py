@@ -1,4 +1,4 @@
-"""The writer: one thread, one connection, one commit for all that was asked meanwhile."""
+"""The writer: one thread, one connection, one commit for all calls that came meanwhile."""
 
 from __future__ import annotations
 
@@ -11,63 +11,58 @@ from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.calls import deliver
 from headway.stores.ledger.verbs import enqueue
+from headway.stores.sqlite.call_queue import CallQueue
 from headway.stores.sqlite.calls import AnyCall
 from headway.stores.sqlite.checkpoints import Checkpoints
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.desk import Desk
+from headway.stores.sqlite.disk_space import DiskSpace
 from headway.stores.sqlite.epochs import mark_if_changed
 from headway.stores.sqlite.failures import Failure, explain, is_broken
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import FREE_CLOCK, WAKES
 from headway.stores.sqlite.options import SqliteOptions
-from headway.stores.sqlite.room import Room
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.timing import CheckedClock, monotonic
-from headway.stores.sqlite.turnstile import Turnstile
+from headway.stores.sqlite.write_lock import WriteLock
 
 GROUP_CALLS = 256
-"""The most calls of one commit, and as many urgent ones; or of bulk."""
+"""The most calls of one commit, and as many urgent ones; or bulk ones."""
 GROUP_SECONDS = 0.015
-"""When a step has held the file for so long, it ends, so that other processes get their turn."""
+"""Seconds after which a step ends, so that other processes get the lock."""
 
 _FREE_CLOCK = "SELECT n FROM number WHERE key = ?"
 
 Woken = dict[tuple[str | None, int | None], None]
 Announce = Callable[[int, Woken], None]
-"""Told after a commit: its number, and the lanes to wake (None: any) with from when (None: now)."""
+"""Called after a commit: its number, and the lanes to wake (None: all), from when (None: now)."""
 
 
 class Writer:
-    """Everything that writes goes through here.
+    """Serves all calls that write.
 
     Args:
-        options: of the file.
-        clock: tells ms since 1970.
-        announce: is told what a commit may have made claimable.
-
-    Attributes:
-        turnstile: its way to the file's write lock.
-        desk: where calls are handed in.
+        clock: returns ms since 1970.
+        announce: called after each commit that may have made something claimable.
     """
 
     def __init__(self, options: SqliteOptions, clock: Clock, announce: Announce) -> None:
         self._options = options
         self._clock = clock
         self._announce = announce
-        self._room = Room(options.path, options.reserve_bytes)
+        self._disk_space = DiskSpace(options.path, options.reserve_bytes)
         self._inode = -1
         self._stale = False
         self._done: list[AnyCall] = []
         self._woken: list[tuple[int, Woken]] = []
         self._seen: Session | None = None
         self._ledger: SqliteLedger | None = None
-        self.turnstile = Turnstile(options.path)
+        self.write_lock = WriteLock(options.path)
         try:
             self._ledger = self._open()
         except BaseException:
-            self.turnstile.close()
+            self.write_lock.close()
             raise
-        self.desk = Desk("headway-writer", self._serve, self._leave)
+        self.queue = CallQueue("headway-writer", self._serve, self._leave)
 
     # The connection
 
@@ -79,7 +74,7 @@ class Writer:
         db = connect(self._options)
         self._checkpoints = Checkpoints(db)
         free = db.execute(_FREE_CLOCK, (FREE_CLOCK,)).get
-        clock = self._clock if free else CheckedClock(self._clock, self.turnstile.door)
+        clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)
         session = Session(db, clock)
         if self._seen is not None:
             session.follow(self._seen)
@@ -94,8 +89,8 @@ class Writer:
                 self._ledger.session.db.close()
             self._ledger = None
 
-    def look_at_file(self) -> None:
-        """Notices that another file was put in the place of the one that is open."""
+    def check_file(self) -> None:
+        """Check whether the open file was replaced."""
         try:
             self._stale = os.stat(self._options.path).st_ino != self._inode
         except OSError:
@@ -103,7 +98,7 @@ class Writer:
 
     def _leave(self) -> None:
         self._close()
-        self.turnstile.close()
+        self.write_lock.close()
 
     # Groups
 
@@ -112,20 +107,20 @@ class Writer:
         left: list[AnyCall] = []
         try:
             if may_wait:
-                self.turnstile.enter()
-            elif not self.turnstile.try_to_enter():
+                self.write_lock.acquire()
+            elif not self.write_lock.try_to_acquire():
                 return False
             try:
-                group = self.desk.take(GROUP_CALLS)
+                group = self.queue.take(GROUP_CALLS)
                 left = self._work(group)
             finally:
-                self.turnstile.leave()
-        except Exception as error:  # noqa: BLE001  (a bug must reach its callers, not end the thread)
-            # Where the door itself failed nothing was taken yet.
-            group = group or self.desk.take(1)
+                self.write_lock.release()
+        except Exception as error:  # noqa: BLE001  (bugs go to the callers, not to the thread)
+            # If the lock itself failed, no call was taken yet.
+            group = group or self.queue.take(1)
             self._refuse([call for call in group if call not in self._done], error)
         except BaseException:
-            self._break_off(group)
+            self._fail_interrupted(group)
             raise
         self._tell(left)
         self._write_back()
@@ -137,11 +132,11 @@ class Writer:
         try:
             self._checkpoints.run_if_due()
         except Failure:
-            # The next step opens the file anew, and tells its callers what is wrong.
+            # The next step opens the file again, and reports the error to its callers.
             self._close()
 
-    def _break_off(self, group: list[AnyCall]) -> None:
-        """A caller's own thread was interrupted while it served others, too."""
+    def _fail_interrupted(self, group: list[AnyCall]) -> None:
+        """Fail the calls of a group whose serving thread was interrupted."""
         message = "the thread that served this call was interrupted"
         unknown = OutcomeUnknown(message, hint="repeat the call")
         self._refuse([call for call in group if call not in self._done], unknown)
@@ -153,34 +148,34 @@ class Writer:
         for number, lanes in woken:
             self._announce(number, lanes)
         deliver(done)
-        # What found no time in this step is the first of the next.
-        self.desk.put_back(left)
+        # Calls for which there was no time come first in the next step.
+        self.queue.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
-        """Does a group in one step, or in several where one of its calls would fail it.
+        """Run a group in one step, or in several if one of its calls fails.
 
         Returns:
             Calls for which there was no time.
         """
-        group = self._refuse_for_want_of_room(group)
+        group = self._refuse_if_disk_is_full(group)
         if not group:
             return []
         try:
             return self._step(group, self._run_whole)
         except StoreFull as error:
             if len(group) > 1:
-                # Alone, the smaller ones may still fit.
+                # The smaller ones may still fit, each alone.
                 for call in group:
                     self._work([call])
             else:
                 self._refuse(group, error)
         except StoreError as error:
             self._refuse(group, error)
-        except Exception as error:  # noqa: BLE001  (whatever a verb raises is its caller's)
+        except Exception as error:  # noqa: BLE001  (every error of a verb goes to its caller)
             if len(group) == 1:
                 self._refuse(group, error)
             else:
-                # One of them was refused: each gets a part of its own, so that the others stand.
+                # One of them failed: each gets its own savepoint, so that the others succeed.
                 return self._work_in_parts(group)
         return []
 
@@ -196,10 +191,10 @@ class Writer:
             call.error = error
         self._done += group
 
-    def _refuse_for_want_of_room(self, group: list[AnyCall]) -> list[AnyCall]:
+    def _refuse_if_disk_is_full(self, group: list[AnyCall]) -> list[AnyCall]:
         if not any(call.takes_room for call in group):
             return group
-        shortage = self._room.shortage()
+        shortage = self._disk_space.shortage()
         if shortage is None:
             return group
         self._refuse([call for call in group if call.takes_room], shortage)
@@ -210,14 +205,14 @@ class Writer:
     def _step(
         self, group: list[AnyCall], run: Callable[[SqliteLedger, list[AnyCall]], list[AnyCall]]
     ) -> list[AnyCall]:
-        """Runs calls in one step and commits it.
+        """Run calls in one step and commit it.
 
         Returns:
-            Those for which there was no time.
+            Calls for which there was no time.
 
         Raises:
-            StoreError: what SQLite's error means; nothing was written, or it says so.
-            Exception: what a verb raised; nothing was written.
+            StoreError: SQLite failed; nothing was written, unless the error is OutcomeUnknown.
+            Exception: raised by a verb; nothing was written.
         """
         ledger = self._open()
         session = ledger.session
@@ -251,7 +246,7 @@ class Writer:
             self._close()
 
     def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
-        """Runs calls as if they were one; returns those left. One that raises fails all."""
+        """Run calls as one, and return those left. One that raises fails all."""
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         merged = _insert_together(ledger, group) if len(group) > 1 else frozenset[int]()
         for place, call in enumerate(group):
@@ -260,27 +255,27 @@ class Writer:
             if place and monotonic() > end:
                 rest = enumerate(group[place:], start=place)
                 return [one for later, one in rest if later not in merged]
-            session.tell_time()
+            session.fix_time()
             call.answer = call.verb(ledger)
         return []
 
     def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
-        """Runs calls each in a part of its own; returns those left. One that raises fails alone.
+        """Run each call in its own savepoint, and return those left. One that raises fails alone.
 
         Raises:
-            Failure: SQLite's, which no part can survive.
+            Failure: SQLite failed, which ends the whole step.
         """
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         for place, call in enumerate(group):
             if place and monotonic() > end:
                 return group[place:]
             mark = session.mark()
-            session.tell_time()
+            session.fix_time()
             try:
                 call.answer = call.verb(ledger)
             except Failure:
                 raise
-            except Exception as error:  # noqa: BLE001  (whatever a verb raises is its caller's)
+            except Exception as error:  # noqa: BLE001  (every error of a verb goes to its caller)
                 session.undo_part(mark)
                 call.error = error
             else:
@@ -289,7 +284,7 @@ class Writer:
 
 
 def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[int]:
-    """Does the enqueues of a group as one, as far as they fit in a batch.
+    """Run the enqueues of a group as one, as far as they fit in a batch.
 
     Returns:
         The places of the calls that are done.
@@ -302,7 +297,7 @@ def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[in
             jobs += call.jobs
     if len(together) < 2:
         return frozenset()
-    ledger.session.tell_time()
+    ledger.session.fix_time()
     replies = enqueue(ledger, jobs)
     taken = 0
     for place in together:

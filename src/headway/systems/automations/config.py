@@ -25,8 +25,8 @@ from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
 from headway.core.naming import did_you_mean
 from headway.core.timetable.schedule import Schedule
 from headway.core.timetable.text import parse_schedule
+from headway.runtime.settings_table import Span as AnySpan
 from headway.systems.automations.repository import Repository, read_repository
-from headway.systems.telephony.settings_table import Span as AnySpan
 
 HOUR_MS = UNITS_MS["h"]
 
@@ -98,7 +98,7 @@ class NotificationsTable(_Table):
             return channels
         try:
             # Only those who are notified need it.
-            from headway.server.alerts.apprise_address import is_known  # noqa: PLC0415
+            from headway.server.alerts.apprise_sink import is_known  # noqa: PLC0415
         except ModuleNotFoundError:
             message = "channels needs the package apprise; pip install 'headway[alerts]'"
             raise ValueError(message) from None
@@ -133,7 +133,6 @@ class Automation:
     """One valid entry.
 
     Attributes:
-        table: as it is written.
         repository: the one that its sessions work in.
         schedule: when it fires; the anchor of an interval is not decided here.
         window: when its sessions may start; None for any time.
@@ -163,9 +162,7 @@ class Fault:
 
     Attributes:
         automation_id: whose, if that can be read.
-        file: as it was named.
         line: from 1.
-        error: what is wrong.
     """
 
     automation_id: str | None
@@ -184,8 +181,6 @@ class Config:
 
     Attributes:
         automations: the valid ones by id, in the order of the file.
-        dispatcher: what holds for all.
-        faults: what is not valid.
     """
 
     automations: Mapping[str, Automation] = field(default_factory=dict[str, Automation])

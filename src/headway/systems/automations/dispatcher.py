@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,7 +27,6 @@ from headway.contract.definitions import (
     Item,
     RemoveEntry,
 )
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.errors import HeadwayError, InvalidValue, StoreError
@@ -41,15 +39,15 @@ from headway.core.state import State
 from headway.core.timetable.schedule import Every
 from headway.runtime.answers import Dead
 from headway.runtime.app import App
-from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.chores import TimetableChore
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
-from headway.runtime.persist import persist
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
-from headway.systems.automations.notices import Event, Notices
+from headway.systems.automations.notices import Notices
 from headway.systems.automations.places import Places, log, write_log
-from headway.systems.automations.session import End, Session, session_id
+from headway.systems.automations.runner import SessionRunner
+from headway.systems.automations.session import End
 
 NAME = "automations"
 LANE = "automations"
@@ -60,31 +58,6 @@ ENTRY = "automation:"
 AUTHOR = "automations.toml"
 LIVE = (State.RUNNING, State.AWAITING)
 MOST = 1_000
-
-
-@dataclass(kw_only=True, slots=True)
-class Counts:
-    """What this process has done since it started.
-
-    Attributes:
-        dispatches: moments at which something fell due and started.
-        spawned: sessions started.
-        errors: sessions that did not succeed, and those that could not be started.
-        remade: mirrors that were broken and made anew.
-        last_at: when a session was started last, ms UTC; None before the first.
-        last_ms: from due to started, of that one.
-        last_due_at: when that one was due.
-        last_started: sessions of that moment.
-    """
-
-    dispatches: int = 0
-    spawned: int = 0
-    errors: int = 0
-    remade: int = 0
-    last_at: int | None = None
-    last_ms: int | None = None
-    last_due_at: int | None = None
-    last_started: int = 0
 
 
 def read_load() -> dict[str, float]:
@@ -99,18 +72,13 @@ class Dispatcher:
 
     Attributes:
         file: `automations.toml`.
-        places: its folders.
-        lease_ms: of a session.
         config: as the file was read last.
         unreadable: why the file cannot be read at all now; the last one that could be holds.
-        counts: of this process.
-        sessions: that run here, by job.
-        notices: to people; None until the folders are there.
+        runner: runs the sessions.
         revision: another after each edit, and when the load begins or ceases to be high.
         applied: which revision the timetable follows.
         load: reads the load of the machine.
         lowered: the load that lowers the limit now; "" for none.
-        remade: repositories of which something was broken, until a session succeeds on them.
         started_at: when its server did, on the clock of `Timing.monotonic`, s.
     """
 
@@ -120,17 +88,16 @@ class Dispatcher:
     timing: Timing = REAL
     config: Config = field(default_factory=Config)
     unreadable: Fault | None = None
-    counts: Counts = field(default_factory=Counts)
-    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     kind: Kind | None = None
-    notices: Notices | None = None
     revision: int = 0
     applied: int = -1
     load: Callable[[], Mapping[str, float]] = read_load
     lowered: str = ""
-    remade: set[str] = field(default_factory=set[str])
     started_at: float = 0.0
     _seen: object = None
+
+    def __post_init__(self) -> None:
+        self.runner = SessionRunner(places=self.places, lease_ms=self.lease_ms, timing=self.timing)
 
     # -------------------------------------------------------------------------------- the file
 
@@ -173,8 +140,8 @@ class Dispatcher:
         self.unreadable = None
         self.revision += 1
         logging.getLogger("headway.automations").setLevel(self.config.dispatcher.log_level.upper())
-        if self.notices is not None:
-            self.notices.use(self.config.dispatcher.notifications)
+        if self.runner.notices is not None:
+            self.runner.notices.use(self.config.dispatcher.notifications)
         for fault in self.config.faults:
             log(logging.ERROR, "entry skipped", asdict(fault))
 
@@ -264,8 +231,8 @@ class Dispatcher:
         # What this process read before must not replace what another has applied meanwhile.
         self.read()
         revision = self.revision
-        if self.notices is not None:
-            self.notices.add_faults(self.faults)
+        if self.runner.notices is not None:
+            self.runner.notices.add_faults(self.faults)
         failed = self.failed_for_good(known.values())
         enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
@@ -310,9 +277,9 @@ class Dispatcher:
         found: dict[str, str] = {}
         for view in entries:
             one = self.config.automations.get(view.spec.name.removeprefix(ENTRY))
-            told = json.loads(view.spec.job.args)
-            if one is not None and told.get("failed") == one.digest:
-                found[one.id] = told["why"]
+            args = json.loads(view.spec.job.args)
+            if one is not None and args.get("failed") == one.digest:
+                found[one.id] = args["why"]
         return found
 
     async def _judge(self, store: Store, one: Automation, end: End) -> None:
@@ -339,8 +306,8 @@ class Dispatcher:
         """Apply edits of the file until cancelled."""
         while True:
             self.read()
-            if self.unreadable and self.notices is not None:
-                self.notices.add_faults(self.faults)
+            if self.unreadable and self.runner.notices is not None:
+                self.runner.notices.add_faults(self.faults)
             if self.applied != self.revision:
                 try:
                     await self.sync(store)
@@ -359,10 +326,10 @@ class Dispatcher:
         """
         self.places.make()
         write_log(self.places)
-        if self.notices is None:
+        if self.runner.notices is None:
             memory = self.places.root / "faults.json"
-            self.notices = Notices(timing=self.timing, memory=memory)
-            self.notices.use(self.config.dispatcher.notifications)
+            self.runner.notices = Notices(timing=self.timing, memory=memory)
+            self.runner.notices.use(self.config.dispatcher.notifications)
         self.read()
 
     # -------------------------------------------------------------------------------- sessions
@@ -380,120 +347,11 @@ class Dispatcher:
             message = "the entry is gone" if one is None else "the entry has another repository now"
             raise Dead(message)
         self.open()
-        until = self._lease_until()
-        await job.hand_over(timeout=f"{self.lease_ms}ms")
-        session = Session(
-            id=session_id(automation, job.id),
-            automation=one,
-            run=job.run,
-            lock_timeout_ms=int(self.config.dispatcher.lock_timeout_hours * HOUR_MS),
-        )
-        self.sessions[job.id] = session
-        self._started(job, session)
-        try:
-            renew = partial(self._renew, store, job, [until])
-            end = await session.work(self.places, self.timing, until, renew, self.lease_ms / 3000)
-        except OSError as error:
-            end = End(reason="setup", step=f"start: {error.strerror}")
-        finally:
-            del self.sessions[job.id]
-        if job.stop == "cancel" and end.reason == "stopped":
-            end = replace(end, reason="cancelled")
-        await self._settle(store, job, session, end)
+        lock_timeout_ms = int(self.config.dispatcher.lock_timeout_hours * HOUR_MS)
+        session, end = await self.runner.run(store, job, one, lock_timeout_ms)
         with suppress(StoreError):
             await self._judge(store, one, end)
-        self._ended(session, end)
-
-    def _lease_until(self) -> float:
-        # A sixth less than the store is told, so that all processes are gone before another run.
-        return self.timing.monotonic() + self.lease_ms / 1000 * 5 / 6
-
-    async def _renew(
-        self, store: Store, job: Job, known: list[float], facts: object
-    ) -> float | None:
-        """Renew the lease of a session; one that cannot be is ended by its supervisor.
-
-        Returns:
-            Until when the lease is `known` to live, or None if the store has ended it.
-        """
-        until = self._lease_until()
-        signal = Signal(
-            key=job.ref,
-            event=f"renewed:{until}",
-            kind=SignalKind.PROGRESS,
-            extend_ms=self.lease_ms,
-            body=json.dumps(facts).encode(),
-        )
-        try:
-            reply = await store.signal(signal)
-        except StoreError as error:
-            log(logging.WARNING, "lease not renewed", {"job": job.id, "error": str(error)})
-        else:
-            if reply.answer is not Heard.APPLIED:
-                return None
-            known[0] = until
-        return known[0]
-
-    async def _settle(self, store: Store, job: Job, session: Session, end: End) -> None:
-        final = Decided.SUCCEEDED if end.succeeded else Decided.RETRY
-        if end.reason in {"cancelled", "stopped", "lost"} or end.permanent:
-            final = Decided.DEAD
-        body = {"session_id": session.id, **{name: getattr(end, name) for name in End.__slots__}}
-        signal = Signal(
-            key=job.ref,
-            event=f"ended:{job.run}",
-            decided=final,
-            body=json.dumps(body).encode(),
-            reason="" if end.succeeded else str(end),
-        )
-        give_up_at = self.timing.monotonic() + self.lease_ms / 1000
-        with suppress(StoreError):
-            await persist(
-                self.timing,
-                "the end of a session",
-                lambda: store.signal(signal),
-                until=lambda: self.timing.monotonic() > give_up_at,
-            )
-
-    def _started(self, job: Job, session: Session) -> None:
-        counts, due_at = self.counts, job.claimed.due_at
-        counts.spawned += 1
-        counts.last_at = self.timing.wall_at()
-        counts.last_ms = max(counts.last_at - due_at, 0)
-        if counts.last_due_at != due_at:
-            counts.dispatches += 1
-            counts.last_due_at, counts.last_started = due_at, 0
-        counts.last_started += 1
-        facts = {"session_id": session.id, "repository": session.automation.repository.key}
-        log(logging.INFO, "session started", facts)
-        self._notify("start", session, f"started in {session.automation.repository.key}")
-
-    def _ended(self, session: Session, end: End) -> None:
-        self.counts.remade += len(session.remade)
-        if session.remade:
-            self.remade.add(session.automation.repository.key)
-        elif end.succeeded:
-            self.remade.discard(session.automation.repository.key)
-        for what in session.remade:
-            log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
-            self._notify("recovery", session, f"the {what} was broken; it was kept, and remade")
-        facts = {"session_id": session.id, "end": str(end)}
-        if end.succeeded:
-            log(logging.INFO, "session succeeded", facts)
-            self._notify("complete", session, "succeeded")
-            return
-        self.counts.errors += 1
-        log(logging.ERROR, "session failed", facts)
-        if end.reason == "setup":
-            until = "; skipped until its entry is edited" if end.permanent else ""
-            self._notify("spawn_failure", session, f"{end}{until}")
-        elif end.reason != "cancelled":
-            self._notify("error", session, f"failed: {end}")
-
-    def _notify(self, event: Event, session: Session, text: str) -> None:
-        if self.notices is not None:
-            name = session.automation.id
-            self.notices.add(event, text, automation_id=name, session_id=session.id)
+        self.runner.ended(session, end)
 
     async def run_now(self, store: Store, automation: str) -> str:
         """Make one session due now, whatever the schedule; its gates hold all the same.

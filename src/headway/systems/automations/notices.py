@@ -1,4 +1,4 @@
-"""Notices: what people are told of single entries and sessions, in the log and by apprise."""
+"""Notices about single entries and sessions, in the log and by apprise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from headway.runtime.timing import Timing
-from headway.server.alerts.alert import Alert, Severity
-from headway.server.alerts.sink import Sink
+from headway.server.alerts.alert import Alert, Severity, Sink
 from headway.systems.automations.config import Fault, NotificationsTable
 from headway.systems.automations.places import log
 
@@ -29,11 +28,10 @@ _SEVERITY = {"invalid_entry": Severity.P1, "spawn_failure": Severity.P1, "error"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """Something that people are told once.
+    """An event that is reported once.
 
     Attributes:
         at: when it happened, ms UTC.
-        event: what happened.
         automation_id: of the entry; None for the whole file.
         session_id: of the session; None for an entry.
         text: one sentence with the facts.
@@ -118,7 +116,7 @@ class Notices:
             healed=event in {"start", "complete"},
         )
         for sink in self._sinks:
-            sink.tell(message)
+            sink.send(message)
 
     def add_faults(self, faults: Sequence[Fault]) -> None:
         """Notify people of entries that are not valid; of each fault once, until it is repaired."""

@@ -23,8 +23,7 @@ from headway.core.timetable.fires import fires_between, next_fires
 from headway.core.timetable.schedule import Schedule
 from headway.core.timetable.text import format_schedule
 from headway.core.zone import DAY_MS
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
     KIND,
@@ -50,11 +49,12 @@ from headway.web.page import (
     Values,
     int_of,
 )
+from headway.web.rendering import whole
 
 ROWS = 50
 """Entries of a page, and sessions of a list."""
 OUTCOMES = 10
-"""Sessions of an entry that its row tells of."""
+"""The most sessions that an entry's row shows."""
 PLANNED = 500
 """Enabled entries whose next fires are looked for, in the order of the file."""
 COMING = 8
@@ -83,10 +83,8 @@ class SessionView:
     """A session as the page shows it.
 
     Attributes:
-        job: whose session.
         automation: whose; "" if its arguments do not say.
         repository: its key, without user and token.
-        word: where it stands.
         began_at: when it started; None if it has not.
         facts: `hostname`, `pid` and exit `status`, as far as they are known.
     """
@@ -126,7 +124,6 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
         reach=Caller.every_tenant,
         params=("entry", "session", "q", "from"),
         actions=(DISPATCH, RUN, RELEASE, SET_LIMIT),
-        group="Systems",
         package="headway.systems.automations",
     )
     return (page,)
@@ -153,7 +150,7 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
         "written": format_schedule,
         "faults": dispatcher.faults,
         "dots": _dots,
-        "clean": _clean,
+        "clean": partial(printable, most=LONGEST),
     }
     if name := look.values["entry"]:
         return {**facts, **_one_entry(dispatcher, entries, name, seen.stats.now)}
@@ -225,7 +222,7 @@ def session_view(job: JobView) -> SessionView:
 
 
 def _document(text: bytes | None) -> Mapping[str, object]:
-    """What a job carries, as an object; whatever else anybody has put there is left out."""
+    """What a job carries, as an object; anything else is left out."""
     with suppress(ValueError):
         found: object = json.loads(text or b"{}")
         if isinstance(found, dict):
@@ -385,16 +382,9 @@ def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
     return printable(data.decode(errors="replace")), begin > 0
 
 
-def printable(text: str) -> str:
-    """A text without colours and signs that cannot be seen; lines and tabs stay."""
-    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(
-        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
-    )
-
-
-def _clean(text: str) -> str:
-    return printable(text)[:LONGEST]
+def printable(text: str, most: int = TAIL) -> str:
+    """A terminal's text without its colours, as `whole` shows it."""
+    return whole(_ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), most)
 
 
 # ------------------------------------------------------------------------------------ actions

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from headway.core.errors import InvalidValue
 from headway.runtime.log_file import LogFile
+from headway.runtime.settings_table import OpenTable, read_table
 from headway.systems.automations.config import Span
-from headway.systems.telephony.settings_table import OpenTable, read_table
 
 PRIVATE = 0o700
 LOG_SIZE = 10_000_000
@@ -37,11 +37,9 @@ class AutomationsSettings(OpenTable):
     """The table [automations] of headway.toml.
 
     Attributes:
-        file: where the entries are.
         state_dir: where logs, mirrors, worktrees and artefacts are; None for the user's own.
         lease: how long a repository stays locked after the last word of its session's owner.
         look_each: how often the file is looked at for edits.
-        alerts: thresholds.
     """
 
     file: Path = Path("automations.toml")
@@ -65,9 +63,8 @@ class Places:
     """The folders of the system; each is for its owner alone.
 
     Attributes:
-        root: of the others.
         logs: of `dispatcher.log` and the run logs.
-        mirrors: cached ones; whatever is here can be made anew.
+        mirrors: cached ones; all of it can be recreated.
         work: worktrees of sessions that run.
         artifacts: what sessions left to be kept.
     """

@@ -38,7 +38,6 @@ class DispatchResult:
     """What one dispatch did.
 
     Attributes:
-        dispatched: sessions started.
         not_due: enabled entries that were not due, or outside their window.
         locked: due ones whose repository another session has, or whose own earlier one runs.
         concurrency_limit: due ones for which no session was free.
@@ -71,12 +70,8 @@ class Lock:
 
     Attributes:
         repo_url: its normalised URL.
-        automation_id: whose session.
-        session_id: which.
         acquired_at: when, ms UTC.
         pid: of the command; None while the repository is prepared.
-        hostname: where it runs.
-        job: the session's job.
     """
 
     repo_url: str
@@ -100,7 +95,7 @@ async def mark(store: Store) -> Marker:
 
 
 async def unsettled(store: Store) -> Literal["due", "starting", ""]:
-    """Whether something is due that may start now, else is starting; "" once nothing is."""
+    """Return whether something is due that may start now, else is starting; "" once nothing is."""
     now = (await store.read(StatsQuery())).now
     states = (State.SCHEDULED, State.WAITING, State.RUNNING, State.AWAITING)
     starting = False
@@ -115,7 +110,7 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
 
 
 async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> DispatchResult:
-    """Tell what a dispatch did since it was marked, once it has settled."""
+    """Return what a dispatch did since it was marked, once it has settled."""
     entries = await entries_of(store)
     failed = dispatcher.failed_for_good(entries.values())
     result = DispatchResult(errors=_errors(dispatcher, failed))
@@ -173,10 +168,8 @@ async def release(
     """Release a repository: end its session first, then the lock.
 
     Args:
-        store: where the lock is.
         dispatcher: in whose file's folder a relative path begins.
         repo: in any form that git accepts, or as the list shows it.
-        author: who, for the trail.
         force: free the lock at once. The session is ended by its owner within a third of its
             lease, or at the end of it; until then another may be started beside it.
 
@@ -262,14 +255,14 @@ def status(job: JobView) -> str:
 
 
 async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
-    """Tell how the dispatcher is.
+    """Return the dispatcher's health.
 
-    `degraded`: an entry is not valid or has failed for good, a fire is late by a tick, or something
-    had to be made anew and no session has succeeded on it since.
-    `unhealthy`: the store is out of reach, or for three ticks nothing was fired that was due.
+    `degraded`: an entry is not valid or has failed for good, a fire is late by a tick, or a mirror
+    had to be recreated and no session has succeeded on it since. `unhealthy`: the store is out of
+    reach, or for three ticks nothing was fired that was due.
     """
-    counts = dispatcher.counts
-    told: dict[str, Any] = {
+    counts = dispatcher.runner.counts
+    unhealthy: dict[str, Any] = {
         "status": "unhealthy",
         "uptime": int(dispatcher.timing.monotonic() - dispatcher.started_at),
         "lastDispatchTime": counts.last_at,
@@ -284,7 +277,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
             usage, held = await concurrency(store), await locks(store)
             due = await _jobs(store, (State.SCHEDULED,))
     except (StoreError, TimeoutError):
-        return told
+        return unhealthy
     entries = [one for one in known if one.spec.enabled]
     schedules = {one.spec.name: one.spec.schedule for one in entries}
     tick = make_plan(schedules, now, fires=0).tick_ms
@@ -292,9 +285,9 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     late_ms = max([now - one.due_at for one in due if not one.run] or [0])
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
     wrong = bool(dispatcher.faults or dispatcher.failed_for_good(known))
-    broken = wrong or bool(dispatcher.remade) or late_ms > tick
+    broken = wrong or bool(dispatcher.runner.remade) or late_ms > tick
     found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
-    return told | {
+    return unhealthy | {
         "status": found,
         "activeLocks": len(held),
         "concurrencyUsage": usage,
@@ -303,12 +296,12 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
 
 
 async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
-    """Tell what the dispatcher has done since it started, and how things stand.
+    """Return what the dispatcher has done since it started, and its current state.
 
     Raises:
-        StoreError: the store cannot tell now.
+        StoreError: the store cannot be read now.
     """
-    counts, usage = dispatcher.counts, await concurrency(store)
+    counts, usage = dispatcher.runner.counts, await concurrency(store)
     entries = await entries_of(store)
     queued = await _jobs(store, (State.WAITING, State.PARKED))
     failed = dispatcher.failed_for_good(entries.values())

@@ -2,7 +2,7 @@
 
 The key names the lock, the log and the page, so it carries no user, password, token, port or
 query. Two URLs that may lead to one repository have one key: ports, the case of a path on a
-server, and `.git` do not count. Where a server tells such paths apart, their sessions wait for
+server, and `.git` do not count. If a server distinguishes such paths, their sessions wait for
 each other needlessly; the other mistake would let two sessions into one repository.
 
 Source: git-clone(1), "GIT URLS"; `url_is_local_not_ssh` in git's connect.c.

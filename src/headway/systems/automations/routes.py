@@ -8,13 +8,10 @@ from fastapi import Query, Response
 from pydantic import Field
 
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.body import Asked, Body
-from headway.server.bodies.words import Name
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply, reply_model
+from headway.server.bodies.base import Body, Name, QueryModel
+from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
@@ -47,7 +44,7 @@ SETTLES_WITHIN_S = 30.0
 HEALTH = reply(
     "DispatcherHealth",
     "How the dispatcher is.",
-    status=(Health, "`unhealthy` is told with status 503."),
+    status=(Health, "`unhealthy` comes with status 503."),
     uptime=(int, "Seconds since this server started."),
     lastDispatchTime=(int | None, "When it started a session last, ms UTC."),
     activeLocks=(int | None, "Repositories that sessions have; null without the store."),
@@ -95,14 +92,14 @@ class ConcurrencyBody(Body):
     max: int | None = Field(ge=0, le=10_000, description="null for what the file says.")
 
 
-class ReleaseAsked(Asked):
+class ReleaseAsked(QueryModel):
     """How a lock is released."""
 
     force: bool = Field(default=False, description="Free it before its session is gone.")
 
 
 def _dispatcher(service: Service) -> Dispatcher:
-    return cast("Dispatcher", service.desks[NAME])
+    return cast("Dispatcher", service.system_services[NAME])
 
 
 @ROUTES.get(
@@ -148,9 +145,9 @@ async def dispatch(service: TheService, _: Actor) -> Response:
     responses={503: {"model": HEALTH, "description": "Unhealthy."}},
 )
 async def health_route(service: TheService, _: Observer) -> Response:
-    """Whether everything fires when it should; 503 when it does not."""
-    told = await health(service.store, _dispatcher(service))
-    return answer(told, 503 if told["status"] == "unhealthy" else 200)
+    """Return whether everything fires when it should; 503 when it does not."""
+    found = await health(service.store, _dispatcher(service))
+    return answer(found, 503 if found["status"] == "unhealthy" else 200)
 
 
 @ROUTES.get(
@@ -167,12 +164,12 @@ async def metrics_route(service: TheService, _: Observer) -> Response:
 @ROUTES.get(
     "/notices",
     operation_id="automation_notices",
-    summary="What people were told of entries and sessions",
+    summary="Notices about entries and sessions",
     response_model=NOTICES,
 )
 async def notices_route(service: TheService, _: Observer) -> Response:
     """The last notices of this server since it started, the newest first."""
-    notices = _dispatcher(service).notices
+    notices = _dispatcher(service).runner.notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 

@@ -59,10 +59,7 @@ class End:
         reason: `exit`, `timeout`, `lease`, `gone`, `setup`, `cancelled`, `stopped`, `lost`, or
             `killed` if its supervisor was.
         status: of the command, if that ended by itself.
-        signal: that ended the command.
-        step: at which it ended.
         error: of a setup: what `git` or the system said.
-        bytes: that it printed.
         truncated: whether not all of that is in the log.
     """
 
@@ -81,7 +78,7 @@ class End:
 
     @property
     def permanent(self) -> bool:
-        """Whether it fails again until somebody changes the entry, or what it names."""
+        """Whether it fails again until the entry, or what it names, is changed."""
         return self.reason == "setup" and PERMANENT.search(self.error) is not None
 
     def __str__(self) -> str:
@@ -100,10 +97,8 @@ class Session:
 
     Attributes:
         id: `cron:` with the automation's id and the job's.
-        automation: whose.
-        run: of the job.
         pid: of the command, once it runs.
-        remade: what was broken and had to be made anew.
+        remade: what was broken and had to be recreated.
     """
 
     id: str
@@ -146,7 +141,7 @@ class Session:
             env=_environment(()),
             start_new_session=True,
         )
-        self._tell(spec)
+        self._send(spec)
         renewing = asyncio.ensure_future(self._renew(timing, renew, every_s))
         try:
             return await self._follow(process)
@@ -164,9 +159,9 @@ class Session:
         """Ask it to end: SIGTERM, some time, SIGKILL."""
         if self._ending is None:
             self._ending = reason
-            self._tell({"stop": reason} | ({} if grace_s is None else {"grace": grace_s}))
+            self._send({"stop": reason} | ({} if grace_s is None else {"grace": grace_s}))
 
-    def _tell(self, words: Mapping[str, object]) -> None:
+    def _send(self, words: Mapping[str, object]) -> None:
         stdin = None if self._process is None else self._process.stdin
         if stdin is not None and not stdin.is_closing():
             stdin.write(json.dumps(words).encode() + b"\n")
@@ -183,7 +178,7 @@ class Session:
                 if self._process is not None and self._process.returncode is None:
                     self._process.kill()
                 return
-            self._tell({"until": until})
+            self._send({"until": until})
             for _ in range(20):
                 await timing.pause(every_s / 20)
                 if self.pid != shown:

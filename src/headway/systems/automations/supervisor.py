@@ -1,7 +1,7 @@
 """The supervisor of one session: a process of its own that needs nothing but the standard library.
 
 It prepares the repository, runs the command in a process group of its own, captures what it
-prints, and kills every process of the session at the timeout, when it is told to, when its lease
+prints, and kills every process of the session at the timeout, on a stop request, when its lease
 ends, and when the process that started it is gone. It is the subreaper of all that it starts, so
 that a child which leaves the group is found, too.
 
@@ -122,7 +122,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _noted)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # Whoever wants the session to end says so on the pipe, or closes it.
+            # A message on the pipe, or closing it, ends the session.
             signal.signal(number, signal.SIG_IGN)
         os.set_blocking(0, False)
 
@@ -172,7 +172,7 @@ class Supervisor:
             # Of the same run of a store that was restored, or of another store.
             self._set_aside("worktree", spec["work"])
         os.makedirs(spec["work"], mode=0o700)
-        # Held to the end: a folder that nobody has locked was left by a supervisor that was killed.
+        # Held to the end: an unlocked folder was left by a supervisor that was killed.
         flock(os.open(spec["work"], os.O_RDONLY | os.O_CLOEXEC))
         folder = os.path.join(spec["work"], "repository")
         lock = os.open(spec["mirror"] + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -263,10 +263,10 @@ class Supervisor:
         self.step, self.log.last = step, last
 
     def _set_aside(self, what: str, path: str) -> None:
-        """Keep something broken beside what is made in its place, for whoever wants to look."""
+        """Keep something broken beside its replacement, for inspection."""
         kept = f"{path}.broken-{os.getpid()}"
         os.rename(path, kept)
-        self.log.note(f"the {what} was broken: kept at {kept}, and made anew")
+        self.log.note(f"the {what} was broken: kept at {kept}, and recreated")
         say({"event": "remade", "what": what, "kept": kept})
 
     def _keep(self, *, failed: bool) -> None:
@@ -363,7 +363,6 @@ class Supervisor:
         """Wait until something happens, and take note of it.
 
         Args:
-            output: of the child.
             seconds: at most so long.
             into: takes what the child prints; else the log does.
             ends: whether the timeout and a word to stop end the session; they do not while it
@@ -509,7 +508,7 @@ def _copy(folder: str, name: str, to: str) -> None:
 
 
 def say(event: dict[str, Any]) -> None:
-    """Tell the owner; one that is gone is not told."""
+    """Write an event to the owner; if it is gone, drop the event."""
     with suppress(OSError):
         os.write(1, json.dumps(event).encode() + b"\n")
 

@@ -15,9 +15,8 @@ from headway.core.state import State
 from headway.runtime.app import App
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.declared import Lasts, Texts
-from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule import Rule
-from headway.server.alerts.rule_book import RuleBook
+from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import one
 from headway.server.overview import Overview
@@ -29,7 +28,7 @@ from headway.systems.automations.routes import ROUTES
 
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
-REMADE = counter("automations_remade", "Mirrors that were broken and made anew by this server.")
+REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
 LAST = gauge("automations_last_dispatch_timestamp_seconds", "When this server started one last.")
 INVALID = gauge("automations_invalid_entries", "Entries of the file that are not valid.")
 ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
@@ -57,14 +56,14 @@ class Thresholds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class AutomationsOverview:
     """What is wrong with automations at one look: at a moment in ms, by rule and subject."""
 
     at: int
     found: Mapping[str, Texts]
 
 
-def automation_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
+def automation_rules(at: Thresholds) -> tuple[Rule[AutomationsOverview], ...]:
     """Return the rules, the worst first."""
     rows = (
         ("automations_late", Severity.P1, at.late_for_ms),
@@ -76,14 +75,14 @@ def automation_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
     return tuple(Lasts(name, grade, ms, partial(_lasting, name)) for name, grade, ms in rows)
 
 
-def _lasting(rule: str, sight: Sight) -> Mapping[str, Callable[[int], str]]:
+def _lasting(rule: str, overview: AutomationsOverview) -> Mapping[str, Callable[[int], str]]:
     return {
         subject: lambda ms, text=text: f"{text} (for {format_duration(ms)})" if ms else text
-        for subject, text in sight.found.get(rule, {}).items()
+        for subject, text in overview.found.get(rule, {}).items()
     }
 
 
-async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> Sight | None:
+async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> AutomationsOverview | None:
     """Return what is wrong; None if the store does not answer, or is another server's to watch."""
     if facts.overview is None:
         return None
@@ -105,7 +104,7 @@ async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> Sight | No
         "session_waiting": newest("locked", "waiting"),
         "limit_lowered": {LIMIT: dispatcher.lowered} if dispatcher.lowered else {},
     }
-    return Sight(at=facts.at, found=found)
+    return AutomationsOverview(at=facts.at, found=found)
 
 
 class AutomationsSystem:
@@ -113,7 +112,6 @@ class AutomationsSystem:
 
     Attributes:
         name: as `--system` names it.
-        routers: its routes.
         pages: its part of the dashboard.
         dispatcher: what these and its handler work with.
     """
@@ -145,7 +143,7 @@ class AutomationsSystem:
         dispatcher = self.dispatcher
         dispatcher.timing = service.timing
         dispatcher.started_at = service.timing.monotonic()
-        service.desks[NAME] = dispatcher
+        service.system_services[NAME] = dispatcher
         service.scrapes.add(AutomationMetrics(service.store, dispatcher))
         rules = partial(automation_rules, self._alerts)
         see = partial(look, service.store, dispatcher)
@@ -166,7 +164,7 @@ class AutomationMetrics:
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
         """See `Source.metrics`."""
-        counts = self._dispatcher.counts
+        counts = self._dispatcher.runner.counts
         found = [
             one(SPAWNED, counts.spawned),
             one(ERRORS, counts.errors),

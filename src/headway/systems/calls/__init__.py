@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.systems.calls.book import Book
+from headway.systems.calls.catalogue import Catalogue
 from headway.systems.calls.checks import Checking
-from headway.systems.calls.desk import Desk
-from headway.systems.calls.seen.rules import read_thresholds
-from headway.systems.calls.seen.sight import Tally
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.observability.overview import Tally
+from headway.systems.calls.observability.rules import read_thresholds
 from headway.systems.calls.settings import read_settings
 from headway.systems.calls.system import NAME, CallsSystem
 from headway.systems.calls.truth import read_truth
@@ -19,14 +19,14 @@ from headway.systems.webhooks.reporter import Reporter
 
 SCHEMAS = (
     Schema(name=NAME, package="headway.systems.calls.migrations"),
-    Schema(name="calls_seen", package="headway.systems.calls.seen.migrations"),
+    Schema(name="calls_seen", package="headway.systems.calls.observability.migrations"),
     ALERTS,
 )
 """The tables that it needs in the directory."""
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
-    """Makes the system.
+    """Make the system.
 
     Args:
         settings: the table [calls] of headway.toml.
@@ -52,14 +52,14 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     checking = Checking(parts.timing)
     for one in (checking, reporter, tally):
         parts.also(one)
-    desk = Desk(
+    context = CallsContext(
         settings=read,
         parts=parts,
-        book=Book(parts.directory, read.default, parts.timing),
+        catalogue=Catalogue(parts.directory, read.default, parts.timing),
         checking=checking,
         tally=tally,
         reporter=reporter,
         thresholds=read_thresholds(read.alerts),
         table=read_truth(read.table, read.migration, parts),
     )
-    return CallsSystem(desk)
+    return CallsSystem(context)

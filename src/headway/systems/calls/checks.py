@@ -24,10 +24,7 @@ class Checked:
     """The lead that is checked.
 
     Attributes:
-        id: of the lead.
         phone: E.164.
-        tz: its zone.
-        reseller: whose it is.
         template: by name.
         payload: what it carries; None for nothing.
     """
@@ -44,7 +41,7 @@ class Refused(Exception):
     """Raised by a check: the lead must not be called.
 
     Args:
-        why: for people; the lead's reason from then on.
+        why: free text; the lead's reason from then on.
     """
 
     def __init__(self, why: str) -> None:
@@ -53,7 +50,7 @@ class Refused(Exception):
 
 
 MOST_BYTES = 65_536
-"""Of an answer."""
+"""The largest answer that is read."""
 
 
 _FAILURES = (
@@ -74,7 +71,7 @@ def _is_listed(phone: str, listed: str) -> bool:
 
 def _why_invalid(phone: str, countries: Sequence[str]) -> str:
     if not can_be_assigned(phone):
-        return "the phone is no number that can be assigned"
+        return "the phone is not a number that can be assigned"
     is_called = not countries or phone.startswith(tuple(countries))
     return "" if is_called else "the phone's country is not called"
 
@@ -114,7 +111,7 @@ class Checking:
         self._client: httpx.AsyncClient | None = None
 
     async def check(self, template: Template, lead: Checked) -> None:
-        """Let a lead pass that all checks of its template let pass.
+        """Accept a lead that all checks of its template accept.
 
         Raises:
             Refused: one does not.
@@ -151,10 +148,10 @@ class Checking:
                 raise Refused(why) from None
 
     async def open(self) -> None:
-        """Opens nothing before it is needed."""
+        """Open nothing before it is needed."""
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -211,7 +208,7 @@ class Checking:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = httpx.AsyncClient(
-                # Where a check would be sent on to, nobody has said that a lead may be told.
+                # The target of a redirect is not authorised to receive lead data.
                 follow_redirects=False,
                 # Gates say how many run at once; who waits here for a connection would be late,
                 # and be taken for a lead of which the service says nothing.

@@ -9,7 +9,12 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
-from headway.systems.calls.book import DEFAULT_POOL, Page, pool_gate, reseller_gate
+from headway.systems.calls.catalogue import (
+    DEFAULT_POOL,
+    CatalogueContents,
+    pool_gate,
+    reseller_gate,
+)
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 
@@ -30,13 +35,8 @@ def house_gate(settings: CallsSettings) -> GateSpec:
     return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
 
 
-def pool_of(page: Page, template: Template, reseller: str) -> str:
+def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
     """The gate of the numbers from which a lead is called now.
-
-    Args:
-        page: of the book.
-        template: the lead's.
-        reseller: whose lead it is.
 
     Returns:
         The template's pool; else the reseller's own, if it has any number; else the default pool.
@@ -50,14 +50,14 @@ def pool_of(page: Page, template: Template, reseller: str) -> str:
 
 
 def dial_gates(
-    page: Page, template: Template, reseller: str, house: GateSpec
+    page: CatalogueContents, template: Template, reseller: str, house: GateSpec
 ) -> tuple[GateSpec, ...]:
     """What a lead must pass to be called now: a line, the hours, the rates."""
     pool = _pool(page, pool_of(page, template, reseller))
     return (pool, *_hours(template), house, *_own_rate(template))
 
 
-def all_gates(page: Page) -> dict[str, GateSpec]:
+def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
     """All gates that numbers and templates make, by name."""
     pools = {DEFAULT_POOL: None}
     pools |= {one.gate: None for one in page.numbers.values()}
@@ -70,10 +70,10 @@ def all_gates(page: Page) -> dict[str, GateSpec]:
     return made
 
 
-def routes(page: Page) -> tuple[object, ...]:
-    """What says at which gates leads wait; while it stays the same, nobody waits elsewhere.
+def routes(page: CatalogueContents) -> tuple[object, ...]:
+    """Return what decides at which gates leads wait; if it is unchanged, no lead has to move.
 
-    How many channels a number has, or when hours open, is read of the gates themselves.
+    The channels of a number, or when hours open, are read from the gates themselves.
     """
     pools = frozenset(one.gate for one in page.numbers.values())
     asked = {
@@ -83,21 +83,21 @@ def routes(page: Page) -> tuple[object, ...]:
     return pools, asked
 
 
-def changed_gates(before: Page, after: Page) -> tuple[GateSpec, ...]:
-    """What the store must be told so that it knows the gates of another page.
+def changed_gates(before: CatalogueContents, after: CatalogueContents) -> tuple[GateSpec, ...]:
+    """Return the gates to declare so that the store matches another page.
 
-    A pool that has lost its last number is told as empty: who waits there goes on waiting until
-    it is sent elsewhere.
+    A pool that has lost its last number is declared empty: its leads go on waiting until they are
+    requeued.
     """
     old, new = all_gates(before), all_gates(after)
     emptied = {
         name: _pool(after, name) for name, spec in old.items() if name not in new and spec.members
     }
-    told = {name: spec for name, spec in new.items() if old.get(name) != spec}
-    return tuple({**emptied, **told}.values())
+    changed = {name: spec for name, spec in new.items() if old.get(name) != spec}
+    return tuple({**emptied, **changed}.values())
 
 
-def _pool(page: Page, name: str) -> GateSpec:
+def _pool(page: CatalogueContents, name: str) -> GateSpec:
     members = {one.number: one.channels for one in page.numbers.values() if one.gate == name}
     return Pool(name, members, shared=True)
 

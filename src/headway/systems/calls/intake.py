@@ -25,13 +25,12 @@ from headway.core.instant import format_instant
 from headway.core.job import NewJob
 from headway.core.zone import find_zone
 from headway.server.access.caller import Caller
-from headway.server.bodies.body import Body, Several, one_or_many
-from headway.server.bodies.words import Name, TenantName, When
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.error_members import add_members
+from headway.server.bodies.base import Body, FailFastList, Name, TenantName, When, one_or_many
+from headway.server.replies.problem import add_members
+from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.systems.calls.book import NumberStatus, Page
-from headway.systems.calls.desk import Desk
+from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
+from headway.systems.calls.context import CallsContext
 from headway.systems.calls.template import DEFAULT, Label, Template
 from headway.systems.calls.truth.row import LeadRow
 from headway.systems.telephony.phone import Phone, check_phone
@@ -68,7 +67,7 @@ class LeadBody(Body):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True)
 
     phone: Phone = Field(description="Who is called, in E.164.")
-    tz: Zone = Field(description="The zone of who is called; calling hours are told in it.")
+    tz: Zone = Field(description="The zone of who is called; calling hours are in it.")
     reseller: TenantName | None = Field(
         default=None,
         validation_alias=AliasChoices("reseller", "reseller_id"),
@@ -86,11 +85,11 @@ class LeadBody(Body):
     )
     payload: Any = Field(default=None, description="As the template's schema wants it.")
     reporting_webhook_url: str | None = Field(
-        default=None, pattern=r"^https?://\S{1,2000}$", description="Is told the result, signed."
+        default=None, pattern=r"^https?://\S{1,2000}$", description="Receives the result, signed."
     )
 
 
-LeadList = Annotated[Several[LeadBody], Field(min_length=1, max_length=MOST_LEADS)]
+LeadList = Annotated[FailFastList[LeadBody], Field(min_length=1, max_length=MOST_LEADS)]
 OneOrManyLeads = Annotated[LeadBody | LeadList, one_or_many(LeadBody, LeadList, MOST_LEADS)]
 """One lead, or a list of up to 10,000."""
 
@@ -114,15 +113,14 @@ class NumberChange(Body):
     provider: Label | None = None
     maximum_channels: Channels | None = None
     status: NumberStatus | None = Field(default=None, strict=False)
-    reseller: Own | None = Field(default=None, description="Null for everybody's.")
+    reseller: Own | None = Field(default=None, description="Null for all resellers.")
     pool: Label | None = Field(default=None, description="Null for none.")
 
 
 class Taken(NamedTuple):
-    """What became of a lead that was sent.
+    """The result of sending a lead.
 
     Attributes:
-        id: of the lead.
         created: whether this call made it.
         due_at: when it is due, if this call made it.
     """
@@ -136,12 +134,12 @@ class Taken(NamedTuple):
 class LeadRecipe:
     """How what intake knows of a lead becomes its job."""
 
-    desk: Desk
+    context: CallsContext
 
     @property
     def deadline_ms(self) -> int:
         """How long a call may be on before its provider is asked."""
-        return self.desk.settings.call_deadline
+        return self.context.settings.call_deadline
 
     def job(self, row: LeadRow) -> NewJob:
         """The job of a row of your own table.
@@ -159,8 +157,6 @@ class LeadRecipe:
         """The job of a lead.
 
         Args:
-            row: the lead.
-            job_id: of it.
             key: makes it one, however often it is sent.
             row_id: of your own table; empty where there is none.
 
@@ -175,13 +171,13 @@ class LeadRecipe:
         given["payload"] = row.payload
         given["reporting_webhook_url"] = row.reporting_webhook_url
         given["row"] = row_id
-        job = self.desk.kind.make(
+        job = self.context.kind.make(
             due=format_instant(row.due_at), tenant=row.reseller, key=key, job_id=job_id, **given
         )
         job = replace(job, due_at=row.due_at + self._spread(job_id))
         if row_id or row.reporting_webhook_url is not None:
             return job
-        # Nobody waits to be told of its end.
+        # There is no recipient for its end.
         return replace(job, policy=_quiet(job.policy))
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
@@ -191,14 +187,14 @@ class LeadRecipe:
             UnknownRecord: its template is gone.
             StoreError: the directory or the store cannot do it now.
         """
-        page = await self.desk.book.read()
-        await self.desk.tell_gates(page)
+        page = await self.context.catalogue.read()
+        await self.context.declare_gates(page)
         template = page.template(row.template or DEFAULT)
-        return self.desk.dial_gates(page, template, row.reseller)
+        return self.context.dial_gates(page, template, row.reseller)
 
     def _spread(self, lead: str) -> int:
         # A hash of its id, so that a repeat is due at the same moment.
-        return int(draw(f"due {lead}") * (self.desk.settings.jitter + 1))
+        return int(draw(f"due {lead}") * (self.context.settings.jitter + 1))
 
 
 @lru_cache(maxsize=8)
@@ -207,15 +203,12 @@ def _quiet(policy: Any) -> Any:  # noqa: ANN401  (a JobPolicy, both times)
 
 
 async def take_leads(
-    service: Service, caller: Caller, desk: Desk, bodies: Sequence[LeadBody]
+    service: Service, caller: Caller, context: CallsContext, bodies: Sequence[LeadBody]
 ) -> list[Taken]:
-    """Takes leads in; when this returns, they are stored.
+    """Take leads in; when this returns, they are stored.
 
     Args:
-        service: of the server.
         caller: for whose resellers they must be.
-        desk: of this system.
-        bodies: the leads.
 
     Returns:
         For each, in this order, which lead exists now.
@@ -227,17 +220,17 @@ async def take_leads(
         KeyConflict: a key names another lead.
         StoreError: the store, the directory or your own table is away.
     """
-    _check_reports(desk, bodies)
-    page = await desk.book.read()
-    now = await service.now() if desk.table is None else service.timing.wall_at()
-    recipe = LeadRecipe(desk=desk)
+    _check_reports(context, bodies)
+    page = await context.catalogue.read()
+    now = await service.now() if context.table is None else service.timing.wall_at()
+    recipe = LeadRecipe(context=context)
     rows = [
         _row(caller, page, body, now, n, len(bodies))
         async for n, body in service.in_turns(enumerate(bodies))
     ]
-    caller.check_lane(desk.kind.lane)
-    if desk.table is not None:
-        return await _into_table(desk, recipe, rows)
+    caller.check_lane(context.kind.lane)
+    if context.table is not None:
+        return await _into_table(context, recipe, rows)
     jobs = [
         recipe.made(row, job_id=str(uuid7()), key=row.key) async for row in service.in_turns(rows)
     ]
@@ -247,17 +240,19 @@ async def take_leads(
     ]
 
 
-async def _into_table(desk: Desk, recipe: LeadRecipe, rows: Sequence[LeadRow]) -> list[Taken]:
-    table = desk.table
+async def _into_table(
+    context: CallsContext, recipe: LeadRecipe, rows: Sequence[LeadRow]
+) -> list[Taken]:
+    table = context.table
     assert table is not None  # noqa: S101  (the caller has looked)
     written = await table.intake(rows)
     jobs = [recipe.job(row) for row, created in written if created]
-    await table.follow(desk.store, jobs)
+    await table.follow(context.store, jobs)
     return [Taken(row.lead, created, row.due_at) for row, created in written]
 
 
-def _check_reports(desk: Desk, bodies: Sequence[LeadBody]) -> None:
-    """Lets leads pass whose results can be reported to where they say.
+def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
+    """Accept leads whose results can be reported to where they say.
 
     Raises:
         InvalidValue: nothing can be reported there.
@@ -265,14 +260,16 @@ def _check_reports(desk: Desk, bodies: Sequence[LeadBody]) -> None:
     for n, body in enumerate(bodies):
         try:
             if body.reporting_webhook_url is not None:
-                desk.reporter.check(body.reporting_webhook_url)
+                context.reporter.check(body.reporting_webhook_url)
         except InvalidValue as error:
             if len(bodies) > 1:
                 add_members(error, lead=n)
             raise
 
 
-def _row(caller: Caller, page: Page, body: LeadBody, now: int, n: int, count: int) -> LeadRow:
+def _row(
+    caller: Caller, page: CatalogueContents, body: LeadBody, now: int, n: int, count: int
+) -> LeadRow:
     """A lead, checked.
 
     Raises:
@@ -310,7 +307,7 @@ def _reseller(caller: Caller, body: LeadBody) -> str:
     return reseller
 
 
-def _template(page: Page, body: LeadBody) -> Template:
+def _template(page: CatalogueContents, body: LeadBody) -> Template:
     try:
         return page.template(body.template)
     except UnknownRecord as error:

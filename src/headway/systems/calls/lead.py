@@ -1,4 +1,4 @@
-"""A lead as users of this system know it, and what becomes of its calls: all of it from its job."""
+"""A lead as users of this system see it, with the outcomes of its calls, derived from its job."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from headway.systems.telephony.voice import CallStatus
 
 
 class Outcome(StrEnum):
-    """What became of a call, or of a lead that was never called."""
+    """The outcome of a call, or of a lead that was never called."""
 
     COMPLETED = "COMPLETED"
-    """Somebody answered, and the call came to its end."""
+    """The call was answered, and ended."""
     BUSY = "BUSY"
     """The line was busy."""
     NO_ANSWER = "NO_ANSWER"
-    """It rang, and nobody answered."""
+    """It rang, and was not answered."""
     FAILED = "FAILED"
     """It could not be put through, or the provider refuses to call this phone."""
     ABORT = "ABORT"
-    """It was called off."""
+    """It was cancelled."""
     WEBHOOK_LOST = "WEBHOOK_LOST"
     """No end was reported, and the provider does not know it at the deadline either."""
     NUMBER_UNAVAILABLE = "NUMBER_UNAVAILABLE"
-    """The provider would not call from the number; nobody's phone has rung."""
+    """The provider would not call from the number; no phone has rung."""
     PRECHECK_FAILED = "PRECHECK_FAILED"
     """A check before the call said no."""
 
@@ -55,7 +55,7 @@ NOT_PLACED = "NOT_PLACED"
 _WORDS = {str(one): one for one in Outcome} | {
     # Your own table said so when the lead was to be called.
     "NOT_OURS": Outcome.ABORT,
-    # The engine's own word: nobody told the end, and nobody was there to ask for it.
+    # The engine's own reason: no end was reported, and no worker could ask for it.
     "deadline": Outcome.WEBHOOK_LOST,
 }
 """What reasons begin with."""
@@ -79,7 +79,7 @@ class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tz: the IANA zone of who is called.
         template: by name.
         payload: whatever the template's schema lets pass; None for nothing.
-        reporting_webhook_url: where the result is told; None for nowhere.
+        reporting_webhook_url: receives the result; None for no report.
         row: of your own table, where that is the truth; else empty.
     """
 
@@ -95,7 +95,7 @@ _decode = msgspec.json.Decoder(LeadArgs).decode
 
 
 def read_args(args: bytes) -> LeadArgs:
-    """Reads the arguments of a stored lead."""
+    """Read the arguments of a stored lead."""
     return _decode(args)
 
 
@@ -122,11 +122,11 @@ class Attempt:
     Attributes:
         n: 1 for the first.
         run: of the job.
-        call_id: the provider's own; null if it told none.
+        call_id: the provider's own; null if it returned none.
         number: from which was called.
         provider: who placed the call; null if that is not known.
-        outcome: what became of it; null while it goes on.
-        detail: of the outcome, for people; may be empty.
+        outcome: of the call; null while it goes on.
+        detail: of the outcome, as text; may be empty.
         started_at: just before the provider was asked.
         ended_at: null while it goes on.
     """
@@ -149,7 +149,7 @@ class Lead:
     Attributes:
         id: of it, and of its job.
         status: where it stands.
-        outcome: what became of it; null until it is finished.
+        outcome: of the lead; null until it is finished.
         reason: the outcome in the words of who decided it; of one that waits, of its last attempt.
         reseller: whose it is.
         phone: who is called.
@@ -162,7 +162,7 @@ class Lead:
         attempt_count: calls so far.
         attempts: the calls, oldest first.
         payload: what it carries.
-        reporting_webhook_url: where the result is told.
+        reporting_webhook_url: receives the result.
     """
 
     id: str
@@ -192,7 +192,7 @@ def status_of(job: JobView) -> LeadStatus:
 
 
 def outcome_of(job: JobView) -> Outcome | None:
-    """What became of a lead; None until it is finished."""
+    """Return the outcome of a lead; None until it is finished."""
     match job.state:
         case State.SUCCEEDED:
             return Outcome.COMPLETED
@@ -239,12 +239,12 @@ def attempts_of(job: JobView) -> tuple[Attempt, ...]:
 
 
 def is_attempt(run: RunView) -> bool:
-    """Whether a run has asked a provider to call, as far as is known."""
+    """Return whether a run has asked a provider to call, as far as is known."""
     return run.handed_at is not None and not was_not_placed(run)
 
 
 def was_not_placed(run: RunView) -> bool:
-    """Whether a run ended because its call was never placed."""
+    """Return whether a run ended because its call was never placed."""
     return run.error.startswith(NOT_PLACED)
 
 
@@ -272,7 +272,7 @@ def _attempt(job: JobView, run: RunView, n: int) -> Attempt:
     call = call_of(run)
     reason = job.reason if run is job.runs[-1] and job.state in FINAL else run.error
     outcome = _outcome(job, run, reason)
-    told = outcome is not None and outcome_in(reason) is outcome
+    has_detail = outcome is not None and outcome_in(reason) is outcome
     return Attempt(
         n=n,
         run=run.run,
@@ -280,7 +280,7 @@ def _attempt(job: JobView, run: RunView, n: int) -> Attempt:
         number=next((member for member in run.permits.values() if member), ""),
         provider=None if call is None else call[0],
         outcome=outcome,
-        detail=reason.partition(":")[2].strip() if told else "",
+        detail=reason.partition(":")[2].strip() if has_detail else "",
         started_at=run.handed_at or 0,
         ended_at=run.ended_at,
     )
@@ -323,7 +323,7 @@ def judge(
         run: of the call.
         template: the lead's, as it is now.
         outcome: of the call.
-        detail: for people.
+        detail: free text.
 
     Returns:
         A further attempt if the template wants one after this outcome and some are left.

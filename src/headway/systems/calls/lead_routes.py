@@ -25,21 +25,17 @@ from headway.core.gates.hours import intervals, next_opening
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, numbered
-from headway.server.bodies.body import Asked
-from headway.server.bodies.words import TenantName, When
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.for_callers.sight import why_seen
-from headway.server.replies.answer import answer, plain
-from headway.server.replies.error_members import add_members
-from headway.server.replies.schema import and_more, page_model, reply
+from headway.server.bodies.base import QueryModel, TenantName, When
+from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.replies.problem import add_members
+from headway.server.replies.reply import answer, extended_model, json_reply, page_model, reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
-from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk, TheDesk
-from headway.systems.calls.hearing import call_off
+from headway.server.visibility import visible_why
+from headway.systems.calls.call_events import call_off
+from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext, TheContext
 from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads
 from headway.systems.calls.lead import (
     Lead,
@@ -71,7 +67,7 @@ COUNTED = reply(
 )
 
 
-class CountAsked(Asked):
+class CountAsked(QueryModel):
     """Which attempts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
@@ -90,7 +86,7 @@ class CountAsked(Asked):
 async def outcomes(
     asked: Annotated[CountAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
-    """Counts the attempts of the newest leads, up to 20,000 of them, by what became of each."""
+    """Count the attempts of the newest leads, up to 20,000 of them, by outcome."""
     now = await service.now()
     since = 0 if asked.from_ is None else asked.from_.resolved(now)
     until = now + 1 if asked.to is None else asked.to.resolved(now)
@@ -133,14 +129,14 @@ TAKEN = reply(
     due_at=(int, "When it is due; of a lead that was there, when this one would have been."),
 )
 TAKEN_MANY = reply("LeadsTaken", "For each, in this order.", leads=(list[TAKEN], "The leads."))
-ONE = and_more(
+ONE = extended_model(
     Lead,
     "LeadAndWhy",
     why=(str | None, "Why it is not called yet, in one sentence; null unless it waits."),
 )
 GONE = reply(
     "LeadCalledOff",
-    "What becomes of the lead.",
+    "The cancelled lead.",
     id=(str, "Of the lead."),
     status=(LeadStatus, "FINISHED; or PROCESSING while its call is being hung up."),
     outcome=(Outcome | None, "ABORT once it is finished."),
@@ -164,7 +160,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class LeadsAsked(PageAsked):
+class LeadsAsked(PageQuery):
     """Which leads; what is left out stands for any."""
 
     status: LeadStatus | None = Field(default=None, description="Only these.")
@@ -174,8 +170,8 @@ class LeadsAsked(PageAsked):
     newest: bool = Field(default=False, description="Newest intake first.")
 
 
-class HangupAsked(Asked):
-    """How a lead is called off."""
+class HangupAsked(QueryModel):
+    """How a lead is cancelled."""
 
     hangup: bool = Field(default=False, description="Also ends a call that goes on.")
 
@@ -192,27 +188,29 @@ class HangupAsked(Asked):
 async def take(
     body: Annotated[OneOrManyLeads, Body(openapi_examples=_EXAMPLES)],
     service: TheService,
-    desk: TheDesk,
+    context: TheContext,
     caller: Sender,
 ) -> Response:
-    """Takes leads in; when this returns, they are stored.
+    """Take leads in; when this returns, they are stored.
 
     Sent again with the same `key` a lead is still one, until seven days after its end; with
     another phone, zone, template or payload that is a conflict (409). A list is stored in steps of
     1,000, each whole or not at all; a problem says how many were `stored` by the steps before.
     """
     if isinstance(body, LeadBody):
-        (taken,) = await take_leads(service, caller, desk, [body])
-        said = _told(taken)
+        (taken,) = await take_leads(service, caller, context, [body])
+        said = _view(taken)
         if not taken.created:
-            view = await _standing(service, desk, taken.id)
+            view = await _standing(service, context, taken.id)
             said |= {} if view is None else {"status": status_of(view), "due_at": view.due_at}
-        return plain(said, 201 if taken.created else 200)
-    return plain({"leads": [_told(one) for one in await take_leads(service, caller, desk, body)]})
+        return json_reply(said, 201 if taken.created else 200)
+    return json_reply(
+        {"leads": [_view(one) for one in await take_leads(service, caller, context, body)]}
+    )
 
 
-async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
-    """Where a lead stands; None where only your own table can tell that there is one.
+async def _standing(service: Service, context: CallsContext, lead: str) -> JobView | None:
+    """Return a lead's job; None if only your own table can show that it exists.
 
     Raises:
         StoreError: the store is away, and is the truth.
@@ -220,7 +218,7 @@ async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
     try:
         return await service.store.read(JobQuery(id=lead))
     except StoreError:
-        if desk.table is None:
+        if context.table is None:
             raise
         return None
 
@@ -231,7 +229,7 @@ async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
 async def listing(
     asked: Annotated[LeadsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
-    """Lists the leads that the caller sees, oldest intake first.
+    """List the leads that the caller sees, oldest intake first.
 
     A page may be short, or even empty, and yet have a cursor: a bounded number of leads was looked
     at.
@@ -253,7 +251,7 @@ async def listing(
         states=() if status is None else _STATES[status],
         runs=True,
         newest=asked.newest,
-        cursor=numbered(asked.cursor),
+        cursor=check_number_cursor(asked.cursor),
         limit=asked.limit,
     )
     page = await bounded_page(service.store, query)
@@ -274,7 +272,7 @@ async def one(lead: LeadId, service: TheService, caller: Reader) -> Response:
     job = await lead_seen(service, caller, lead)
     why = None
     if status_of(job) is LeadStatus.BACKLOG:
-        why = (await why_seen(service, caller, job.id))[1].sentence
+        why = (await visible_why(service, caller, job.id))[1].sentence
     return answer({**record(lead_of(job)), "why": why})
 
 
@@ -289,10 +287,10 @@ async def delete(
     lead: LeadId,
     asked: Annotated[HangupAsked, Query()],
     service: TheService,
-    desk: TheDesk,
+    context: TheContext,
     caller: Sender,
 ) -> Response:
-    """Calls a lead off: one that waits is FINISHED at once, with the outcome ABORT.
+    """Call a lead off: one that waits is FINISHED at once, with the outcome ABORT.
 
     One that is being called is left alone (409), unless `hangup=true`: then its call is hung up,
     and the lead is FINISHED when the provider says so.
@@ -306,7 +304,7 @@ async def delete(
         message = f"the lead is {status}"
         hint = "add ?hangup=true to end its call" if status is LeadStatus.PROCESSING else ""
         raise InvalidState(message, hint=hint)
-    now = await call_off(desk, job, caller.name)
+    now = await call_off(context, job, caller.name)
     ended = status_of(now) is LeadStatus.FINISHED
     said = {"id": now.id, "status": status_of(now), "outcome": outcome_of(now)}
     return answer(said, 200 if ended else 202)
@@ -325,7 +323,7 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     return found
 
 
-def _told(taken: Taken) -> dict[str, object]:
+def _view(taken: Taken) -> dict[str, object]:
     return {
         "id": taken.id,
         "status": LeadStatus.BACKLOG,
@@ -345,7 +343,7 @@ QUEUED = reply(
     status=(Literal["queued"], "Always."),
     expected_dispatch_within_ms=(
         int | None,
-        "If its gates open as is known now; null if nobody knows when they do.",
+        "If its gates open as is known now; null if that is unknown.",
     ),
 )
 
@@ -357,9 +355,9 @@ QUEUED = reply(
     response_model=QUEUED,
 )
 async def dispatch_now(
-    lead: LeadId, service: TheService, desk: TheDesk, caller: Sender
+    lead: LeadId, service: TheService, context: TheContext, caller: Sender
 ) -> Response:
-    """Makes a lead due now; calling hours, rates and lines still hold.
+    """Make a lead due now; calling hours, rates and lines still hold.
 
     409: it is being called. 400: it is finished.
 
@@ -374,15 +372,15 @@ async def dispatch_now(
         (acted,) = await service.store.act(request)
         if acted.answer is not Acted.DONE:
             status = status_of(await lead_seen(service, caller, lead))
-            error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} tells its attempts")
+            error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} shows its attempts")
             if status is LeadStatus.FINISHED:
                 add_members(error, status=400)
             raise error
-    within = await _expected(service, desk, job.id)
+    within = await _expected(service, context, job.id)
     return answer({"status": "queued", "expected_dispatch_within_ms": within})
 
 
-async def _expected(service: Service, desk: Desk, lead: str) -> int | None:
+async def _expected(service: Service, context: CallsContext, lead: str) -> int | None:
     """In how many ms the lead is called at the earliest; None if that is not known."""
     job = await service.store.read(JobQuery(id=lead))
     why = await service.store.read(WhyQuery(id=lead))
@@ -394,7 +392,7 @@ async def _expected(service: Service, desk: Desk, lead: str) -> int | None:
     if job.stage == CHECK:
         # Its checks come first, but it is called only when the gates of its dial open as well.
         try:
-            opens += await _dial_opens(service, desk, job, why.now)
+            opens += await _dial_opens(service, context, job, why.now)
         except UnknownRecord:
             # Its template is gone: it ends with its checks.
             return SOON_MS
@@ -406,18 +404,20 @@ async def _expected(service: Service, desk: Desk, lead: str) -> int | None:
     return max([0, *(at - why.now for at in known)]) + SOON_MS
 
 
-async def _dial_opens(service: Service, desk: Desk, job: JobView, now: int) -> Iterable[int | None]:
+async def _dial_opens(
+    service: Service, context: CallsContext, job: JobView, now: int
+) -> Iterable[int | None]:
     """When each closed gate of a lead's dial opens; None for one of which that is not known.
 
     Raises:
         UnknownRecord: its template is gone.
         StoreUnavailable: the directory cannot be reached.
     """
-    page = await desk.book.read()
+    page = await context.catalogue.read()
     args = read_args(job.args)
-    gates = desk.dial_gates(page, page.template(args.template), job.tenant)
+    gates = context.dial_gates(page, page.template(args.template), job.tenant)
     specs = {one.name: one for one in gates}
-    uses = desk.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
+    uses = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
     names = tuple(one.name for one in uses)
     states = {one.name: one for one in (await service.store.read(GatesQuery(names=names))).rows}
     opens = [

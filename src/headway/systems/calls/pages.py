@@ -1,4 +1,4 @@
-"""The dashboard's pages of calls: numbers with their channels, and what became of calls."""
+"""The dashboard's pages of calls: numbers with their channels, and outcomes of calls."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from functools import partial
 
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, StatsQuery
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.systems.calls.book import DEFAULT_POOL, NumberStatus
-from headway.systems.calls.book_routes import change_number
-from headway.systems.calls.desk import LEAD, Desk
+from headway.server.access.caller import Caller, Permission
+from headway.server.paging import bounded_page
+from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
+from headway.systems.calls.catalogue_routes import change_number
+from headway.systems.calls.context import LEAD, CallsContext
 from headway.systems.calls.lead import Outcome, attempts_of, read_args
 from headway.web.page import (
     Action,
@@ -34,16 +33,19 @@ ROWS = 50
 NEWEST = 250
 """Leads of each state that are looked at: the newest."""
 SLOW_S = 2.0
-GROUP = "Calls"
 
 
-async def _numbers(desk: Desk, look: Look) -> Facts:
+async def _numbers(context: CallsContext, look: Look) -> Facts:
     """Pools with the numbers of a page: lines that are taken, closed or switched off."""
     store, values = look.service.store, look.values
-    book = await desk.book.read()
+    catalogue = await context.catalogue.read()
     sought, pool = values["q"], values["pool"]
     found = sorted(
-        (one for one in book.numbers.values() if sought in one.number and pool in {"", one.gate}),
+        (
+            one
+            for one in catalogue.numbers.values()
+            if sought in one.number and pool in {"", one.gate}
+        ),
         key=lambda one: (one.gate != DEFAULT_POOL, one.gate, one.number),
     )
     first = int(values["from"]) if values["from"].isdecimal() else 0
@@ -62,7 +64,7 @@ async def _numbers(desk: Desk, look: Look) -> Facts:
         "now": (await store.read(StatsQuery())).now,
         "rows": [(one, members.get(f"{one.gate}/{one.number}")) for one in rows],
         "pools": pools,
-        "names": sorted({one.gate for one in book.numbers.values()})[:ROWS],
+        "names": sorted({one.gate for one in catalogue.numbers.values()})[:ROWS],
         "first": first,
         "many": len(found),
         "size": ROWS,
@@ -74,8 +76,7 @@ class Campaign:
     """Leads of one reseller that name one template.
 
     Attributes:
-        reseller: whose; empty for nobody's.
-        template: that they name.
+        reseller: the owner; empty for none.
         states: how many leads are in each state.
         outcomes: how many calls ended in each way.
     """
@@ -87,13 +88,13 @@ class Campaign:
 
     @property
     def answered(self) -> float | None:
-        """The part of the calls that somebody answered; None without any."""
+        """The share of calls that were answered; None if there are no calls."""
         calls = self.outcomes.total()
         return self.outcomes[Outcome.COMPLETED] / calls if calls else None
 
 
-async def _campaigns(_: Desk, look: Look) -> Facts:
-    """What became of the newest leads, by reseller and template, as far as the caller sees."""
+async def _campaigns(_: CallsContext, look: Look) -> Facts:
+    """Return the outcomes of the newest leads that the caller may see, by reseller and template."""
     caller, sought = look.caller, look.values["reseller"]
     if sought:
         caller.check_tenant(sought)
@@ -179,32 +180,30 @@ CHANNELS = Action(
 )
 
 
-def pages_of(desk: Desk) -> Sequence[Page]:
+def pages_of(context: CallsContext) -> Sequence[Page]:
     """The system's pages, in the order of the menu."""
     return (
         Page(
             path="calls",
-            title="Numbers",
+            title="Call numbers",
             template="calls-numbers.html",
             fragments=("numbers",),
-            read=partial(_numbers, desk),
+            read=partial(_numbers, context),
             permission=Permission.OBSERVE,
             reach=Caller.whole,
             params=("q", "pool", "from"),
             actions=(CLOSE, OPEN, DISABLE, ENABLE, CHANNELS),
-            group=GROUP,
             package="headway.systems.calls",
         ),
         Page(
             path="calls/campaigns",
-            title="Campaigns",
+            title="Call campaigns",
             template="calls-campaigns.html",
             fragments=("campaigns",),
-            read=partial(_campaigns, desk),
+            read=partial(_campaigns, context),
             permission=Permission.READ,
             reach=everyone,
             params=("reseller",),
-            group=GROUP,
             package="headway.systems.calls",
         ),
     )

@@ -1,4 +1,4 @@
-"""Asking the provider about a call of which nobody has told the end."""
+"""Asking the provider about a call whose end was not reported."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from headway.contract.views import JobQuery, JobView, RunView, StatsQuery
 from headway.core.errors import ProviderError, ProviderUnsure, StoreError
 from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.awaited import Awaited
-from headway.systems.calls.desk import CHECK, Desk
-from headway.systems.calls.hearing import (
+from headway.systems.calls.call_events import (
+    event_body,
     name_of,
     number_of,
     progress_of,
     ref_of,
     template_of,
-    told_of,
 )
+from headway.systems.calls.context import CHECK, CallsContext
 from headway.systems.calls.lead import (
     NOT_PLACED,
     OF_STATUS,
@@ -29,7 +29,7 @@ from headway.systems.calls.lead import (
     this_life,
     was_not_placed,
 )
-from headway.systems.calls.seen.sight import Event
+from headway.systems.calls.observability.overview import Event
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought
@@ -37,66 +37,65 @@ from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought
 _log = logging.getLogger("headway.calls")
 
 
-async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
-    """Asks the provider what became of a call.
+async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unknown:
+    """Ask the provider for a call's status.
 
     Args:
-        desk: of this system.
         awaited: the lead's job, in doubt or at its deadline.
 
     Returns:
-        It goes on, or nobody can say yet: then the line stays taken. It has ended. Or, at the
-        deadline, the provider names no call: it was never placed, and the lead goes back; or that
-        is not certain, and its webhook is lost.
+        `Running` if it goes on or the provider cannot say yet: the line stays taken. `Ended` if it
+        has ended. If at the deadline the provider lists no call, it was never placed and the lead
+        goes back; if that is not certain, its webhook counts as lost.
 
     Raises:
         StoreError: the store is away; it is asked again.
     """
-    job = await desk.store.read(JobQuery(id=awaited.id))
+    job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
         return Unknown()
     run = next(one for one in job.runs if one.run == awaited.run)
     try:
-        return await _asked(desk, job, run)
+        return await _asked(context, job, run)
     except (ProviderError, StoreError) as away:
         # A line is not freed under a live call.
-        _log.warning("lead %s: what became of its call cannot be asked: %s", job.id, away)
-        return Running(extend=f"{desk.settings.ask_again}ms")
+        _log.warning("lead %s: the status of its call cannot be asked for: %s", job.id, away)
+        return Running(extend=f"{context.settings.ask_again}ms")
 
 
-async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
+async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended:
     """What the provider says.
 
     Raises:
         ProviderError: it cannot be asked.
         StoreError: the store, the directory or your own table cannot.
     """
-    template = await template_of(desk, job)
+    template = await template_of(context, job)
     # What counts is when it is asked: a call can begin while the provider looks.
-    now = await _now(desk)
-    left_ms = (run.handed_at or 0) + desk.settings.call_deadline - now
-    event = await _look_up(desk, job, run, read_args(job.args), template)
+    now = await _now(context)
+    left_ms = (run.handed_at or 0) + context.settings.call_deadline - now
+    event = await _look_up(context, job, run, read_args(job.args), template)
     if isinstance(event, NotFound):
         if left_ms > 0:
-            # It may begin yet, or its webhook tell: the deadline decides.
+            # It may still begin, or its webhook arrive: the deadline decides.
             return Running(extend=f"{left_ms}ms")
         if event is NotFound.NO_CALL and run.handed_at:
-            unlisted_ms = certain_at(run.handed_at, desk.settings) - now
+            unlisted_ms = certain_at(run.handed_at, context.settings) - now
             if unlisted_ms > 0:
                 return Running(extend=f"{unlisted_ms}ms")
-            if sum(map(was_not_placed, this_life(job))) < desk.settings.most_refused:
-                return await _not_placed(desk, job, run)
-        desk.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
-        return await _ended(desk, job, run, template, Outcome.WEBHOOK_LOST, None)
+            if sum(map(was_not_placed, this_life(job))) < context.settings.most_refused:
+                return await _not_placed(context, job, run)
+        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
+        return await _ended(context, job, run, template, Outcome.WEBHOOK_LOST, None)
     if not event.status.ended:
         if job.cancel_requested:
-            # It was called off when nobody knew yet which call it is.
-            await desk.parts.exchange.voice(event.provider).hang_up(event.call_id)
-        extend_ms = left_ms if left_ms > 0 else desk.settings.ask_again
+            # The lead was cancelled before the call's id was known.
+            await context.parts.exchange.voice(event.provider).hang_up(event.call_id)
+        extend_ms = left_ms if left_ms > 0 else context.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
     if left_ms <= 0:
-        desk.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
-    return await _ended(desk, job, run, template, OF_STATUS[event.status], event)
+        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
+    return await _ended(context, job, run, template, OF_STATUS[event.status], event)
 
 
 def certain_at(handed_at: int, settings: CallsSettings) -> int:
@@ -107,15 +106,14 @@ def certain_at(handed_at: int, settings: CallsSettings) -> int:
 
     Args:
         handed_at: when the lead was handed over, ms UTC.
-        settings: of this system.
     """
     return handed_at + settings.call_deadline // 2 + settings.listing_lag
 
 
-async def _not_placed(desk: Desk, job: JobView, run: RunView) -> Ended:
-    """Brings a lead back that nobody was asked to call: the attempt was not made."""
+async def _not_placed(context: CallsContext, job: JobView, run: RunView) -> Ended:
+    """Put back a lead whose call was never placed: it does not count as an attempt."""
     _log.warning("lead %s: the call of run %d was never placed; it goes back", job.id, run.run)
-    await _back_in_table(desk, job, run)
+    await _back_in_table(context, job, run)
     return Ended(
         "retry",
         reason=f"{NOT_PLACED}: the provider knows of no such call",
@@ -124,37 +122,37 @@ async def _not_placed(desk: Desk, job: JobView, run: RunView) -> Ended:
     )
 
 
-async def _back_in_table(desk: Desk, job: JobView, run: RunView) -> None:
+async def _back_in_table(context: CallsContext, job: JobView, run: RunView) -> None:
     row = read_args(job.args).row
-    if desk.table is not None and row:
-        await desk.table.again(row, ref=ref_of(job, run))
+    if context.table is not None and row:
+        await context.table.again(row, ref=ref_of(job, run))
 
 
 async def _ended(
-    desk: Desk,
+    context: CallsContext,
     job: JobView,
     run: RunView,
     template: Template,
     outcome: Outcome,
     event: CallEvent | None,
 ) -> Ended:
-    desk.tally.happened(Event.OUTCOME, outcome)
+    context.tally.happened(Event.OUTCOME, outcome)
     verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
     known_as = "" if event is None else name_of(event)
     if verdict.final == "retry":
-        await _back_in_table(desk, job, run)
+        await _back_in_table(context, job, run)
         after = f"{verdict.after_ms}ms"
         return Ended("retry", reason=verdict.reason, after=after, stage=CHECK, known_as=known_as)
     number = number_of(job, run.run)
     body = {"outcome": outcome, "number": number}
     if event is not None:
-        body = told_of(event, outcome, number)
+        body = event_body(event, outcome, number)
     reason = "" if verdict.final == "succeeded" else verdict.reason
     return Ended(verdict.final, body=body, reason=reason, known_as=known_as)
 
 
 async def _look_up(
-    desk: Desk, job: JobView, run: RunView, args: LeadArgs, template: Template
+    context: CallsContext, job: JobView, run: RunView, args: LeadArgs, template: Template
 ) -> CallEvent | NotFound:
     """What the provider says; those that may have been asked to call are all asked.
 
@@ -164,7 +162,7 @@ async def _look_up(
     Raises:
         ProviderUnsure: one that may know cannot be asked.
     """
-    voices = desk.parts.exchange.voices
+    voices = context.parts.exchange.voices
     number = number_of(job, run.run)
     call = call_of(run)
     said = progress_of(job, run.run)
@@ -175,11 +173,11 @@ async def _look_up(
     if call is not None:
         named: tuple[str, ...] = (call[0],)
     else:
-        page = await desk.book.read()
+        page = await context.catalogue.read()
         own = page.numbers.get(number)
         first = () if own is None else (own.provider,)
-        # Who was asked to call is nowhere on record, and the number or its template may have
-        # changed since then: all are asked, the likely ones first.
+        # The provider that was asked is not recorded, and the number or its template may have
+        # changed since: all are asked, the likely ones first.
         named = (*first, *template.providers, *voices)
         # A number that is not in the directory any more may have had a provider that is gone too.
         unclear = own is None or not set(named) <= set(voices)
@@ -196,7 +194,7 @@ async def _look_up(
         found = await voices[name].look_up(sought)
         if isinstance(found, NotFound):
             unclear = unclear or found is NotFound.UNCLEAR
-        elif call is not None or not await _is_anothers(desk, job, found):
+        elif call is not None or not await _is_anothers(context, job, found):
             return found
     if not names:
         message = "none of the providers that may have called is in the settings any more"
@@ -204,10 +202,10 @@ async def _look_up(
     return NotFound.UNCLEAR if unclear else NotFound.NO_CALL
 
 
-async def _is_anothers(desk: Desk, job: JobView, found: CallEvent) -> bool:
+async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) -> bool:
     """Whether a call that fits is known to be another lead's, of the same phone and number."""
     label = f"sought for {job.id}"
-    said = await desk.store.signal(
+    said = await context.store.signal(
         Signal(
             key=name_of(found),
             event=f"{found.event}:{job.id}",
@@ -218,5 +216,5 @@ async def _is_anothers(desk: Desk, job: JobView, found: CallEvent) -> bool:
     return said.job not in {None, job.id}
 
 
-async def _now(desk: Desk) -> int:
-    return (await desk.store.read(StatsQuery())).now
+async def _now(context: CallsContext) -> int:
+    return (await context.store.read(StatsQuery())).now

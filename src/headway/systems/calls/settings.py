@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.server.bodies.words import Span
+from headway.runtime.settings_table import OpenTable, read_table
+from headway.server.bodies.base import Span
 from headway.systems.calls.template import DEFAULT, Template, TemplateBody
-from headway.systems.telephony.settings_table import OpenTable, read_table
 
 Shortest = Annotated[Span, Field(ge=1)]
 Inner = dict[str, Any]
@@ -22,7 +22,7 @@ class CallsSettings(OpenTable):
         customer_limit: calls to one phone in any window, whatever its template says.
         customer_per: the window.
         checks_at_once: leads whose pre-checks run at once.
-        call_deadline: how long a call may go on without a word before its provider is asked.
+        call_deadline: how long a call may go on without an event before its provider is asked.
         ask_again: how long a provider that says "still running", or nothing, is left alone.
         listing_lag: how long after it was asked for a call a provider may list it at the latest;
             one that is not listed by then was never placed.
@@ -35,7 +35,7 @@ class CallsSettings(OpenTable):
         table: your own table as the truth.
         migration: from an older system.
         alerts: thresholds.
-        reports_at_once: results that are told at once to the webhooks of one reseller.
+        reports_at_once: the most concurrent reports to the webhooks of one reseller.
         reporting_keys: sign what is reported; each does, so that receivers may change.
         reporting_private: whether results may be reported to private addresses.
     """

@@ -9,15 +9,15 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.server.service import Service
-from headway.systems.calls.book_routes import ROUTES as BOOK_ROUTES
-from headway.systems.calls.desk import NAME, Desk
-from headway.systems.calls.hearing import ROUTES as HOOK_ROUTES
+from headway.systems.calls.call_events import ROUTES as HOOK_ROUTES
+from headway.systems.calls.catalogue_routes import ROUTES as BOOK_ROUTES
+from headway.systems.calls.context import NAME, CallsContext
 from headway.systems.calls.intake import LeadRecipe
 from headway.systems.calls.kinds import declare_kinds
 from headway.systems.calls.lead_routes import ROUTES as LEAD_ROUTES
+from headway.systems.calls.observability.metrics import start_seeing
 from headway.systems.calls.pages import pages_of
-from headway.systems.calls.seen.metrics import start_seeing
-from headway.systems.calls.waiting import watch
+from headway.systems.calls.requeueing import watch
 from headway.web.page import Page
 
 _log = logging.getLogger("headway.calls")
@@ -29,11 +29,11 @@ class CallsSystem:
     """The system `calls`.
 
     Attributes:
-        desk: what its routes and handlers work with.
+        context: what its routes and handlers work with.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, context: CallsContext) -> None:
+        self.context = context
 
     @property
     def name(self) -> str:
@@ -43,30 +43,30 @@ class CallsSystem:
     @property
     def routers(self) -> Sequence[APIRouter]:
         """Its routes."""
-        return (*OWN, *(() if self.desk.table is None else self.desk.table.routers))
+        return (*OWN, *(() if self.context.table is None else self.context.table.routers))
 
     @property
     def pages(self) -> Sequence[Page]:
         """Its pages of the dashboard."""
-        return pages_of(self.desk)
+        return pages_of(self.context)
 
     def declare(self, app: App) -> None:
-        """Adds its kinds to an app."""
-        lead = declare_kinds(app, self.desk)
-        if self.desk.table is not None:
-            self.desk.table.declare(app, lead, LeadRecipe(desk=self.desk))
+        """Add its kinds to an app."""
+        lead = declare_kinds(app, self.context)
+        if self.context.table is not None:
+            self.context.table.declare(app, lead, LeadRecipe(context=self.context))
 
     async def start(self, service: Service) -> None:
-        """Tells the store of the gates, and looks after those who wait.
+        """Declare the gates to the store, and start the requeueing of waiting leads.
 
         Raises:
             StoreError: the directory or the store cannot be reached.
         """
-        service.desks[NAME] = self.desk
-        if not self.desk.parts.exchange.voices:
-            _log.warning("nobody places calls: add a table such as [telephony.twilio]")
-        start_seeing(service, self.desk.tally, self.desk.thresholds)
-        await self.desk.tell_gates(await self.desk.book.read())
+        service.system_services[NAME] = self.context
+        if not self.context.parts.exchange.voices:
+            _log.warning("there is no provider of calls: add a table such as [telephony.twilio]")
+        start_seeing(service, self.context.tally, self.context.thresholds)
+        await self.context.declare_gates(await self.context.catalogue.read())
         # What was changed while no server ran concerns those who wait as well.
-        self.desk.changed.set()
-        service.spawn(watch(self.desk), "leads that wait")
+        self.context.changed.set()
+        service.spawn(watch(self.context), "leads that wait")

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
-from headway.server.bodies.body import Body, Several
-from headway.server.bodies.words import Span
+from headway.server.bodies.base import Body, FailFastList, Span
 
 DEFAULT = "default"
 """The template of leads that name none."""
@@ -40,16 +39,16 @@ class BlacklistBody(Body):
     """Refuses these phones."""
 
     check: Literal["blacklist"]
-    phones: Several[Annotated[str, Field(pattern=r"^\+[0-9]{1,15}\*?$")]] = Field(
+    phones: FailFastList[Annotated[str, Field(pattern=r"^\+[0-9]{1,15}\*?$")]] = Field(
         min_length=1, max_length=10_000, description='Whole, or beginnings such as "+1900*".'
     )
 
 
 class ValidityBody(Body):
-    """Refuses what can be nobody's phone."""
+    """Refuses what cannot be a telephone number."""
 
     check: Literal["validity"]
-    countries: Several[Annotated[str, Field(pattern=r"^\+[1-9][0-9]{0,6}$")]] = Field(
+    countries: FailFastList[Annotated[str, Field(pattern=r"^\+[1-9][0-9]{0,6}$")]] = Field(
         default=[], max_length=300, description='Only these, as "+44"; empty for any.'
     )
 
@@ -64,7 +63,7 @@ class HttpCheckBody(Body):
     timeout: Annotated[Span, Field(ge=1, le=60_000)] = 2_000
     tries: int = Field(default=2, ge=1, le=10)
     on_failure: Literal["proceed", "skip"] = Field(
-        default="skip", description="What becomes of the lead if nobody answers."
+        default="skip", description="What happens to the lead if the service does not answer."
     )
 
 
@@ -108,10 +107,10 @@ class TemplateBody(Body):
     numbers: Label | None = Field(
         default=None, description="A pool of numbers; null: the reseller's own, else the default."
     )
-    providers: Several[Label] = Field(
+    providers: FailFastList[Label] = Field(
         default=[], max_length=10, description="Tried after the number's own, if that refused."
     )
-    checks: Several[AnyCheck] = Field(
+    checks: FailFastList[AnyCheck] = Field(
         default=[], max_length=20, description="Before any line is asked for, in this order."
     )
     check_valid: Span = Field(
@@ -120,7 +119,7 @@ class TemplateBody(Body):
     recheck_within: Annotated[Span, Field(ge=1, le=10_000)] = Field(
         default=2_000, description="For how long a line is held for that, at most."
     )
-    retry_on: Several[RETRYABLE] = Field(
+    retry_on: FailFastList[RETRYABLE] = Field(
         default=["BUSY", "NO_ANSWER", "FAILED"],
         max_length=4,
         description="Outcomes after which a lead is called again.",
@@ -156,7 +155,6 @@ class Template(TemplateBody):
     """A template as it holds now; spans are milliseconds.
 
     Attributes:
-        name: of it.
         checks_at: since when there are just these checks, ms UTC; 0 if they were always these.
     """
 

@@ -50,12 +50,10 @@ class Schema:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migrated:
-    """What became of the tables of one system.
+    """The result of migrating the tables of one system.
 
     Attributes:
-        system: whose.
         before: the revision before; None if there were no tables.
-        now: the revision now.
     """
 
     system: str
@@ -67,13 +65,13 @@ class Directory:
     """The directory's database."""
 
     def __init__(self, url: str) -> None:
-        """Opens nothing yet.
+        """Open nothing yet.
 
         Args:
             url: as "sqlite:///headway-directory.db" or "postgresql://…".
 
         Raises:
-            InvalidValue: it is no URL of either.
+            InvalidValue: it is not a URL of either.
         """
         self._url = _read(url)
         self._engine: AsyncEngine | None = None
@@ -90,7 +88,7 @@ class Directory:
         return tuple(self._schemas.values())
 
     async def open(self) -> None:
-        """Connects, and brings the tables of those who need them to this program's schema.
+        """Connect, and bring the tables of those who need them to this program's schema.
 
         Raises:
             StoreUnavailable: the database cannot be reached.
@@ -108,7 +106,7 @@ class Directory:
         self._engine = engine
 
     async def migrate(self) -> list[Migrated]:
-        """Brings the tables of those who need them to this program's schema, and leaves it closed.
+        """Bring the tables of those who need them to this program's schema, and leave it closed.
 
         Returns:
             One for each, in the order in which they were named.
@@ -126,14 +124,14 @@ class Directory:
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
         done: list[Migrated] = []
-        async with _told(self.place):
+        async with _translated(self.place):
             for schema in self._schemas.values():
                 before, now = await migrate(engine, schema.name, schema.package)
                 done.append(Migrated(system=schema.name, before=before, now=now))
         return done
 
     async def close(self) -> None:
-        """Closes its connections; it may be opened again."""
+        """Close its connections; it may be opened again."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._dispose(engine)
@@ -170,7 +168,10 @@ class Directory:
         Raises:
             StoreUnavailable: the database cannot be reached.
         """
-        async with _told(self.place), AsyncSession(self._opened(), expire_on_commit=False) as one:
+        async with (
+            _translated(self.place),
+            AsyncSession(self._opened(), expire_on_commit=False) as one,
+        ):
             yield one
 
     @asynccontextmanager
@@ -184,7 +185,7 @@ class Directory:
         # At once: one that reads first and writes later would find others' writes in its way.
         engine = self._opened().execution_options(headway_writes=True)
         made = AsyncSession(engine, expire_on_commit=False)
-        async with _told(self.place), made as one, one.begin():
+        async with _translated(self.place), made as one, one.begin():
             yield one
 
     def _opened(self) -> AsyncEngine:
@@ -229,8 +230,8 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
 
 
 def _make_private(path: str) -> None:
-    """Makes the file for its owner alone, if it is not there: it holds telephone numbers."""
-    with suppress(OSError):  # what is wrong with the place, SQLite tells next
+    """Make the file for its owner alone, if it is not there: it holds telephone numbers."""
+    with suppress(OSError):  # SQLite reports what is wrong with the path next
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
@@ -244,13 +245,13 @@ def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the dri
             cursor.execute(f"PRAGMA {line}")
         cursor.close()
     except BaseException:
-        # Whoever is cancelled here leaves a connection that no pool knows.
+        # A task that is cancelled here leaves a connection that no pool knows.
         connection.terminate()
         raise
 
 
 def _let_go(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
-    """Ends the transaction of a connection that is given up, such as one whose user was cancelled.
+    """End the transaction of a connection that is given up, such as one whose user was cancelled.
 
     SQLite keeps a closed connection's locks while a statement of it is left, and that may hang on
     a cancelled task until garbage is collected: meanwhile no other could write.
@@ -266,8 +267,8 @@ def _begin(connection: Any) -> None:  # noqa: ANN401  (as SQLAlchemy hands it ov
 
 
 @asynccontextmanager
-async def _told(place: str) -> AsyncGenerator[None]:
-    """Tells a database that is away as an error of the tree.
+async def _translated(place: str) -> AsyncGenerator[None]:
+    """Translate errors of an unavailable database into `StoreUnavailable`.
 
     Raises:
         StoreUnavailable: it does not answer.

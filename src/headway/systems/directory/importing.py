@@ -1,4 +1,4 @@
-"""Imports of CSV: read in batches, told row by row what is wrong, written whole or in part.
+"""Imports of CSV: read in batches, validated row by row, written whole or in part.
 
 The rows stand under a header that names the columns, in any order and any case.
 """
@@ -21,12 +21,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidState, InvalidValue
-from headway.server.bodies.body import Asked
-from headway.server.replies.error_members import add_members
+from headway.server.bodies.base import QueryModel
+from headway.server.replies.problem import add_members
 from headway.systems.directory.database import Directory
 
 
-class ImportAsked(Asked):
+class ImportAsked(QueryModel):
     """How to import."""
 
     partial: bool = Field(
@@ -35,7 +35,7 @@ class ImportAsked(Asked):
 
 
 MOST_FAULTS = 100
-"""Faults that are told; further ones are counted."""
+"""The most faults that are reported; further ones are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,6 @@ class Fault:
 
     Attributes:
         row: as a spreadsheet numbers it: the header is 1.
-        what: is wrong.
     """
 
     row: int
@@ -53,11 +52,10 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportReport:
-    """What became of an import.
+    """The result of an import.
 
     Attributes:
         rows: that were read, without the header.
-        added: records that are new.
         changed: records that were there, and are different now.
         unchanged: records that were there as the row says.
         refused: rows that were not written.
@@ -84,13 +82,13 @@ class Count:
     faults: list[Fault] = field(default_factory=list[Fault])
 
     def refuse(self, row: int, what: str) -> None:
-        """Counts a fault."""
+        """Count a fault."""
         self.refused += 1
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(Fault(row=row, what=what))
 
     def report(self) -> ImportReport:
-        """What is told of it."""
+        """Return the report."""
         return ImportReport(
             rows=self.rows,
             added=self.added,
@@ -102,20 +100,20 @@ class Count:
 
 
 MOST_ROWS = 250_000
-"""Of one import."""
+"""The most rows of one import."""
 MOST_BYTES = 10_000
-"""Of one line."""
+"""The most bytes of one line."""
 _BATCH = 500
 
 Fields = Mapping[str, str]
 """A row: what stands in each column, without the space around it."""
 
 
-class Sheet:
+class ImportFile:
     """The rows of a file, read in batches."""
 
     def __init__(self, file: IO[bytes], *, needed: Sequence[str], known: Sequence[str]) -> None:
-        """Reads the header.
+        """Read the header.
 
         Args:
             file: UTF-8; from its beginning.
@@ -123,7 +121,7 @@ class Sheet:
             known: further ones that may be.
 
         Raises:
-            InvalidValue: it is no UTF-8 or no CSV, has no header, or columns that nobody knows.
+            InvalidValue: it is not UTF-8 or not CSV, has no header, or unknown columns.
         """
         file.seek(0)
         lines = _lines(file)
@@ -165,7 +163,7 @@ class Sheet:
 
 
 def _refuse(error: csv.Error) -> NoReturn:
-    """Tells what is no CSV.
+    """Refuse a file that is not CSV.
 
     Raises:
         InvalidValue: always.
@@ -198,19 +196,19 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequence[str]) -> None:
-    """Lets a header pass.
+    """Accept a header.
 
     Raises:
         InvalidValue: a column lacks, comes twice, or is unknown.
     """
     listed = ", ".join((*needed, *known))
     for wrong, what in (
-        ([one for one in needed if one not in columns], "lacks"),
-        ([one for one in columns if one not in {*needed, *known}], "has, and nobody knows,"),
-        ([one for one in set(columns) if columns.count(one) > 1], "has twice"),
+        ([one for one in needed if one not in columns], "lacks the"),
+        ([one for one in columns if one not in {*needed, *known}], "has the unknown"),
+        ([one for one in set(columns) if columns.count(one) > 1], "has twice the"),
     ):
         if wrong:
-            message = f"the header {what} the column {wrong[0][:80]!r}"
+            message = f"the header {what} column {wrong[0][:80]!r}"
             raise InvalidValue(message, hint=f"the first row names the columns: {listed}")
 
 
@@ -231,7 +229,7 @@ async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
     """The body of a request as a file, at its beginning; gone after the block.
 
     Raises:
-        InvalidValue: it is of another type than text/csv; told as 415.
+        InvalidValue: it is of another type than text/csv; the status is 415.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "text/csv":
@@ -257,7 +255,6 @@ class Numbered(Generic[Row]):
 
     Attributes:
         number: as a spreadsheet numbers it.
-        row: what it says.
     """
 
     number: int
@@ -279,7 +276,7 @@ class Importer(Protocol[Row]):
     def known(self) -> Sequence[str]: ...  # noqa: D102
 
     def read(self, fields: Fields) -> Row:
-        """Reads a row.
+        """Read a row.
 
         Raises:
             InvalidValue: it is unusable.
@@ -294,34 +291,25 @@ class Importer(Protocol[Row]):
     async def write(
         self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count
     ) -> None:
-        """Writes rows, and counts what became of them; one that cannot be is counted as refused.
-
-        Args:
-            session: in a transaction.
-            rows: of one batch.
-            count: of the import.
-        """
+        """Write rows, and count the results; a row that cannot be written counts as refused."""
         ...
 
 
 async def run_import(
     directory: Directory, file: IO[bytes], importer: Importer[Row], *, partial: bool
 ) -> ImportReport:
-    """Imports a file.
+    """Import a file.
 
     Args:
-        directory: where to.
-        file: of CSV.
-        importer: what is imported.
         partial: whether the good rows are written though others are not.
 
     Returns:
-        What became of it.
+        The report.
 
     Raises:
-        InvalidValue: the file is unusable; or rows are and it is not partial: each of them is
-            told, up to a hundred. Nothing was written.
-        InvalidState: somebody else wrote the same records at the same moment; what was counted
+        InvalidValue: the file is unusable; or rows are and it is not partial: up to a hundred of
+            them are reported. Nothing was written.
+        InvalidState: another request wrote the same records at the same moment; what was counted
             before is written if it is partial, else nothing.
         StoreUnavailable: the directory cannot be reached; the same holds.
     """
@@ -342,24 +330,24 @@ async def run_import(
                 await importer.write(session, batch, count)
             _check_whole(count)
     except IntegrityError:
-        message = "somebody else wrote some of these at the same moment"
+        message = "some of these were written by another request at the same moment"
         raise InvalidState(message, hint="import the file again") from None
     return count.report()
 
 
 def _check_whole(count: Count) -> None:
-    """Lets an import pass in which nothing is wrong.
+    """Accept an import in which nothing is wrong.
 
     Raises:
         InvalidValue: something is.
     """
     if not count.refused:
         return
-    told = count.report().faults
-    first = "; ".join(f"row {one.row}: {one.what}" for one in told[:3])
+    faults = count.report().faults
+    first = "; ".join(f"row {one.row}: {one.what}" for one in faults[:3])
     message = f"{count.refused} of {count.rows} rows are unusable: {first}"
     error = InvalidValue(message, hint="nothing was written; ?partial=true writes the others")
-    errors = [{"where": f"row {one.row}", "what": one.what} for one in told]
+    errors = [{"where": f"row {one.row}", "what": one.what} for one in faults]
     add_members(error, rows=count.rows, refused=count.refused, errors=errors)
     raise error
 
@@ -368,11 +356,11 @@ async def _batches(
     file: IO[bytes], importer: Importer[Row], count: Count
 ) -> AsyncGenerator[list[Numbered[Row]]]:
     """The rows that can be read; the others are counted as refused."""
-    sheet = Sheet(file, needed=importer.needed, known=importer.known)
+    file_rows = ImportFile(file, needed=importer.needed, known=importer.known)
     seen: dict[tuple[str, str], int] = {}
 
     def read_on() -> list[Numbered[Row]] | None:
-        raw = sheet.batch()
+        raw = file_rows.batch()
         if raw is None:
             return None
         good: list[Numbered[Row]] = []
@@ -404,11 +392,11 @@ def _read(importer: Importer[Row], fields: Fields | str) -> Row:
     try:
         return importer.read(fields)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False, include_input=False)
-        raise InvalidValue("; ".join(map(_told, told))) from None
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        raise InvalidValue("; ".join(map(_describe, faults))) from None
 
 
-def _told(fault: ErrorDetails) -> str:
+def _describe(fault: ErrorDetails) -> str:
     where = ".".join(map(str, fault["loc"]))
     return f"{where} is missing" if fault["type"] == "missing" else f"{where}: {fault['msg']}"
 
@@ -416,7 +404,7 @@ def _told(fault: ErrorDetails) -> str:
 def _check_marks(
     importer: Importer[Row], row: Row, number: int, seen: dict[tuple[str, str], int]
 ) -> None:
-    """Lets a row pass that no earlier one is like.
+    """Accept a row that no earlier one is like.
 
     Raises:
         InvalidValue: one is.

@@ -1,4 +1,4 @@
-"""The metrics of a system: what its tally counts, and what a look at the store tells."""
+"""The metrics of a system: counters of its tally, and gauges read from the store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ QUANTILES = (("0.5", 50), ("0.95", 95), ("0.99", 99))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counted:
-    """A family that tells how often an event of the tally happened.
+    """A family that counts an event of the tally.
 
     Attributes:
-        event: of the tally.
         family: a counter; with several labels, the tally's label holds them all, joined by `:`.
-        labels: that are told though nothing was counted under them; empty for those counted.
+        labels: shown even if nothing was counted under them; empty for only those counted.
     """
 
     event: str
@@ -56,7 +55,6 @@ class CountedTimes:
         event: of the tally; its labels are the family's and, after a `:`, the bound in ms that a
             time was not above, or `inf`.
         sum_event: adds up the ms themselves, under the family's label.
-        family: of the metric.
         bounds_ms: in growing order, `inf` left out.
     """
 
@@ -91,9 +89,8 @@ class SystemMetrics:
 
     Attributes:
         families: all of them, in the order of the reference.
-        tally: what is counted.
-        counted: the families that the tally tells.
-        look: tells the others, at a bounded cost.
+        counted: the families of the tally.
+        look: returns the others, at a bounded cost.
     """
 
     families: Sequence[Family]
@@ -102,10 +99,10 @@ class SystemMetrics:
     look: Callable[[Overview], Awaitable[Iterable[Metric]]]
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`; without a store, what was counted is told all the same.
+        """See `Source.metrics`; without a store, the counters are still returned.
 
         Raises:
-            StoreError: the directory was never read, or the store cannot tell now.
+            StoreError: the directory was never read, or the store cannot be read now.
         """
         totals = await self.tally.totals()
         found = [one.metric(totals) for one in self.counted]
@@ -113,12 +110,7 @@ class SystemMetrics:
 
 
 def quantiles(family: Family, times_ms: Sequence[int]) -> Metric:
-    """A family of the label `quantile`, in seconds.
-
-    Args:
-        family: of the metric.
-        times_ms: in growing order.
-    """
+    """A family of the label `quantile`, in seconds."""
     samples = Samples(family, max)
     for quantile, percent in QUANTILES:
         ms = percentile(times_ms, percent)

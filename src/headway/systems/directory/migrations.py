@@ -21,12 +21,7 @@ _LOCK = 0x6865_6164_7761_79
 
 
 async def migrate(engine: AsyncEngine, name: str, package: str) -> tuple[str | None, str | None]:
-    """Brings the tables of a system to this program's schema.
-
-    Args:
-        engine: of the directory.
-        name: of the system.
-        package: that holds its migrations.
+    """Bring the tables of a system to this program's schema.
 
     Returns:
         The revision before and now; None for none.

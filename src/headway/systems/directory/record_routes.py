@@ -13,12 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, unwrapped, wrapped
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import page_model, reply_model
+from headway.server.paging import PageQuery, decode_cursor, encode_cursor
+from headway.server.replies.reply import answer, page_model, reply_model
 from headway.server.routes.router import TheService
 from headway.server.service import Service
 from headway.systems.directory.database import Directory
@@ -40,7 +38,7 @@ IfVersion = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description='The version that you know, as the ETag told it: `"3"`; if the record has '
+        description='The version that you know, from the ETag: `"3"`; if the record has '
         "another by now, nothing is changed and the reply is 409.",
         examples=['"3"'],
     ),
@@ -79,18 +77,7 @@ class _Rows(Generic[R, New]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """What the documentation says of each route; the rest follows from the noun.
-
-    Attributes:
-        prefix: of the operations' ids.
-        example: an id.
-        listing: of the list.
-        one: of one record.
-        add: of a new one.
-        change: of a change.
-        remove: of a removal.
-        imported: of an import.
-    """
+    """What the documentation says of each route; the rest follows from the noun."""
 
     prefix: str
     example: str
@@ -107,21 +94,18 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
     records: Records[R, New],
     *,
     directory: Callable[[Service], Directory],
-    asked: type[PageAsked],
+    asked: type[PageQuery],
     changed: type[RecordChange],
     view: type,
     texts: Texts,
 ) -> None:
-    """Adds the routes of records: list, one, add, change, remove, import.
+    """Add the routes of records: list, one, add, change, remove, import.
 
     Args:
         routes: whose prefix is the path of the list.
-        records: what they are about.
-        directory: where they are kept.
         asked: the query of the list.
         changed: the body of a change.
         view: the dataclass that `Records.view` returns.
-        texts: of the documentation.
     """
     noun, reply = records.noun, reply_model(view)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
@@ -129,30 +113,30 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
         str, Path(max_length=MAX_ID, description=f"The {noun}'s.", examples=[texts.example])
     ]
 
-    def told(found: R, caller: Caller, status: int = 200) -> Response:
+    def shown(found: R, caller: Caller, status: int = 200) -> Response:
         tag = {"ETag": f'"{found.version}"'}
         return answer(records.view(found, caller), status, headers=tag)
 
     def at_once() -> IdConflict:
-        message = f"somebody else took {taken} at the same moment"
+        message = f"{taken} was taken by another request at the same moment"
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
     async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
         records.check(caller)
         table = records.table
         rows = select(table).order_by(table.id).limit(asked.limit + 1)
-        if (after := unwrapped(asked.cursor)) is not None:
+        if (after := decode_cursor(asked.cursor)) is not None:
             rows = rows.where(table.id > after)
         async with directory(service).read() as session:
             found = list(await session.scalars(records.chosen(rows, asked)))
         cut = found[: asked.limit]
-        cursor = wrapped(cut[-1].id) if len(found) > len(cut) else None
+        cursor = encode_cursor(cut[-1].id) if len(found) > len(cut) else None
         return answer({"rows": [records.view(one, caller) for one in cut], "cursor": cursor})
 
     async def one(id: str, service: TheService, caller: Observer) -> Response:  # noqa: A002  (the path's word)
         records.check(caller)
         async with directory(service).read() as session:
-            return told(await records.find(session, id), caller)
+            return shown(await records.find(session, id), caller)
 
     async def add(body: Any, service: TheService, caller: Definer) -> Response:  # noqa: ANN401  (as above)
         records.check(caller)
@@ -161,7 +145,7 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
                 added = await records.add(session, body, service.timing.wall_at())
         except IntegrityError:
             raise at_once() from None
-        return told(added, caller, 201)
+        return shown(added, caller, 201)
 
     async def change(
         id: str,  # noqa: A002  (as above)
@@ -178,7 +162,7 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
                 await records.change(session, found, body.values, service.timing.wall_at())
         except IntegrityError:
             raise at_once() from None
-        return told(found, caller)
+        return shown(found, caller)
 
     async def remove(
         id: str,  # noqa: A002  (as above)
@@ -259,15 +243,13 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
 
 
 def check_version(what: str, version: int, if_match: str | None) -> None:
-    """Lets a change pass that knows the record as it is, or does not say what it knows.
+    """Accept a change that knows the record as it is, or do not say what it knows.
 
     Args:
         what: the record, for the message.
-        version: of the record now.
-        if_match: the header.
 
     Raises:
-        RevisionConflict: somebody changed it meanwhile.
+        RevisionConflict: it was changed meanwhile.
         InvalidValue: the header is no version.
     """
     if if_match is None or if_match.strip() == "*":

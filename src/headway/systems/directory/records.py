@@ -26,8 +26,8 @@ from headway.core.errors import (
 )
 from headway.core.naming import check_name
 from headway.server.access.caller import Caller
-from headway.server.asking import PageAsked
-from headway.server.bodies.body import Body
+from headway.server.bodies.base import Body
+from headway.server.paging import PageQuery
 from headway.systems.directory.importing import (
     Count,
     Fields,
@@ -69,7 +69,7 @@ def _name(text: str) -> str:
 
 
 PersonName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_name)]
-"""A name for people: up to 200 characters."""
+"""A display name: up to 200 characters."""
 
 
 class Record:
@@ -77,8 +77,6 @@ class Record:
 
     Attributes:
         id: names it in paths.
-        name: for people.
-        version: counts changes.
     """
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -116,7 +114,7 @@ New = TypeVar("New", bound=NewRecord)
 
 
 def not_null(given: dict[str, Any]) -> dict[str, Any]:
-    """Lets the fields of a change pass that say something.
+    """Accept the fields of a change that say something.
 
     Raises:
         InvalidValue: one is to be null.
@@ -132,8 +130,7 @@ def made_id(name: str, distinct: str = "") -> str:
     """An id made of a name.
 
     Args:
-        name: for people.
-        distinct: what tells apart those with the same name, such as a telephone number.
+        distinct: distinguishes records of the same name, such as a telephone number.
 
     Returns:
         Such as "ada-lovelace", or "ada-lovelace-1f2e3d4c" if there is something distinct.
@@ -174,7 +171,7 @@ class Records(Generic[R, New]):
         return self.table.__name__.lower()
 
     def check(self, caller: Caller) -> None:
-        """Lets a caller pass who may deal with these records.
+        """Accept a caller with permission for these records.
 
         Raises:
             Forbidden: the caller's token is not for them.
@@ -185,7 +182,7 @@ class Records(Generic[R, New]):
         """A record as a caller may see it."""
         raise NotImplementedError
 
-    def chosen(self, rows: Select[R], asked: PageAsked) -> Select[R]:
+    def chosen(self, rows: Select[R], asked: PageQuery) -> Select[R]:
         """The rows that a listing asks for."""
         del asked
         return rows
@@ -196,14 +193,12 @@ class Records(Generic[R, New]):
         return {}
 
     async def derive(self, session: AsyncSession, records: Sequence[R]) -> None:
-        """Writes what follows from records that were just written, in their transaction."""
+        """Write what follows from records that were just written, in their transaction."""
 
     async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:  # noqa: A002  (the record's word)
         """A record as it is now.
 
         Args:
-            session: of the directory.
-            id: whose.
             to_change: whether others who would change it wait until this transaction ends.
 
         Raises:
@@ -216,11 +211,9 @@ class Records(Generic[R, New]):
         return found
 
     async def add(self, session: AsyncSession, body: New, at: int) -> R:
-        """Keeps a new record.
+        """Keep a new record.
 
         Args:
-            session: in a transaction.
-            body: what it holds.
             at: now, ms UTC.
 
         Raises:
@@ -237,11 +230,9 @@ class Records(Generic[R, New]):
     async def change(
         self, session: AsyncSession, record: R, values: dict[str, Any], at: int
     ) -> None:
-        """Changes a record.
+        """Change a record.
 
         Args:
-            session: in a transaction.
-            record: found to be changed.
             values: the fields that were said.
             at: now, ms UTC.
 
@@ -255,7 +246,7 @@ class Records(Generic[R, New]):
             await self.derive(session, [record])
 
     def read(self, fields: Fields) -> New:
-        """Reads a row of an import; an empty field is as if its column were not there.
+        """Read a row of an import; an empty field is as if its column were not there.
 
         Raises:
             InvalidValue: a field cannot be read.
@@ -277,7 +268,7 @@ class Records(Generic[R, New]):
     async def write(
         self, session: AsyncSession, rows: Sequence[Numbered[New]], count: Count, at: int
     ) -> None:
-        """Adds those that are not there, and changes those that are; a lacking field stays.
+        """Add those that are not there, and change those that are; a lacking field stays.
 
         A record is known by its id, else by what is unique. A row whose unique value is another's
         is refused.
@@ -320,7 +311,7 @@ class Records(Generic[R, New]):
         if self.unique:
             column = getattr(self.table, self.unique)
             wanted.append(column.in_([getattr(one, self.unique) for one in rows]))
-        # By id, so that two imports at once wait for each other instead of both for ever.
+        # By id, so that two imports at once wait for each other instead of both forever.
         asked = select(self.table).where(or_(*wanted)).order_by(self.table.id).with_for_update()
         found = list(await session.scalars(asked))
         by_unique = {str(getattr(one, self.unique)): one for one in found} if self.unique else {}
@@ -336,7 +327,7 @@ class Records(Generic[R, New]):
         return made(id=id, **values, **self.timed(values, at, new=True), version=1)
 
     def _set(self, record: R, values: dict[str, Any], at: int) -> bool:
-        """Sets fields; whether anything is different now."""
+        """Set fields; whether anything is different now."""
         new = {name: one for name, one in values.items() if getattr(record, name) != one}
         if not new:
             return False

@@ -1,4 +1,4 @@
-"""The tally: how often things happened that no job tells, in all processes together."""
+"""The tally: counters of events that no job records, of all processes together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.systems.directory.database import Directory
 
 OTHER = "other"
 MOST_LABELS = 200
-"""Labels of one event that a process tells apart; all others are one."""
+"""Labels of one event that a process distinguishes; all others are counted as one."""
 LONGEST_LABEL = 64
 LATER_S = 1.0
 """So long after something happened it is written, with what happened meanwhile."""
@@ -39,11 +39,10 @@ class Tally:
     """
 
     def __init__(self, directory: Directory, timing: Timing, table: str) -> None:
-        """Has counted nothing.
+        """Have counted nothing.
 
         Args:
             directory: where all processes add theirs up.
-            timing: for the pauses.
             table: of the directory, with `event`, `label` and `times`; the first two are its key.
         """
         self._add = text(
@@ -61,10 +60,9 @@ class Tally:
         self._alone = asyncio.Lock()
 
     def happened(self, event: str, label: str = "", times: int = 1) -> None:
-        """Counts; waits for nothing, and never fails.
+        """Count; waits for nothing, and never fails.
 
         Args:
-            event: what happened.
             label: what it happened to; may be empty.
             times: how often, from 1.
         """
@@ -82,7 +80,7 @@ class Tally:
         """Nothing: the directory is opened by those who share it."""
 
     async def flush(self) -> None:
-        """Writes what is pending.
+        """Write what is pending.
 
         Raises:
             StoreUnavailable: the directory is away; all of it stays pending.
@@ -110,7 +108,7 @@ class Tally:
             return Counter(self._written) + self._pending
 
     async def close(self) -> None:
-        """Writes what is pending, if the directory is there."""
+        """Write what is pending, if the directory is there."""
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)

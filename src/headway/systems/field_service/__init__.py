@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.names import NAME
-from headway.systems.field_service.seen.metrics import SCHEMA, Tally
+from headway.systems.field_service.observability.metrics import SCHEMA, Tally
 from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts
@@ -18,11 +18,11 @@ SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA, ALERTS)
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
-    """Makes the system.
+    """Make the system.
 
     Args:
         settings: the table [field_service] of headway.toml.
-        parts: shared with other systems; it is told which tables are needed.
+        parts: shared with other systems; the needed tables are registered there.
 
     Returns:
         The system; nothing is opened, and nothing declared before it is started.
@@ -35,4 +35,4 @@ def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
         parts.directory.needs(schema)
     tally = Tally(parts.directory, parts.timing)
     parts.also(tally)
-    return FieldService(Desk(settings=read, parts=parts, tally=tally))
+    return FieldService(FieldContext(settings=read, parts=parts, tally=tally))

@@ -10,14 +10,10 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import UnknownRecord
 from headway.core.state import State
-from headway.runtime.encoding import encode
-from headway.systems.field_service.desk import Desk
+from headway.runtime.records import encode
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.kinds.after import BY_CALL
-from headway.systems.field_service.passing_over import request_held_by
-from headway.systems.field_service.request import acceptor, asked_now, read_request, ref_of, run_of
-from headway.systems.field_service.seen.metrics import OfferEnd, Tally
-from headway.systems.field_service.technicians import technician_of_phone
-from headway.systems.field_service.words import (
+from headway.systems.field_service.messages import (
     ASK_AGAIN,
     BYE,
     DECLINED,
@@ -27,8 +23,12 @@ from headway.systems.field_service.words import (
     OVER,
     TAKEN,
     WITHDRAWN,
-    accepted_words,
+    accepted_text,
 )
+from headway.systems.field_service.observability.metrics import OfferEnd, Tally
+from headway.systems.field_service.passing_over import request_held_by
+from headway.systems.field_service.request import acceptor, asked_now, read_request, ref_of, run_of
+from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.telephony.texts import Inbound
 from headway.systems.telephony.voice import Ask, Pressed, Say
 
@@ -43,17 +43,16 @@ class Verdict(StrEnum):
     TAKEN = "taken"
     """Too late: another has it."""
     OVER = "over"
-    """Too late: his offer is over, though nobody may have taken it yet."""
+    """Too late: the offer is over; the request may still be open."""
     WITHDRAWN = "withdrawn"
     """Too late: it is not wanted any more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """What became of an answer.
+    """The verdict on an answer.
 
     Attributes:
-        verdict: definite.
         request: the request's job, as it is now.
     """
 
@@ -64,23 +63,19 @@ class Answered:
 async def answer(  # noqa: PLR0913  (what an answer is)
     store: Store, tally: Tally, *, ref: str, technician: str, accepts: bool, event: str, by: str
 ) -> Answered:
-    """Tells the engine what a technician says, and reads what that came to.
+    """Send a technician's answer to the engine, and return the verdict.
 
     Args:
-        store: where the jobs are.
-        tally: counts how offers end.
-        ref: of the offer's run.
-        technician: who answers.
         accepts: whether he takes it.
-        event: the same whenever the same answer is told again.
+        event: the same for each repetition of the same answer.
         by: "by call", "by text" or "by API"; stands on the record.
 
     Returns:
-        The reply; the same for an answer that is told again.
+        The reply; the same for a repeated answer.
 
     Raises:
         UnknownRecord: there is no such request.
-        StoreError: the store cannot do it now; the answer is to be told again.
+        StoreError: the store cannot do it now; the answer has to be sent again.
     """
     reply = await store.signal(
         Signal(
@@ -106,7 +101,7 @@ async def answer(  # noqa: PLR0913  (what an answer is)
 
 
 def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> Verdict:
-    """What holds now of the answer of one run, however often it was told."""
+    """Return the current verdict on the answer of one run, however often it was sent."""
     winner = acceptor(request)
     said = next((one for one in request.runs if one.run == run), None)
     if request.state is State.CANCELLED:
@@ -119,7 +114,7 @@ def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> V
 
 
 async def _note_late(store: Store, ref: str, event: str, technician: str, *, accepts: bool) -> None:
-    """Puts an answer that came too late on the record."""
+    """Put an answer that came too late on the record."""
     word = "accepts" if accepts else "declines"
     await store.signal(
         Signal(
@@ -141,7 +136,6 @@ class Reply:
     """The reply to a message.
 
     Attributes:
-        text: what it says.
         declined: the request whose offer was declined by it; None for none.
     """
 
@@ -154,7 +148,6 @@ class Said:
     """The reply to keys.
 
     Attributes:
-        script: what is said.
         declined: the request whose offer was declined by them; None for none.
     """
 
@@ -163,16 +156,12 @@ class Said:
 
 
 async def reply_to_keys(
-    store: Store, desk: Desk, ref: str, pressed: Pressed, again_url: str
+    store: Store, context: FieldContext, ref: str, pressed: Pressed, again_url: str
 ) -> Said:
-    """What is said to whoever pressed a key.
+    """Return the reply to a pressed key.
 
     Args:
-        store: where the jobs are.
-        desk: of the system.
-        ref: of the offer.
-        pressed: the keys.
-        again_url: where the next key is told.
+        again_url: receives the next key.
 
     Raises:
         UnknownRecord: there is no such offer.
@@ -190,7 +179,7 @@ async def reply_to_keys(
         return Said(script=Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url))
     answered = await answer(
         store,
-        desk.tally,
+        context.tally,
         ref=ref,
         technician=said.candidate,
         accepts=pressed.digits in ACCEPT,
@@ -201,13 +190,13 @@ async def reply_to_keys(
     return Said(script=Say(text=_words(answered)), declined=declined)
 
 
-async def reply_to_text(store: Store, desk: Desk, inbound: Inbound) -> Reply:
-    """What is replied to whoever wrote.
+async def reply_to_text(store: Store, context: FieldContext, inbound: Inbound) -> Reply:
+    """Return the reply to a text message.
 
     Raises:
         StoreError: the store or the directory cannot do it now.
     """
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         technician = await technician_of_phone(session, inbound.from_)
     if technician is None:
         return Reply(text="This number is not known here.")
@@ -219,7 +208,7 @@ async def reply_to_text(store: Store, desk: Desk, inbound: Inbound) -> Reply:
         return Reply(text=NO_OFFER)
     answered = await answer(
         store,
-        desk.tally,
+        context.tally,
         ref=ref_of(job),
         technician=technician.id,
         accepts=word in ACCEPT,
@@ -233,7 +222,7 @@ async def reply_to_text(store: Store, desk: Desk, inbound: Inbound) -> Reply:
 def _words(answered: Answered) -> str:
     match answered.verdict:
         case Verdict.ACCEPTED:
-            return accepted_words(read_request(answered.request.args))
+            return accepted_text(read_request(answered.request.args))
         case Verdict.DECLINED:
             return DECLINED
         case Verdict.TAKEN:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from headway.server.bodies.body import Body, Several
-from headway.server.bodies.words import Name, Span, Text
+from headway.server.bodies.base import Body, FailFastList, Name, Span, Text
 from headway.systems.field_service.offer_times import not_zero
 from headway.systems.field_service.request import Customer, Position, Urgency
 from headway.systems.field_service.skills import Word
@@ -23,7 +22,7 @@ AnyUrgency = Literal["low", "normal", "high", "emergency"]
 
 
 class CustomerBody(Body):
-    """Who asks."""
+    """The customer of a request."""
 
     name: str = Field(min_length=1, max_length=200, description="For people.", examples=["Bo Li"])
     phone: Phone = Field(description="E.164.")
@@ -45,7 +44,7 @@ class PositionBody(Body):
 
 
 class RequestBody(Body):
-    """A form that somebody filled in."""
+    """A customer's request form."""
 
     customer: CustomerBody
     address: str = Field(
@@ -55,10 +54,10 @@ class RequestBody(Body):
         examples=["Alexanderplatz 1, Berlin"],
     )
     position: PositionBody | None = Field(default=None, description="Where; else `address`.")
-    skills: Several[Word] = Field(
+    skills: FailFastList[Word] = Field(
         default=[], max_length=50, description="All of which are needed.", examples=[["boiler"]]
     )
-    urgency: AnyUrgency = Field(default="normal", description="How soon somebody is needed.")
+    urgency: AnyUrgency = Field(default="normal", description="How soon a technician is needed.")
     description: Text = Field(default="", description="For people.", examples=["no hot water"])
     key: Name | None = Field(
         default=None, description="However often this is sent, one request is made of it."
@@ -66,7 +65,7 @@ class RequestBody(Body):
 
     @property
     def urgent(self) -> Urgency:
-        """How soon somebody is needed."""
+        """How soon a technician is needed."""
         return Urgency(self.urgency)
 
 

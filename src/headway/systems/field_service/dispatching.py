@@ -13,18 +13,17 @@ from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
 from headway.core.state import FINAL, QUEUED, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply_model
+from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
+from headway.server.sending import send_jobs
 from headway.systems.field_service.bodies import AssignBody, TimesBody
-from headway.systems.field_service.desk import Desk, TheDesk
+from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.intake import candidates_for, look_at
 from headway.systems.field_service.kinds.after import REASSIGNED
 from headway.systems.field_service.names import CALL_TO, OFFER
+from headway.systems.field_service.observability.metrics import OfferEnd
 from headway.systems.field_service.offer_times import current_times, set_times
 from headway.systems.field_service.passing_over import lock_state
 from headway.systems.field_service.request import (
@@ -38,28 +37,22 @@ from headway.systems.field_service.request import (
     ref_of,
     status_of,
 )
-from headway.systems.field_service.seen.metrics import OfferEnd
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.systems.field_service.told import REQUEST, RequestId, find_request, tell
+from headway.systems.field_service.views import REQUEST, RequestId, find_request, respond_with
 
 _TRIES = 5
-"""How often a move is made anew, because the request moved on meanwhile."""
+"""How often a move is retried when the request has changed meanwhile."""
 LATER_MS = 600_000
-NOBODY = "-"
-"""A candidate whom no directory knows."""
+NO_TECHNICIAN = "-"
+"""A candidate id that no technician has."""
 _HELD = frozenset({State.RUNNING, State.AWAITING})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dispatcher:
-    """The moves of one caller.
+    """The moves of one caller."""
 
-    Attributes:
-        desk: of the system.
-        author: stands on the trail.
-    """
-
-    desk: Desk
+    context: FieldContext
     author: str
 
     async def read(self, request: str) -> JobView:
@@ -68,7 +61,7 @@ class Dispatcher:
         Raises:
             UnknownRecord: it is gone.
         """
-        job = await self.desk.app.store.read(JobQuery(id=request))
+        job = await self.context.app.store.read(JobQuery(id=request))
         if job is None:
             message = f"there is no request {request[:64]!r}"
             raise UnknownRecord(message)
@@ -78,14 +71,14 @@ class Dispatcher:
         """The work is done: the technician is free.
 
         Raises:
-            InvalidState: nobody has the request.
+            InvalidState: no technician has the request.
         """
         if status_of(job) is Status.COMPLETED:
             return job
         if status_of(job) is not Status.ASSIGNED:
-            message = f"the request is {status_of(job)}: nobody has it"
+            message = f"the request is {status_of(job)}: no technician has it"
             raise InvalidState(message, hint="only an assigned one can be completed")
-        await self.desk.app.store.signal(
+        await self.context.app.store.signal(
             Signal(
                 key=ref_of(job),
                 event=f"completed:{ref_of(job)}",
@@ -96,7 +89,7 @@ class Dispatcher:
         return await self.read(job.id)
 
     async def withdraw(self, job: JobView) -> JobView:
-        """Ends the request, whoever is asked or has it.
+        """End the request, regardless of who is asked or has it.
 
         Raises:
             InvalidState: it is completed.
@@ -111,14 +104,14 @@ class Dispatcher:
                 raise InvalidState(message, hint="only one that is not can be withdrawn")
             if job.state is State.DEAD:
                 # A pending one lives for a moment: only what lives can be cancelled.
-                later = self.desk.timing.wall_at() + LATER_MS
-                alive = Edit(due_at=later, candidates=(NOBODY,))
+                later = self.context.timing.wall_at() + LATER_MS
+                alive = Edit(due_at=later, candidates=(NO_TECHNICIAN,))
                 await self._act(job, Verb.RETRY, "withdrawn", alive)
             await self._act(job, Verb.CANCEL, "withdrawn")
             job = await self.read(job.id)
             if job.state is State.AWAITING:
                 # It ends cancelled, whatever its last signal says.
-                await self.desk.app.store.signal(
+                await self.context.app.store.signal(
                     Signal(
                         key=ref_of(job),
                         event=f"withdrawn:{ref_of(job)}",
@@ -128,16 +121,16 @@ class Dispatcher:
                 )
                 job = await self.read(job.id)
             if job.state is State.RUNNING:
-                # Its turn stops before anybody is asked.
+                # Its turn stops before a technician is asked.
                 return job
         return job
 
     async def assign(self, job: JobView, technician: str, *, by: str, wait: bool) -> JobView:
-        """Gives the request to a technician, who is not asked.
+        """Give the request to a technician, who is not asked.
 
         Raises:
-            InvalidState: he is busy and nobody waits for him, or it is completed.
-            StoreUnavailable: it moved on whenever it was to be given away.
+            InvalidState: the technician is busy and `wait` is false, or the request is completed.
+            StoreUnavailable: it changed during each try.
         """
         await self._check_free(job, technician, wait=wait)
         reason = f"{REASSIGNED}{technician} by {by}"
@@ -168,7 +161,7 @@ class Dispatcher:
         raise StoreUnavailable(message, hint="send it again")
 
     async def redispatch(self, job: JobView) -> JobView:
-        """Offers the request again, to those who are near now.
+        """Offer the request again, to those who are near now.
 
         Raises:
             InvalidState: it is neither pending nor cancelled.
@@ -178,22 +171,22 @@ class Dispatcher:
             message = f"the request is {status_of(job)}"
             raise InvalidState(message, hint="only a pending or cancelled one is dispatched again")
         request = replace(read_request(job.args), assigned=None)
-        candidates = await candidates_for(self.desk, request)
+        candidates = await candidates_for(self.context, request)
         args = args_of(request)
-        gates = self.desk.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
+        gates = self.context.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
         edit = Edit(args=args, candidates=tuple(candidates), gates=gates)
         if not await self._act(job, Verb.RETRY, "dispatched again", edit):
             message = "the request is dispatched already"
-            raise InvalidState(message, hint="somebody else was quicker")
+            raise InvalidState(message, hint="another technician was quicker")
         return await self.read(job.id)
 
     def _count_if(self, offered: bool, job: JobView) -> None:
-        """Counts an offer that stood, and that nobody had answered when it was withdrawn."""
+        """Count an offer that was open and unanswered when its request was withdrawn."""
         if offered and not acceptor(job):
-            self.desk.tally.ended(OfferEnd.WITHDRAWN)
+            self.context.tally.ended(OfferEnd.WITHDRAWN)
 
     async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
-        gate = await lock_state(self.desk.app.store, technician)
+        gate = await lock_state(self.context.app.store, technician)
         holders = gate.holders if gate is not None else ()
         other = next((one.job for one in holders if one.job != job.id), None)
         if other is not None and not wait:
@@ -209,7 +202,7 @@ class Dispatcher:
             author=self.author,
             reason=reason,
         )
-        (reply,) = await self.desk.app.store.act(request)
+        (reply,) = await self.context.app.store.act(request)
         return reply.answer in {Acted.DONE, Acted.ASKED}
 
 
@@ -224,18 +217,20 @@ Mover = Annotated[Caller, needs(Permission.ACT)]
     response_model=REQUEST,
 )
 async def assign(
-    request: RequestId, body: AssignBody, service: TheService, desk: TheDesk, caller: Mover
+    request: RequestId, body: AssignBody, service: TheService, context: TheContext, caller: Mover
 ) -> Response:
-    """Ends what is open, and gives the request to a technician without asking him.
+    """End what is open, and give the request to a technician without asking him.
 
-    He is told by message. 409: he is busy; with `wait` the request waits until he is free.
+    The technician gets a message. 409: the technician is busy; with `wait` the request waits.
     """
     job = await find_request(service, caller, request)
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
-    mover = Dispatcher(desk=desk, author=caller.name)
+    mover = Dispatcher(context=context, author=caller.name)
     by = body.by or caller.name
-    return await tell(service, await mover.assign(job, technician.id, by=by, wait=body.wait))
+    return await respond_with(
+        service, await mover.assign(job, technician.id, by=by, wait=body.wait)
+    )
 
 
 @ROUTES.post(
@@ -245,14 +240,14 @@ async def assign(
     response_model=REQUEST,
 )
 async def redispatch(
-    request: RequestId, service: TheService, desk: TheDesk, caller: Mover
+    request: RequestId, service: TheService, context: TheContext, caller: Mover
 ) -> Response:
-    """Offers a pending or cancelled request again, to those who are near and on duty now."""
+    """Offer a pending or cancelled request again, to those who are near and on duty now."""
     job = await find_request(service, caller, request)
-    job = await Dispatcher(desk=desk, author=caller.name).redispatch(job)
+    job = await Dispatcher(context=context, author=caller.name).redispatch(job)
     # As at its intake: all of them may have another request.
-    await send_jobs(service, [look_at(desk, job.id, "dispatched", job.life)])
-    return await tell(service, job)
+    await send_jobs(service, [look_at(context, job.id, "dispatched", job.life)])
+    return await respond_with(service, job)
 
 
 @ROUTES.delete(
@@ -262,14 +257,16 @@ async def redispatch(
     response_model=REQUEST,
 )
 async def withdraw(
-    request: RequestId, service: TheService, desk: TheDesk, caller: Mover
+    request: RequestId, service: TheService, context: TheContext, caller: Mover
 ) -> Response:
-    """Withdraws a request: calls are hung up, and whoever answers later is told so.
+    """Withdraw a request: calls are hung up, and late answers are refused.
 
     409: it is completed.
     """
     job = await find_request(service, caller, request)
-    return await tell(service, await Dispatcher(desk=desk, author=caller.name).withdraw(job))
+    return await respond_with(
+        service, await Dispatcher(context=context, author=caller.name).withdraw(job)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -295,12 +292,12 @@ TIMES = reply_model(OfferTimesNow)
     response_model=TIMES,
 )
 async def times(
-    service: TheService, desk: TheDesk, caller: Annotated[Caller, needs(Permission.OBSERVE)]
+    service: TheService, context: TheContext, caller: Annotated[Caller, needs(Permission.OBSERVE)]
 ) -> Response:
     """How long the next offers stand, by urgency."""
     del service
     caller.every_tenant()
-    return await _tell(desk)
+    return await _times(context)
 
 
 @ROUTES.put(
@@ -312,20 +309,20 @@ async def times(
 async def change(
     body: TimesBody,
     service: TheService,
-    desk: TheDesk,
+    context: TheContext,
     caller: Annotated[Caller, needs(Permission.DEFINE)],
 ) -> Response:
-    """Holds from the next offer on; an offer that stands is not changed.
+    """Hold from the next offer on; an offer that stands is not changed.
 
     What is left out is as the file says.
     """
     del service
     caller.every_tenant()
-    await set_times(desk.directory, body.offer_timeout, {**body.urgency})
-    return await _tell(desk)
+    await set_times(context.directory, body.offer_timeout, {**body.urgency})
+    return await _times(context)
 
 
-async def _tell(desk: Desk) -> Response:
-    now = await current_times(desk.directory, desk.settings.times)
+async def _times(context: FieldContext) -> Response:
+    now = await current_times(context.directory, context.settings.times)
     by_urgency = {str(one): now.of(one) for one in Urgency}
     return answer(OfferTimesNow(offer_timeout_ms=now.offer_timeout_ms, urgency_ms=by_urgency))

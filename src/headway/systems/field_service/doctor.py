@@ -1,4 +1,4 @@
-"""What keeps requests from being dealt with, though everything runs: told before it matters."""
+"""Settings and records that would keep requests from being dispatched, found in advance."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Annotated
 
 from fastapi import Response
 
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply, reply_model
+from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.desk import TheDesk
+from headway.systems.field_service.context import TheContext
 from headway.systems.field_service.kinds.after import DISPATCHER
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.field_service.users import users_with_role
@@ -22,13 +20,7 @@ from headway.systems.field_service.users import users_with_role
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Concern:
-    """Something that somebody should look at.
-
-    Attributes:
-        subject: what was looked at.
-        found: what was seen.
-        hint: how to mend it.
-    """
+    """A warning about the configuration."""
 
     subject: str
     found: str
@@ -36,11 +28,10 @@ class Concern:
 
 
 async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
-    """What somebody should look at; empty if all is well.
+    """What needs attention; empty if all is well.
 
     Args:
         directory: of technicians and users; open.
-        settings: of the system.
 
     Raises:
         StoreUnavailable: the directory is away.
@@ -55,7 +46,7 @@ async def _dispatchers(directory: Directory) -> list[Concern]:
         return [
             Concern(
                 subject="dispatchers",
-                found="no user has the role Dispatcher: nobody is told when nobody takes a request",
+                found="no user has the role Dispatcher: alerts have no recipient",
                 hint='POST /users {"roles": ["Dispatcher"], "channels": [...], ...}',
             )
         ]
@@ -76,7 +67,7 @@ def _reach(settings: FieldSettings) -> list[Concern]:
     return [
         Concern(
             subject="telephony",
-            found="there is no line and nobody sends texts: technicians are not asked",
+            found="there is no line and no provider of texts: technicians are not asked",
             hint="set [field_service.lines] and a table of [telephony]; the API can answer offers",
         )
     ]
@@ -86,7 +77,7 @@ ROUTES = router("system: field_service")
 
 CONCERNS = reply(
     "Concerns",
-    "What somebody should look at.",
+    "What needs attention.",
     warnings=(list[reply_model(Concern)], "Empty if all is well."),
 )
 
@@ -94,14 +85,16 @@ CONCERNS = reply(
 @ROUTES.get(
     "/field-service/doctor",
     operation_id="field_doctor",
-    summary="What somebody should look at",
+    summary="What needs attention",
     response_model=CONCERNS,
 )
-async def doctor(desk: TheDesk, caller: Annotated[Caller, needs(Permission.OBSERVE)]) -> Response:
+async def doctor(
+    context: TheContext, caller: Annotated[Caller, needs(Permission.OBSERVE)]
+) -> Response:
     """What keeps requests from being dealt with, though everything runs.
 
-    Such as: no user has the role Dispatcher, so that nobody is alerted.
+    For example: no user has the role Dispatcher, so alerts have no recipient.
     """
     caller.every_tenant()
-    concerns = await look_over_system(desk.directory, desk.settings)
+    concerns = await look_over_system(context.directory, context.settings)
     return answer({"warnings": concerns})

@@ -11,13 +11,13 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.job import derived_id
-from headway.runtime.encoding import encode
+from headway.runtime.records import encode
 from headway.server.access.caller import Caller
 from headway.server.access.policy import public
-from headway.server.for_callers.sending import send_jobs
 from headway.server.routes.router import TheService, router
+from headway.server.sending import send_jobs
 from headway.systems.field_service.answering import Said, reply_to_keys, reply_to_text
-from headway.systems.field_service.desk import Desk, TheDesk
+from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.intake import look_at
 from headway.systems.field_service.kinds.alert import CHOOSE
 from headway.systems.field_service.kinds.ring import ASK_EACH_S, longest_ms
@@ -29,25 +29,23 @@ from headway.systems.telephony.voice import CallEvent, CallStatus, Say
 AGAIN_MS = 5_000
 
 
-async def hear_call(store: Store, desk: Desk, event: CallEvent) -> None:
-    """Tells the job of a call how it goes; when it has ended, its line is free.
+async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> None:
+    """Apply a call's status to its job; at the call's end its line is free.
 
     Args:
-        store: where the jobs are.
-        desk: of the system.
         event: what the provider said, proved.
 
     Raises:
         StoreError: the store cannot do it now.
     """
     key = event.ref or f"{event.provider}:{event.call_id}"
-    # Whoever placed it may have died before it could say so; then it could not be hung up.
+    # The process that placed it may have died before it recorded it; then it could not be hung up.
     known_as = f"{event.provider}:{event.call_id}"
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
         alert = await _is_alert(store, event.ref)
-        # Of a technician's call the provider is asked, once it is silent for so long.
-        extend_ms = longest_ms(desk.settings) if alert else ASK_EACH_S * 1000
+        # After so long without a webhook of a technician's call, the provider is asked.
+        extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
             Signal(
                 key=key,
@@ -81,7 +79,7 @@ async def _is_alert(store: Store, ref: str | None) -> bool:
 
 
 ROUTES = router("system: field_service")
-Anybody = Annotated[Caller, public()]
+Public = Annotated[Caller, public()]
 Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
 """There is no token: the provider's own signature proves a webhook."""
 
@@ -89,52 +87,52 @@ Provider = Annotated[str, Path(description="As [telephony] names it.", examples=
 @ROUTES.post(
     "/field-service/hooks/{provider}/status",
     operation_id="field_hear_status",
-    summary="Hear how a call goes",
+    summary="Receive a call's status",
     status_code=204,
     response_class=Response,
 )
 async def status(
-    request: Request, service: TheService, desk: TheDesk, _: Anybody, provider: Provider
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
-    """Hears how a call goes; a repeated webhook has no further effect.
+    """Receive a call's status; a repeated webhook has no further effect.
 
     404: there is no such provider. 401: the signature does not fit. 503: the store is away.
     """
-    came = await take(service, desk.exchange, provider, request)
-    event = desk.exchange.voice(provider).read_status(came)
+    came = await take(service, context.exchange, provider, request)
+    event = context.exchange.voice(provider).read_status(came)
     if event is not None:
-        await hear_call(service.store, desk, event)
+        await hear_call(service.store, context, event)
     return Response(status_code=204)
 
 
 @ROUTES.post(
     "/field-service/hooks/{provider}/answer",
     operation_id="field_hear_answer",
-    summary="Hear which key was pressed",
+    summary="Receive a pressed key",
     response_class=Response,
 )
 async def answer(
-    request: Request, service: TheService, desk: TheDesk, _: Anybody, provider: Provider
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
-    """Hears a technician's key, and says whether he has the job: 1 accepts, 2 declines.
+    """Receive a technician's key: 1 accepts, 2 declines.
 
-    The reply is what the provider is to say, in its own language.
+    The reply is the script for the provider to speak, in its own format; it says who has the job.
 
     Raises:
         InvalidValue: it is another sort of webhook.
     """
-    came = await take(service, desk.exchange, provider, request)
-    voice = desk.exchange.voice(provider)
+    came = await take(service, context.exchange, provider, request)
+    voice = context.exchange.voice(provider)
     pressed = voice.read_pressed(came)
     if pressed is None or pressed.ref is None:
         message = "the webhook does not say which keys were pressed, or about which offer"
         raise InvalidValue(message)
     try:
-        said = await reply_to_keys(service.store, desk, pressed.ref, pressed, came.url)
+        said = await reply_to_keys(service.store, context, pressed.ref, pressed, came.url)
     except UnknownRecord:
         said = Said(script=Say(text="This offer is not known."))
     if said.declined is not None:
-        look = look_at(desk, said.declined, derived_id("keys", pressed.event))
+        look = look_at(context, said.declined, derived_id("keys", pressed.event))
         await send_jobs(service, [look])
     spoken = voice.speak(said.script)
     return Response(spoken.body, media_type=spoken.media_type)
@@ -143,24 +141,24 @@ async def answer(
 @ROUTES.post(
     "/field-service/hooks/{provider}/texts",
     operation_id="field_hear_text",
-    summary="Hear what a technician wrote",
+    summary="Receive a technician's message",
     response_class=Response,
 )
 async def texts(
-    request: Request, service: TheService, desk: TheDesk, _: Anybody, provider: Provider
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
-    """Hears a message from a technician's phone, and replies whether he has the job.
+    """Receive a message from a technician's phone; the reply says whether they have the job.
 
-    1, yes or accept takes the offer that is open to him; 2, no or decline does not.
+    1, yes or accept takes the technician's open offer; 2, no or decline rejects it.
     """
-    came = await take(service, desk.exchange, provider, request)
-    sender = desk.exchange.text(provider)
+    came = await take(service, context.exchange, provider, request)
+    sender = context.exchange.text(provider)
     inbound = sender.read_inbound(came)
     if inbound is None:
         return Response(status_code=204)
-    reply = await reply_to_text(service.store, desk, inbound)
+    reply = await reply_to_text(service.store, context, inbound)
     if reply.declined is not None:
-        look = look_at(desk, reply.declined, derived_id("text", inbound.event))
+        look = look_at(context, reply.declined, derived_id("text", inbound.event))
         await send_jobs(service, [look])
     body, media_type = sender.reply_text(reply.text)
     return Response(body, media_type=media_type)

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.job import NewJob, derived_id
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.names import LOOK_OVER, OFFER
 from headway.systems.field_service.nearby.search import nearby
 from headway.systems.field_service.request import Position, Request
@@ -39,7 +39,6 @@ async def find_position(url: str | None, address: str) -> Position:
 
     Args:
         url: of the service; `q`, `format` and `limit` are added to its query. None for none.
-        address: as people write it.
 
     Raises:
         InvalidValue: there is no service, or it knows no such address.
@@ -58,7 +57,7 @@ async def find_position(url: str | None, address: str) -> Position:
         message = "the geocoder does not answer"
         raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
     if not places:
-        message = f"nobody knows where {address[:80]!r} is"
+        message = f"{address[:80]!r} was not found"
         raise InvalidValue(message, hint="write it otherwise, or give `position`")
     return Position(lat=places[0].lat, lon=places[0].lon)
 
@@ -85,15 +84,15 @@ async def _reply(url: httpx.URL) -> bytes:
     return bytes(body)
 
 
-async def candidates_for(desk: Desk, request: Request) -> list[str]:
-    """Who is to be asked, nearest first; of those as near, the longest idle first.
+async def candidates_for(context: FieldContext, request: Request) -> list[str]:
+    """Return the technicians to ask, nearest first; at the same distance the longest idle first.
 
     Raises:
         StoreUnavailable: the directory is away.
     """
-    settings = desk.settings
+    settings = context.settings
     found = await nearby(
-        desk.directory,
+        context.directory,
         lat=request.position.lat,
         lon=request.position.lon,
         skills=list(request.skills),
@@ -104,19 +103,17 @@ async def candidates_for(desk: Desk, request: Request) -> list[str]:
 
 
 def jobs_for(
-    desk: Desk, request: Request, candidates: Sequence[str], *, key: str | None
+    context: FieldContext, request: Request, candidates: Sequence[str], *, key: str | None
 ) -> list[NewJob]:
     """The jobs of a new request: itself, and a look over it.
 
     The look passes over those who have another request, where all candidates are busy.
 
     Args:
-        desk: of the system.
-        request: what is asked for.
         candidates: in the order to be asked.
         key: makes the request one, however often it is sent.
     """
-    offer = desk.kind(OFFER).make(
+    offer = context.kind(OFFER).make(
         customer=request.customer,
         position=request.position,
         skills=request.skills,
@@ -127,18 +124,16 @@ def jobs_for(
         key=key,
         subject=request.customer.phone,
     )
-    look = look_at(desk, offer.id)
+    look = look_at(context, offer.id)
     return [offer, look] if candidates else [offer]
 
 
-def look_at(desk: Desk, request: str, *why: object) -> NewJob:
+def look_at(context: FieldContext, request: str, *why: object) -> NewJob:
     """A look over a request, now.
 
     Args:
-        desk: of the system.
-        request: its id.
         why: what the look follows from; the same makes one look.
     """
-    return desk.kind(LOOK_OVER).make(
+    return context.kind(LOOK_OVER).make(
         job_id=derived_id(LOOK_OVER, "look", request, *why), subject=request, request=request
     )

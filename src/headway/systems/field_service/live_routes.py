@@ -22,5 +22,5 @@ ROUTES = router("system: field_service")
     response_class=RedirectResponse,
 )
 async def live(_: Annotated[Caller, public()]) -> Response:
-    """Leads to the requests on the dashboard, that asks for a token where there are tokens."""
+    """Lead to the requests on the dashboard, that asks for a token where there are tokens."""
     return RedirectResponse("/ui/field-service", 307)

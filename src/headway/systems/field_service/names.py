@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NAME = "field_service"
-"""The system, its table of the settings, and its desk."""
+"""The system, its table of the settings, and its context."""
 
 OFFERS = "offers"
 """The lane of the requests themselves, and of their turns."""
@@ -25,9 +25,9 @@ LINES = "field.lines"
 """The pool of telephone lines."""
 
 TECHNICIAN = "technician:{candidate}"
-"""The lock of whoever is asked, or has the request."""
+"""The lock of the technician who is asked, or has the request."""
 CALL_TO = "technician.call:{candidate}"
-"""The call to a technician: held by whoever is about to ask him, then until it has ended."""
+"""The lock of the call to a technician: held from before he is asked until it has ended."""
 
 
 def lock_of(technician: str) -> str:

@@ -9,10 +9,10 @@ from typing import Annotated, cast
 from pydantic import AfterValidator
 
 from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import Span
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Setting
 from headway.systems.field_service.request import Urgency
-from headway.systems.telephony.settings_table import Span
 
 SETTING = "offer_times"
 """The row of the directory that wins over the file."""
@@ -78,10 +78,9 @@ async def current_times(directory: Directory, declared: OfferTimes) -> OfferTime
 async def set_times(
     directory: Directory, timeout_ms: int | None, urgency: Mapping[str, int]
 ) -> None:
-    """Keeps a dispatcher's word; the next offer goes by it.
+    """Keep a dispatcher's word; the next offer goes by it.
 
     Args:
-        directory: where it is kept.
         timeout_ms: None leaves what the file says.
         urgency: in ms, by urgency; those not named are as the file says.
 

@@ -9,12 +9,11 @@ from fastapi.routing import APIRoute
 from sqlalchemy import or_, select
 
 from headway.contract.views import GatesQuery, GateState, StatsQuery
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.asking import unwrapped, wrapped
-from headway.systems.field_service.board import answer, look_at_board, place
-from headway.systems.field_service.desk import Desk, check_caller
+from headway.server.access.caller import Caller, Permission
+from headway.server.paging import decode_cursor, encode_cursor
+from headway.systems.field_service.context import FieldContext, check_caller
 from headway.systems.field_service.dispatching import assign, redispatch, withdraw
+from headway.systems.field_service.live_view import answer, place, read_live_view
 from headway.systems.field_service.names import OFFERS, lock_of
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import Status
@@ -24,9 +23,8 @@ from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
 
 ROWS = 50
 """Technicians of a page."""
-GROUP = "Field service"
 SECTIONS = (
-    (Status.PENDING, "Nobody takes it"),
+    (Status.PENDING, "Unassigned"),
     (Status.DISPATCHING, "Being offered"),
     (Status.ASSIGNED, "Under way"),
     (Status.COMPLETED, "Completed last"),
@@ -35,10 +33,10 @@ SECTIONS = (
 """In the order in which a dispatcher must look."""
 
 
-async def _board(desk: Desk, look: Look) -> Facts:
+async def _board(context: FieldContext, look: Look) -> Facts:
     """Requests by status, those that need a dispatcher first."""
     store = look.service.store
-    board = await look.sight.once("field board", lambda: look_at_board(store, desk.directory))
+    board = await look.sight.once("field board", lambda: read_live_view(store, context.directory))
     only = look.values["status"]
     sections = [
         (status, title, [one for one in board.requests if one.status is status])
@@ -55,16 +53,16 @@ async def _board(desk: Desk, look: Look) -> Facts:
     }
 
 
-async def _technicians(desk: Desk, look: Look) -> Facts:
+async def _technicians(context: FieldContext, look: Look) -> Facts:
     """A page of technicians by id, each with the request that he has."""
     rows = select(Technician).order_by(Technician.id).limit(ROWS + 1)
-    if (after := unwrapped(look.values["cursor"] or None)) is not None:
+    if (after := decode_cursor(look.values["cursor"] or None)) is not None:
         rows = rows.where(Technician.id > after)
     if (duty := look.values["duty"]) in {"on", "off"}:
         rows = rows.where(Technician.on_duty == (duty == "on"))
     if sought := look.values["q"]:
         rows = rows.where(or_(Technician.id == sought, Technician.phone == sought))
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         found = list(await session.scalars(rows))
     shown = found[:ROWS]
     store = look.service.store
@@ -76,7 +74,7 @@ async def _technicians(desk: Desk, look: Look) -> Facts:
     return {
         "now": (await store.read(StatsQuery())).now,
         "rows": [(one, locks.get(lock_of(one.id))) for one in shown],
-        "cursor": wrapped(shown[-1].id) if len(found) > ROWS else None,
+        "cursor": encode_cursor(shown[-1].id) if len(found) > ROWS else None,
     }
 
 
@@ -97,8 +95,8 @@ ASSIGN = Action(
     name="field-assign",
     label="Assign",
     title="Assign the request to a technician",
-    explains="Ends what is open, and gives it to a technician without asking him; he is told by "
-    "message. One who is busy is refused, unless the request waits for him.",
+    explains="Ends what is open, and assigns it to a technician without asking; the technician "
+    "gets a message. A busy technician is refused, unless the request waits.",
     endpoint=assign,
     call=lambda values: _request(
         values, {"technician": values["technician"], "wait": values["wait"] == "yes"}
@@ -144,7 +142,7 @@ WITHDRAW = Action(
     name="field-withdraw",
     label="Withdraw",
     title="Withdraw the request",
-    explains="Calls are hung up, and a technician who answers later is told so.",
+    explains="Calls are hung up; a technician who answers later learns that it was withdrawn.",
     endpoint=withdraw,
     call=_request,
     done="It is withdrawn.",
@@ -180,20 +178,19 @@ ON_DUTY = _duty("field-on-duty", "On duty", on=True)
 OFF_DUTY = _duty("field-off-duty", "Off duty", on=False)
 
 
-def pages_of(desk: Desk) -> Sequence[Page]:
+def pages_of(context: FieldContext) -> Sequence[Page]:
     """The system's pages, in the order of the menu."""
     return (
         Page(
             path="field-service",
-            title="Requests",
+            title="Service requests",
             template="field-requests.html",
             fragments=("requests",),
-            read=partial(_board, desk),
+            read=partial(_board, context),
             permission=Permission.READ,
             reach=_sees_requests,
             params=("status",),
             actions=(ASSIGN, REDISPATCH, COMPLETE, WITHDRAW),
-            group=GROUP,
             package="headway.systems.field_service",
         ),
         Page(
@@ -201,12 +198,11 @@ def pages_of(desk: Desk) -> Sequence[Page]:
             title="Technicians",
             template="field-technicians.html",
             fragments=("technicians",),
-            read=partial(_technicians, desk),
+            read=partial(_technicians, context),
             permission=Permission.OBSERVE,
             reach=check_caller,
             params=("q", "duty", "cursor"),
             actions=(ON_DUTY, OFF_DUTY),
-            group=GROUP,
             package="headway.systems.field_service",
         ),
     )

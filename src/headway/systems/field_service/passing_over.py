@@ -1,7 +1,7 @@
-"""Passing over: when all who are left are busy, nobody waits for those who have another job.
+"""Passing over: when all remaining candidates are busy, those with another job are skipped.
 
-Somebody with an open offer, or on the telephone about one, is free again within minutes, and is
-waited for. Somebody who has accepted another request may be busy for hours.
+A technician with an open offer, or on a call about one, is free again within minutes, and the
+request waits. One who has accepted another request may be busy for hours.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ _MOST = 1_000
 
 
 async def pass_over_assigned(store: Store, request: JobView) -> None:
-    """Takes those off a queued request's list who have another request, if nobody is free.
+    """Remove technicians with another request from a queued request's list, if none is free.
 
-    With nobody left the request is exhausted at once.
+    If the list becomes empty, the request is exhausted at once.
 
     Args:
-        store: where the jobs are.
         request: as it was read just now.
     """
     left = request.cascade.left if request.cascade is not None else ()
     if request.state not in QUEUED or not left:
         return
     if read_request(request.args).assigned is not None:
-        # A dispatcher has named who gets it: he is waited for.
+        # A dispatcher has named the technician: the request waits.
         return
     gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
     calls = {one.name: one for one in await _gates(store, map(call_to, left))}
@@ -44,7 +43,7 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     free = [name for name in left if lets_in[name] and _is_free(calls.get(call_to(name)))]
     if free:
         if request.state is State.PARKED:
-            # It waits at another's lock, and is not told that this one is free again.
+            # It is parked at another technician's lock, and not woken by this one.
             rest = [name for name in left if name not in free]
             await _edit(store, request, (*free, *rest), FREE_AGAIN + ", ".join(free))
         return
@@ -70,10 +69,9 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
 
 
 async def look_at_those_who_wait(store: Store, request: JobView) -> None:
-    """Brings requests that are parked to whoever this one has let go.
+    """Bring parked requests to the technician whom this one has released.
 
     Args:
-        store: where the jobs are.
         request: whose turns may have ended, with its runs.
     """
     freed = {one.candidate for one in request.runs if one.ended_at is not None}
@@ -121,7 +119,6 @@ def ref_for(request: JobView, technician: str) -> str | None:
 
     Args:
         request: with its runs.
-        technician: his id.
 
     Returns:
         The reference; None if he was never asked.

@@ -38,19 +38,15 @@ class Base(DeclarativeBase):
 
 
 class Technician(Record, Base):
-    """Somebody who is offered jobs.
+    """A person who is offered jobs.
 
     Attributes:
         id: stands in the names of gates and candidates.
-        name: for people.
-        phone: E.164; nobody else's.
+        phone: E.164; unique.
         lat: degrees north, to seven digits after the point.
         lon: degrees east, from -180 to below 180, to seven digits after the point.
-        skills: as they were given.
         on_duty: whether offers come.
-        channel: how he is asked.
         idle_since: since when without a job, ms UTC; of two as near, the longer idle comes first.
-        version: counts changes.
     """
 
     __tablename__ = "field_technicians"
@@ -73,10 +69,8 @@ class Place(Base):
     the order of their cells.
 
     Attributes:
-        skill: as `skill_key` writes it; empty for whoever asks for none.
+        skill: as `skill_key` writes it; empty for requests without a skill.
         cell: the position, as `nearby.cells` numbers it.
-        idle_since: the technician's.
-        technician_id: whose.
         skills: all that he has, as `held` writes them; empty where the skill is.
     """
 
@@ -97,14 +91,13 @@ class Place(Base):
 
 
 class User(Record, Base):
-    """Somebody who is told things.
+    """A person who gets messages.
 
     Attributes:
         id: names the user in paths.
-        name: for people.
-        roles: as they were given; "Dispatcher" in any case is alerted when nobody takes a job.
-        channels: how to tell: `text:<phone>`, `call:<phone>`, or a URL of apprise.
-        version: counts changes.
+        roles: as they were given; "Dispatcher" in any case is alerted if no technician accepts a
+            job.
+        channels: where messages go: `text:<phone>`, `call:<phone>`, or a URL of apprise.
     """
 
     __tablename__ = "field_users"
@@ -114,11 +107,10 @@ class User(Record, Base):
 
 
 class RoleHeld(Base):
-    """Who has a role; it follows from the user.
+    """A role of a user, derived from the user's record.
 
     Attributes:
         role: as `skill_key` writes one.
-        user_id: whose.
     """
 
     __tablename__ = "field_roles"
@@ -135,9 +127,7 @@ class Setting(Base):
     """Settings that are changed while the system runs.
 
     Attributes:
-        name: which.
         value: a JSON object.
-        version: counts changes.
     """
 
     __tablename__ = "field_settings"

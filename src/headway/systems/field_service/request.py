@@ -13,7 +13,7 @@ from headway.core.state import State
 
 
 class Urgency(StrEnum):
-    """How soon somebody is needed."""
+    """How soon a technician is needed."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -23,10 +23,9 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Customer:
-    """Who asked.
+    """The customer of a request.
 
     Attributes:
-        name: for people.
         phone: E.164.
     """
 
@@ -52,9 +51,7 @@ class Assigned:
     """A dispatcher's decision.
 
     Attributes:
-        to: the technician's id.
-        by: who decided.
-        had: the technician whom it is taken from; empty for nobody.
+        had: the technician it is taken from; empty if there is none.
     """
 
     to: str
@@ -67,10 +64,7 @@ class Request:
     """What a request's job carries.
 
     Attributes:
-        customer: who asked.
-        position: where.
         skills: all of which are needed.
-        urgency: how soon.
         address: for people; may be empty.
         description: for people; may be empty.
         assigned: to whom a dispatcher gave it; None while it is offered.
@@ -105,9 +99,9 @@ class Status(StrEnum):
     DISPATCHING = "dispatching"
     """It is being offered, or soon will be."""
     ASSIGNED = "assigned"
-    """Somebody has accepted it, or a dispatcher gave it to him."""
+    """A technician has accepted it, or was assigned by a dispatcher."""
     PENDING = "pending"
-    """Nobody takes it; dispatchers were alerted."""
+    """No technician accepts it; dispatchers were alerted."""
     COMPLETED = "completed"
     CANCELLED = "cancelled"
 
@@ -147,7 +141,7 @@ def status_of(job: JobView) -> Status:
 
 
 def acceptor(job: JobView) -> str:
-    """Who has accepted it; empty while nobody has."""
+    """Return who has accepted it; empty if none has yet."""
     return job.cascade.accepted if job.cascade is not None else ""
 
 
@@ -158,7 +152,7 @@ def dispatched_at(job: JobView) -> int:
 
 
 def is_open(job: JobView) -> bool:
-    """Whether somebody is asked, and has not answered."""
+    """Return whether an offer is open and not answered."""
     return job.state is State.AWAITING and not acceptor(job) and not job.cancel_requested
 
 
@@ -168,7 +162,7 @@ def last_run(job: JobView) -> RunView | None:
 
 
 def asked_now(job: JobView) -> str:
-    """Whose answer is awaited; empty if nobody's is."""
+    """Return the technician whose answer is awaited; empty if none."""
     run = last_run(job)
     return run.candidate if run is not None and is_open(job) else ""
 

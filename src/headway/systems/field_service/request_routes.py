@@ -9,20 +9,17 @@ from pydantic import Field
 
 from headway.contract.views import JobQuery, JobsQuery, WhyQuery
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, numbered
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.answer import answer, told
-from headway.server.replies.schema import and_more, page_model
+from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.replies.reply import answer, extended_model, page_model, plain_value
 from headway.server.routes.router import TheService, router
+from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.field_service.answering import Answered, Verdict
 from headway.systems.field_service.answering import answer as say
 from headway.systems.field_service.bodies import AnswerBody, RequestBody
-from headway.systems.field_service.desk import Desk, TheDesk
+from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.dispatching import Dispatcher
 from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, look_at
 from headway.systems.field_service.names import OFFER, OFFERS
@@ -36,13 +33,13 @@ from headway.systems.field_service.request import (
     status_of,
 )
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.systems.field_service.told import (
+from headway.systems.field_service.views import (
     REQUEST,
     RequestId,
     ServiceRequest,
     find_request,
+    respond_with,
     service_request,
-    tell,
 )
 
 ROUTES = router("system: field_service")
@@ -54,20 +51,20 @@ ROUTES = router("system: field_service")
     summary="Ask for a technician",
     status_code=201,
     response_model=REQUEST,
-    response_description="It is being dispatched, or pending if nobody is near.",
+    response_description="It is being dispatched, or pending if no technician is near.",
     responses={200: {"model": REQUEST, "description": "It was there, by its key."}},
 )
 async def intake(
     body: RequestBody,
     service: TheService,
-    desk: TheDesk,
+    context: TheContext,
     caller: Annotated[Caller, needs(Permission.SEND)],
 ) -> Response:
-    """Takes a form, and answers at once: nobody has been called yet.
+    """Store a request and reply at once, before the first call.
 
-    Those on duty with all the skills within the radius are asked one after another, nearest
-    first. With nobody there the request is pending at once, and dispatchers are alerted. An
-    address without a position needs a geocoder (422 without one, 503 if it is away).
+    Technicians on duty with all the skills within the radius are asked one after another, nearest
+    first. If there is none, the request is pending at once, and dispatchers are alerted. An address
+    without a position needs a geocoder (422 without one, 503 if it is away).
 
     Raises:
         StoreUnavailable: it was stored, and cannot be read.
@@ -76,40 +73,40 @@ async def intake(
     caller.check_lane(OFFERS)
     request = Request(
         customer=body.customer.read(),
-        position=await _position(desk, body),
+        position=await _position(context, body),
         skills=tuple(body.skills),
         urgency=body.urgent,
         address=body.address,
         description=body.description,
     )
-    jobs = jobs_for(desk, request, await candidates_for(desk, request), key=body.key)
+    jobs = jobs_for(context, request, await candidates_for(context, request), key=body.key)
     sent = (await send_jobs(service, jobs, caller=caller))[0]
     job = await service.store.read(JobQuery(id=sent.id))
     if job is None:
         message = "the request was stored, and is gone"
         raise StoreUnavailable(message, hint="send it again")
-    return await tell(service, job, 201 if sent.created else 200)
+    return await respond_with(service, job, 201 if sent.created else 200)
 
 
-async def _position(desk: Desk, body: RequestBody) -> Position:
+async def _position(context: FieldContext, body: RequestBody) -> Position:
     if body.position is not None:
         return body.position.read()
     if not body.address.strip():
         message = "the request has neither an address nor a position"
         raise InvalidValue(message, hint='give `position`: {"lat": …, "lon": …}, or `address`')
-    return await find_position(desk.settings.geocoder_url, body.address)
+    return await find_position(context.settings.geocoder_url, body.address)
 
 
 Reader = Annotated[Caller, needs(Permission.READ)]
 
-WITH_WHY = and_more(
+WITH_WHY = extended_model(
     ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why it stands where it stands.")
 )
 EXHAUSTED = "exhausted"
-NOBODY_LEFT = "pending: nobody near, on duty and with these skills is left to ask"
+NONE_LEFT = "pending: no technician near, on duty and with these skills is left to ask"
 
 
-class RequestsAsked(PageAsked):
+class RequestsAsked(PageQuery):
     """Which requests."""
 
     status: Status | None = Field(default=None, description="Only of this status.")
@@ -137,7 +134,7 @@ async def requests(
         runs=True,
         trail=True,
         newest=True,
-        cursor=numbered(asked.cursor),
+        cursor=check_number_cursor(asked.cursor),
         limit=asked.limit,
     )
     page = await bounded_page(service.store, query)
@@ -161,13 +158,13 @@ async def one(request: RequestId, service: TheService, caller: Reader) -> Respon
     job = await find_request(service, caller, request)
     why = await service.store.read(WhyQuery(id=job.id))
     now = why.now if why is not None else await service.now()
-    fields: Any = told(service_request(job, now))
+    fields: Any = plain_value(service_request(job, now))
     if status_of(job) is Status.PENDING and job.reason == EXHAUSTED:
-        return answer({**fields, "why": NOBODY_LEFT})
+        return answer({**fields, "why": NONE_LEFT})
     return answer({**fields, "why": why.sentence if why is not None else ""})
 
 
-Teller = Annotated[Caller, needs(Permission.SIGNAL)]
+Signaller = Annotated[Caller, needs(Permission.SIGNAL)]
 BY_API = "by API"
 
 _TOO_LATE = {
@@ -185,13 +182,17 @@ _TOO_LATE = {
     response_model=REQUEST,
 )
 async def accept(
-    request: RequestId, body: AnswerBody, service: TheService, desk: TheDesk, caller: Teller
+    request: RequestId,
+    body: AnswerBody,
+    service: TheService,
+    context: TheContext,
+    caller: Signaller,
 ) -> Response:
-    """The technician who is asked takes it; 409 tells one who comes too late, or was not asked."""
-    answered = await _answer(service, desk, caller, request, body, accepts=True)
+    """The asked technician accepts; 409 for one who is too late, or was not asked."""
+    answered = await _answer(service, context, caller, request, body, accepts=True)
     if answered.verdict is not Verdict.ACCEPTED:
         _refuse(answered)
-    return await tell(service, answered.request)
+    return await respond_with(service, answered.request)
 
 
 @ROUTES.post(
@@ -201,15 +202,19 @@ async def accept(
     response_model=REQUEST,
 )
 async def decline(
-    request: RequestId, body: AnswerBody, service: TheService, desk: TheDesk, caller: Teller
+    request: RequestId,
+    body: AnswerBody,
+    service: TheService,
+    context: TheContext,
+    caller: Signaller,
 ) -> Response:
     """The technician who is asked does not take it; the next one is asked at once."""
-    answered = await _answer(service, desk, caller, request, body, accepts=False)
+    answered = await _answer(service, context, caller, request, body, accepts=False)
     if answered.verdict is not Verdict.DECLINED:
         _refuse(answered)
     job = answered.request
-    await send_jobs(service, [look_at(desk, job.id, "declined", body.technician, job.life)])
-    return await tell(service, job)
+    await send_jobs(service, [look_at(context, job.id, "declined", body.technician, job.life)])
+    return await respond_with(service, job)
 
 
 @ROUTES.post(
@@ -219,30 +224,38 @@ async def decline(
     response_model=REQUEST,
 )
 async def complete(
-    request: RequestId, service: TheService, desk: TheDesk, caller: Teller
+    request: RequestId, service: TheService, context: TheContext, caller: Signaller
 ) -> Response:
     """The assigned request is completed, and its technician free for the next; again is harmless.
 
-    409: nobody has it.
+    409: no technician has it.
     """
     job = await find_request(service, caller, request)
-    return await tell(service, await Dispatcher(desk=desk, author=caller.name).complete(job))
+    return await respond_with(
+        service, await Dispatcher(context=context, author=caller.name).complete(job)
+    )
 
 
 async def _answer(
-    service: Service, desk: Desk, caller: Caller, request: str, body: AnswerBody, *, accepts: bool
+    service: Service,
+    context: FieldContext,
+    caller: Caller,
+    request: str,
+    body: AnswerBody,
+    *,
+    accepts: bool,
 ) -> Answered:
     job = await find_request(service, caller, request)
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
     ref = ref_for(job, technician.id)
     if ref is None:
         message = f"{technician.id} was not asked about this request"
-        raise InvalidState(message, hint="only whoever is asked can answer")
+        raise InvalidState(message, hint="only the technician who is asked can answer")
     word = "accept" if accepts else "decline"
     return await say(
         service.store,
-        desk.tally,
+        context.tally,
         ref=ref,
         technician=technician.id,
         accepts=accepts,
@@ -252,13 +265,13 @@ async def _answer(
 
 
 def _refuse(answered: Answered) -> NoReturn:
-    """Tells an answer that came too late.
+    """Refuse an answer that came too late.
 
     Raises:
         InvalidState: always.
     """
     if answered.verdict is Verdict.ACCEPTED:
         message = f"{acceptor(answered.request)} has accepted it"
-        raise InvalidState(message, hint="a dispatcher can assign it to somebody else")
+        raise InvalidState(message, hint="a dispatcher can assign it to another technician")
     message = f"too late: {_TOO_LATE[answered.verdict]}"
     raise InvalidState(message, hint="GET /service-requests/{id} shows how it stands")

@@ -10,14 +10,14 @@ from pydantic import AfterValidator, Field
 
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_CANDIDATES
+from headway.runtime.settings_table import OpenTable, Span, read_table
 from headway.systems.field_service.offer_times import OfferTimes, Times
 from headway.systems.field_service.request import Urgency
 from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.phone import Phone
-from headway.systems.telephony.settings_table import OpenTable, Span, read_table
 
 _FARTHEST_KM = 20_038.0
-"""Half of the earth's circumference: nobody is farther away."""
+"""Half of the earth's circumference, the longest distance."""
 LONGEST_RING_MS = 600_000
 LONGEST_CALL_MS = 14_400_000
 """What Twilio takes; beyond it no call would be placed."""
@@ -46,12 +46,12 @@ class FieldSettings(OpenTable):
         line_wait: the longest wait for a free line; then the next is asked.
         ring: how long a phone rings.
         call_limit: the longest call.
-        radius_km: farther away nobody is asked.
+        radius_km: technicians farther away are not asked.
         most: at most so many are asked.
-        lines: numbers to call from, and their channels; without any, nobody is called.
-        provider: who places calls; None if nobody does.
+        lines: numbers to call from, and their channels; without any, no calls are placed.
+        provider: places calls; None for no calls.
         text_from: the number that messages are sent from; None for none.
-        text_provider: who sends them; None if nobody does.
+        text_provider: sends them; None for no messages.
         geocoder_url: finds the position of an address; None for none.
         keep: how long a request is kept after its end.
     """
@@ -98,7 +98,7 @@ def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSet
     provider = read.provider or next(iter(exchange.voices), None)
     text_provider = read.text_provider or next(iter(exchange.texts), None)
     if read.lines and provider is None:
-        message = "[field_service] has lines, and nobody places calls"
+        message = "[field_service] has lines, but there is no provider of calls"
         raise InvalidValue(message, hint="add a table such as [telephony.twilio]")
     if read.lines and provider is not None:
         exchange.voice(provider)

@@ -1,4 +1,4 @@
-"""The system as the server sees it: its routes, its kinds, and its desk."""
+"""The system as the server sees it: its routes, its kinds, and its context."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.server.service import Service
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.dispatching import ROUTES as DISPATCHER_ROUTES
 from headway.systems.field_service.doctor import ROUTES as DOCTOR_ROUTES
 from headway.systems.field_service.hooks import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.kinds.declare import declare
 from headway.systems.field_service.live_routes import ROUTES as LIVE_ROUTES
 from headway.systems.field_service.names import NAME
+from headway.systems.field_service.observability.metrics import field_metrics
 from headway.systems.field_service.pages import pages_of
 from headway.systems.field_service.request_routes import ROUTES as REQUEST_ROUTES
-from headway.systems.field_service.seen.metrics import field_metrics
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.users import ROUTES as USER_ROUTES
 from headway.web.page import Page
@@ -27,11 +27,11 @@ class FieldService:
     """The system `field_service`.
 
     Attributes:
-        desk: what its routes and handlers work with.
+        context: what its routes and handlers work with.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self.context = context
 
     @property
     def name(self) -> str:
@@ -54,13 +54,13 @@ class FieldService:
     @property
     def pages(self) -> Sequence[Page]:
         """Its pages of the dashboard."""
-        return pages_of(self.desk)
+        return pages_of(self.context)
 
     def declare(self, app: App) -> None:
-        """Adds its kinds to the app whose worker runs them."""
-        declare(app, self.desk)
+        """Add its kinds to the app whose worker runs them."""
+        declare(app, self.context)
 
     async def start(self, service: Service) -> None:
-        """Lays out the desk that its routes work with, and adds its metrics to the server's."""
-        service.scrapes.add(field_metrics(service.store, self.desk.tally))
-        service.desks[NAME] = self.desk
+        """Make the context available to its routes, and add its metrics to the server's."""
+        service.scrapes.add(field_metrics(service.store, self.context.tally))
+        service.system_services[NAME] = self.context

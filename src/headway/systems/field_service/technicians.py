@@ -14,14 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
 from headway.server.access.caller import Caller
-from headway.server.asking import PageAsked
-from headway.server.bodies.body import Asked, Several
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply, reply_model
+from headway.server.bodies.base import FailFastList, QueryModel
+from headway.server.paging import PageQuery
+from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.directory.record_routes import Observer, Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.desk import TheDesk, check_caller, directory_of
+from headway.systems.field_service.context import TheContext, check_caller, directory_of
 from headway.systems.field_service.nearby.cells import DIGITS, cell_of
 from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
 from headway.systems.field_service.records import Channel, Place, Technician
@@ -48,7 +47,7 @@ def _east(degrees: float) -> float:
 
 Lat = Annotated[float, Field(ge=-90, le=90, examples=[52.52]), AfterValidator(_to_digits)]
 Lon = Annotated[float, Field(ge=-180, le=180, examples=[13.405]), AfterValidator(_east)]
-Skills = Annotated[Several[Word], Field(max_length=MOST_SKILLS, examples=[["boiler", "gas"]])]
+Skills = Annotated[FailFastList[Word], Field(max_length=MOST_SKILLS, examples=[["boiler", "gas"]])]
 Means = Literal["voice", "text"]
 
 
@@ -70,7 +69,7 @@ class TechnicianBody(NewRecord):
     )
 
     name: PersonName = Field(description="For people.", examples=["Ada King"])
-    phone: Phone = Field(description="E.164; nobody else's.")
+    phone: Phone = Field(description="E.164; unique.")
     lat: Lat = Field(description="Degrees north.")
     lon: Lon = Field(description="Degrees east.")
     skills: Skills = Field(default=[], description="In any case.")
@@ -84,7 +83,7 @@ class TechnicianChange(RecordChange):
     model_config = ConfigDict(json_schema_extra={"examples": [{"on_duty": False}]})
 
     name: PersonName | None = Field(default=None, description="For people.")
-    phone: Phone | None = Field(default=None, description="E.164; nobody else's.")
+    phone: Phone | None = Field(default=None, description="E.164; unique.")
     lat: Lat | None = Field(default=None, description="Degrees north.")
     lon: Lon | None = Field(default=None, description="Degrees east.")
     skills: Skills | None = Field(default=None, description="All of them, in any case.")
@@ -98,15 +97,11 @@ class TechnicianView:
 
     Attributes:
         id: stands in candidates and in the lock `technician:<id>`.
-        name: for people.
         phone: E.164.
         lat: degrees north.
         lon: degrees east.
-        skills: as they were given.
         on_duty: whether offers come.
-        channel: how he is asked.
         idle_since: since when without a job, ms since 1970 UTC.
-        version: counts changes; the ETag.
     """
 
     id: str
@@ -121,14 +116,14 @@ class TechnicianView:
     version: int
 
 
-class TechniciansAsked(PageAsked):
+class TechniciansAsked(PageQuery):
     """Which technicians."""
 
     on_duty: bool | None = Field(default=None, description="Only these.")
     phone: str | None = Field(default=None, max_length=16, description="Only whose it is.")
 
 
-class NearbyAsked(Asked):
+class NearbyAsked(QueryModel):
     """Around where, and what they must be able to do."""
 
     lat: float = Field(ge=-90, le=90, description="Degrees north.")
@@ -145,7 +140,7 @@ def _number(what: str) -> Callable[[str], object]:
         try:
             return float(text)
         except ValueError:
-            message = f"{what} is {text[:40]!r}, which is no number"
+            message = f"{what} is {text[:40]!r}, which is not a number"
             raise InvalidValue(message, hint="degrees with a point, such as 52.52") from None
 
     return read
@@ -184,7 +179,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         check_caller(caller)
 
     def view(self, record: Technician, caller: Caller) -> TechnicianView:
-        """What is told of a technician."""
+        """Return a technician as the API shows them."""
         del caller
         values: dict[str, Any] = {
             one.name: getattr(record, one.name) for one in fields(TechnicianView)
@@ -192,7 +187,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         values["skills"] = tuple(record.skills)
         return TechnicianView(**values)
 
-    def chosen(self, rows: Select[Technician], asked: PageAsked) -> Select[Technician]:
+    def chosen(self, rows: Select[Technician], asked: PageQuery) -> Select[Technician]:
         """Only those on duty or off it, only whose telephone it is."""
         which = cast("TechniciansAsked", asked)
         if which.on_duty is not None:
@@ -200,7 +195,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         return rows if which.phone is None else rows.where(Technician.phone == which.phone)
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
-        """Whoever is new, or comes on duty, has been idle since then."""
+        """A technician who is new, or comes on duty, has been idle since then."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
@@ -222,7 +217,6 @@ async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa:
 
     Args:
         session: of `Directory.change`.
-        id: whose.
         at: ms UTC.
     """
     await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
@@ -230,7 +224,7 @@ async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa:
 
 
 async def put_in_place(session: AsyncSession, technicians: Sequence[Technician]) -> None:
-    """Makes the search find technicians as they are now.
+    """Make the search find technicians as they are now.
 
     Args:
         session: of `Directory.change`, which has written these technicians.
@@ -267,11 +261,13 @@ ROUTES = router("system: field_service", prefix="/technicians")
         "Candidates", "Who could be asked.", rows=(list[reply_model(Candidate)], "Nearest first.")
     ),
 )
-async def near(asked: Annotated[NearbyAsked, Query()], desk: TheDesk, caller: Observer) -> Response:
-    """Who is on duty around a position and has all skills, as a request there would ask them."""
+async def near(
+    asked: Annotated[NearbyAsked, Query()], context: TheContext, caller: Observer
+) -> Response:
+    """Return the technicians that a request at a position would ask, in that order."""
     check_caller(caller)
     found = await nearby(
-        desk.directory,
+        context.directory,
         lat=asked.lat,
         lon=asked.lon,
         skills=asked.skill,
@@ -292,7 +288,7 @@ add_routes(
         prefix="field",
         example="ada",
         listing="Lists technicians by id.",
-        one="A technician; whether he is busy is told by the gate `technician:<id>`.",
+        one="A technician; the gate `technician:<id>` shows whether they are busy.",
         add="Adds a technician; requests that come from now on find him.",
         change="Changes a technician; it holds for the next offer, an open one is left alone.",
         remove="Forgets a technician: no further offer is made; a request that he has stays his.",

@@ -1,4 +1,4 @@
-"""Users: who is told things, by which roles and channels. Kept, changed, imported."""
+"""Users: recipients of messages, with their roles and channels; stored, changed, imported."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.alerts.apprise_address import is_known
-from headway.server.asking import PageAsked
-from headway.server.bodies.body import Several
+from headway.server.access.caller import Caller, Permission
+from headway.server.alerts.apprise_sink import is_known
+from headway.server.bodies.base import FailFastList
+from headway.server.paging import PageQuery
 from headway.server.routes.router import router
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.desk import check_caller, directory_of
+from headway.systems.field_service.context import check_caller, directory_of
 from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User
 from headway.systems.field_service.skills import Word, skill_key
 from headway.systems.telephony.phone import check_phone
@@ -38,7 +37,7 @@ def _channel(text: str) -> str:
     way, _, rest = text.partition(":")
     if way in PHONES:
         return f"{way}:{check_phone('it', rest)}"
-    # What is wrong with it is not told: it may hold a password.
+    # The message does not repeat it: it may contain a password.
     if not is_known(text):
         message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise knows"
         raise InvalidValue(message, hint="such as text:+14155550100 or mailto://…")
@@ -52,9 +51,9 @@ Channel = Annotated[
 ]
 """A channel: `text:<phone>`, `call:<phone>`, or a URL of apprise."""
 
-Roles = Annotated[Several[Word], Field(max_length=MOST_WORDS, examples=[["Dispatcher"]])]
+Roles = Annotated[FailFastList[Word], Field(max_length=MOST_WORDS, examples=[["Dispatcher"]])]
 Channels = Annotated[
-    Several[Channel], Field(max_length=MOST_WORDS, examples=[["text:+14155550100"]])
+    FailFastList[Channel], Field(max_length=MOST_WORDS, examples=[["text:+14155550100"]])
 ]
 
 
@@ -71,7 +70,8 @@ class UserBody(NewRecord):
 
     name: PersonName = Field(description="For people.", examples=["Bo Li"])
     roles: Roles = Field(
-        default=[], description="In any case; who is a Dispatcher is told when nobody takes a job."
+        default=[],
+        description="Case-insensitive; a Dispatcher is alerted if no technician accepts a job.",
     )
     channels: Channels = Field(
         default=[],
@@ -95,11 +95,8 @@ class UserView:
 
     Attributes:
         id: names the user in paths.
-        name: for people.
-        roles: as they were given.
-        channels: in the order to be tried. Of a URL, which may hold a password, whoever cannot
-            change it sees only how it begins.
-        version: counts changes; the ETag.
+        channels: in the order to be tried. A URL may hold a password, so callers that cannot change
+            it see only its beginning.
     """
 
     id: str
@@ -109,7 +106,7 @@ class UserView:
     version: int
 
 
-class UsersAsked(PageAsked):
+class UsersAsked(PageQuery):
     """Which users."""
 
     role: str | None = Field(
@@ -143,7 +140,7 @@ class Users(Records[User, UserBody]):
         check_caller(caller)
 
     def view(self, record: User, caller: Caller) -> UserView:
-        """What is told of a user to a caller."""
+        """Return a user as a caller may see it."""
         channels: list[str] = record.channels
         if Permission.DEFINE not in caller.may:
             channels = [masked(one) for one in channels]
@@ -155,7 +152,7 @@ class Users(Records[User, UserBody]):
             version=record.version,
         )
 
-    def chosen(self, rows: Select[User], asked: PageAsked) -> Select[User]:
+    def chosen(self, rows: Select[User], asked: PageQuery) -> Select[User]:
         """Only who has a role."""
         role = cast("UsersAsked", asked).role
         if role is None:
@@ -172,7 +169,7 @@ USERS = Users()
 
 
 async def users_with_role(session: AsyncSession, role: str) -> list[User]:
-    """Who has a role, in any case; by id."""
+    """Return the users with a role (case-insensitive), by id."""
     asked = (
         select(User)
         .join(RoleHeld, RoleHeld.user_id == User.id)
@@ -183,7 +180,7 @@ async def users_with_role(session: AsyncSession, role: str) -> list[User]:
 
 
 async def put_in_roles(session: AsyncSession, users: Sequence[User]) -> None:
-    """Makes users be found by the roles they have now.
+    """Make users be found by the roles they have now.
 
     Args:
         session: of `Directory.change`, which has written these users.
@@ -214,8 +211,8 @@ add_routes(
         example="bo",
         listing="Lists users by id.",
         one="A user.",
-        add="Adds a user; one with the role Dispatcher, in any case, is told when nobody takes a "
-        "job.",
+        add="Adds a user; one with the role Dispatcher (case-insensitive) is alerted if no "
+        "technician accepts a job.",
         change="Changes a user; it holds for the next alert.",
         remove="Forgets a user.",
         imported="Imports CSV with the column name, and id, roles, channels if any.\n\nWhoever is "

@@ -9,7 +9,7 @@ from headway.systems.lanes.system import LanesSystem
 
 
 def make(settings: Mapping[str, object]) -> LanesSystem:
-    """Makes the system.
+    """Make the system.
 
     Args:
         settings: the table [lanes] of headway.toml: what each lane carries, by its name.

@@ -6,11 +6,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.server.bodies.body import Body, Several
-from headway.server.bodies.claim import ClaimBody
-from headway.server.bodies.settlement import ErrorText
-from headway.server.bodies.words import Name, RunNumber, Span, TenantName, Text, When
-from headway.server.pulling.lease import LEASE_MS
+from headway.server.bodies.base import (
+    Body,
+    FailFastList,
+    Name,
+    RunNumber,
+    Span,
+    TenantName,
+    Text,
+    When,
+)
+from headway.server.bodies.work import ClaimBody, ErrorText
+from headway.server.long_polling.lanes import LEASE_MS
 
 AnyJobId = Annotated[
     Name,
@@ -26,7 +33,7 @@ Tenant = Annotated[
 
 
 class EnqueueBody(Body):
-    """A job to be done by whoever pulls from its lane."""
+    """A job for the clients that pull from its lane."""
 
     lane: Name = Field(description="Where it waits; a new lane needs nothing.", examples=["mail"])
     type: Name = Field(description="Names the handler.", examples=["send_email"])
@@ -42,15 +49,15 @@ class EnqueueBody(Body):
         examples=["order-17"],
     )
     due: When | None = Field(default=None, description="When it is due; now if not given.")
-    tenant: TenantName | None = Field(default=None, description="For whom it is.")
+    tenant: TenantName | None = Field(default=None, description="The customer it runs for.")
 
 
 class PullBody(ClaimBody):
-    """Who pulls, from where, and how many: a claim by another name."""
+    """The worker, the lanes and the number of jobs: a claim by another name."""
 
 
 class PulledBody(Body):
-    """A job that was pulled: which, in which run, by whom."""
+    """A pulled job: its id, run and worker."""
 
     worker: Name = Field(description="As the pull named it.")
     job_id: AnyJobId
@@ -67,7 +74,7 @@ class AckBody(PulledBody):
 class FailBody(PulledBody):
     """An attempt that failed."""
 
-    error: ErrorText = Field(default="", description="What went wrong, for people.")
+    error: ErrorText = Field(default="", description="What went wrong, as text.")
     after: Span | None = Field(
         default=None,
         description="When to try again; else after 10 s, 80 s, 11 min, 1 h, or half of that.",
@@ -81,13 +88,13 @@ class ExtendBody(PulledBody):
     lease: Span = Field(
         default=LEASE_MS, description="From now; for all that the worker has pulled."
     )
-    progress: Any = Field(default=None, description="How far it is, for people.")
+    progress: Any = Field(default=None, description="How far it is, shown as it is.")
 
 
 class RetryBody(Body):
     """Dead jobs that get a new life."""
 
-    job_ids: Several[AnyJobId] | None = Field(
+    job_ids: FailFastList[AnyJobId] | None = Field(
         default=None, min_length=1, max_length=1_000, description="These; or by lane and type."
     )
     lane: Name | None = Field(default=None, description="All dead ones of this lane.")

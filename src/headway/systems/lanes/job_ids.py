@@ -6,8 +6,8 @@ from headway.contract.views import JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob
 from headway.server.access.caller import Caller
-from headway.server.for_callers.sight import job_seen
 from headway.server.service import Service
+from headway.server.visibility import visible_job
 
 
 def as_uuid(job_id: str) -> str | None:
@@ -17,7 +17,7 @@ def as_uuid(job_id: str) -> str | None:
 
 
 async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | None = None) -> str:
-    """The engine's id of a job; nobody is asked where the job_id is one.
+    """Return the engine's id of a job; if the job_id is one, without a lookup.
 
     Raises:
         UnknownJob: no job that the caller sees has this key.
@@ -36,7 +36,7 @@ async def find_job(
         UnknownJob: there is none that the caller sees.
         Forbidden: the tenant is another's.
     """
-    return await job_seen(service, caller, await find_id(service, caller, job_id, tenant))
+    return await visible_job(service, caller, await find_id(service, caller, job_id, tenant))
 
 
 async def _by_key(service: Service, caller: Caller, key: str, tenant: str | None) -> JobView:

@@ -15,17 +15,10 @@ class LaneJob:
     Attributes:
         job_id: the engine's id, a UUID.
         key: the job_id that it was enqueued with, if that was no UUID; else null.
-        status: where it stands.
-        state: the engine's state.
-        lane: where it waits.
-        type: names the handler.
         payload: what the handler is given.
-        attempts: used so far.
         max_attempts: after so many it is dead.
         run: of the last pull; 0 if it was never pulled.
         due_at: when it is due, also of a retry.
-        created_at: when it was enqueued.
-        finished_at: when it ended.
         reason: of its end, or of its last failure.
         error: of the last attempt that failed.
         result: what its worker said when it acknowledged it.
@@ -50,7 +43,7 @@ class LaneJob:
 
 
 def lane_job(job: JobView) -> LaneJob:
-    """A job as this system tells it."""
+    """Return a job as this system shows it."""
     return LaneJob(
         job_id=job.id,
         key=job.key,

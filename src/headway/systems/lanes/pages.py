@@ -7,9 +7,8 @@ from itertools import groupby
 
 from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import HELD, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.access.caller import Caller, Permission
+from headway.server.paging import bounded_page
 from headway.systems.lanes.routes import dead
 from headway.web.page import (
     REASON,
@@ -37,8 +36,13 @@ async def read(look: Look) -> Facts:
     lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
     lanes.sort(key=lambda one: (-depth(one), one.name))
     rows = lanes[:ROWS]
-    held = await _held(look, rows) if Permission.READ in caller.may else []
-    names = {one.id: one for one in seen.workers}
+    held: list[JobView] = []
+    if Permission.READ in caller.may:
+        busy = sorted((one for one in rows if pulled(one)), key=pulled, reverse=True)[:LOOKED]
+        names = tuple(one.name for one in busy)
+        found = await look.sight.once(("queue", *names), lambda: _held(look, names), 1.0)
+        held += found
+    by_id = {one.id: one for one in seen.workers}
     held.sort(key=lambda one: (one.worker or "", _since(one)))
     return {
         "now": seen.stats.now,
@@ -51,7 +55,7 @@ async def read(look: Look) -> Facts:
         "shown": len(held),
         "since": _since,
         "workers": [
-            {"id": id_, "view": names.get(id_), "jobs": list(jobs)}
+            {"id": id_, "view": by_id.get(id_), "jobs": list(jobs)}
             for id_, jobs in groupby(held, key=lambda one: one.worker or "")
         ],
     }
@@ -71,18 +75,14 @@ def _since(job: JobView) -> int:
     return job.runs[-1].claimed_at if job.runs else job.due_at
 
 
-async def _held(look: Look, lanes: Sequence[LaneView]) -> list[JobView]:
-    """Pulled jobs, of a bounded look."""
-    busy = sorted((one for one in lanes if pulled(one)), key=pulled, reverse=True)[:LOOKED]
+async def _held(look: Look, lanes: Sequence[str]) -> list[JobView]:
+    """Pulled jobs of lanes, of a bounded look."""
     found: list[JobView] = []
-    for lane in busy:
+    for lane in lanes:
         query = JobsQuery(
-            lane=lane.name, states=tuple(sorted(HELD)), runs=True, newest=True, limit=HELD_ROWS
+            lane=lane, states=tuple(sorted(HELD)), runs=True, newest=True, limit=HELD_ROWS
         )
-        page = await look.sight.once(
-            ("queue", lane.name), lambda query=query: bounded_page(look.service.store, query)
-        )
-        found += page.rows
+        found += (await bounded_page(look.service.store, query)).rows
     return found
 
 
@@ -90,8 +90,8 @@ RETRY = Action(
     name="queue-retry",
     label="Retry dead",
     title="Retry the dead jobs of {lane}",
-    explains="Each gets a new life, with all its attempts; the oldest first, as many as one call "
-    "of the route takes.",
+    explains="Runs each job again, with all its attempts: the oldest first, as many as one call of "
+    "the route takes.",
     endpoint=dead.retry,
     call=lambda values: Call(
         body={"lane": values["lane"], **reason_of(values)},
@@ -113,7 +113,6 @@ PAGES = (
         reach=Caller.every_tenant,
         params=("q",),
         actions=(RETRY,),
-        group="Systems",
         package="headway.systems.lanes",
     ),
 )

@@ -11,7 +11,7 @@ from headway.runtime.lanes import LaneOptions, read_lane
 
 
 def read_settings(settings: Mapping[str, object]) -> tuple[LaneSpec, ...]:
-    """Reads what each lane carries.
+    """Read what each lane carries.
 
     Args:
         settings: a table for each lane, with the options of `app.lane`.
@@ -20,7 +20,7 @@ def read_settings(settings: Mapping[str, object]) -> tuple[LaneSpec, ...]:
         The lanes, in the order written.
 
     Raises:
-        InvalidValue: something in it is no lane, or an option is unusable; the message says where.
+        InvalidValue: something in it is not a lane, or an option is unusable.
     """
     return tuple(_lane(name, options) for name, options in settings.items())
 

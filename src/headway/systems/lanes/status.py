@@ -11,7 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView
 from headway.core.state import State
 from headway.runtime.latency import LaneLatency, lane_latencies
-from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.paging import bounded_page
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
@@ -38,10 +38,9 @@ class LaneStatus:
     """A lane: its jobs by status and by state, and what it reaches beside its target.
 
     Attributes:
-        lane: its name.
         statuses: how many jobs have each status.
-        exact: whether `queued` and `failed` are told apart for all jobs; among very many that are
-            scheduled some that wait to be retried are counted as queued.
+        exact: whether `queued` and `failed` are distinguished for all jobs; among very many that
+            are scheduled some that wait to be retried are counted as queued.
         states: how many jobs are in each state of the engine; without those in which none is.
         latency: how long its jobs wait, beside its target.
         concurrency: the most of its jobs with workers at once; None for any number.
@@ -82,14 +81,13 @@ async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tup
     """Lanes with their jobs by status; a few bounded reads a lane.
 
     Args:
-        store: whose lanes.
         names: these; None for the first 200, those that have a target before the others.
 
     Returns:
         One for each lane, by name, or in the order of `names`.
 
     Raises:
-        StoreError: the store cannot tell now.
+        StoreError: the store cannot be read now.
     """
     latencies = await lane_latencies(store, names)
     lanes = await store.read(LanesQuery(names=tuple(one.lane for one in latencies)))

@@ -43,7 +43,7 @@ class LanesSystem:
         """Nothing: its jobs are pulled by workers of any language."""
 
     async def start(self, service: Service) -> None:
-        """Declares the lanes of the settings; the store keeps them, and workers obey them."""
+        """Declare the lanes of the settings; the store keeps them, and workers obey them."""
         if self.lanes:
             items = tuple(DeclareLane(spec=spec) for spec in self.lanes)
             await service.store.define(DefineRequest(items=items, author="[lanes]"))

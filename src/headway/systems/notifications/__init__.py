@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headway.server.alerts.declared import thresholds_of
 from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.directory.tally import Tally
-from headway.systems.notifications.desk import Desk
-from headway.systems.notifications.metrics import read_thresholds
+from headway.systems.notifications.context import NotifyContext
+from headway.systems.notifications.metrics import Thresholds
 from headway.systems.notifications.names import NAME, Channel
 from headway.systems.notifications.reading import Reader
 from headway.systems.notifications.senders.build import make_senders
@@ -41,13 +42,13 @@ def make(
         parts.directory.needs(schema)
     tally = Tally(parts.directory, parts.timing, "notify_tally")
     parts.also(tally)
-    desk = Desk(
+    context = NotifyContext(
         settings=read,
         parts=parts,
         senders=make_senders(read.senders, parts) if senders is None else senders,
         tally=tally,
         reader=Reader(parts.directory),
-        thresholds=read_thresholds(read.alerts),
+        thresholds=thresholds_of("notifications.alerts", Thresholds, read.alerts),
     )
-    parts.also(desk)
-    return Notifications(desk)
+    parts.also(context)
+    return Notifications(context)

@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 
 def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
-    """What tells a key apart; a hash, so that a row is small whatever its texts are."""
+    """Return a hash that identifies a key, so that a row is small whatever its texts are."""
     whole = msgspec.json.encode([recipient, channel, key])
     return blake2b(whole, digest_size=DIGEST_BYTES).digest()
 

@@ -18,7 +18,12 @@ from headway.core.state import FINAL, State
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
 from headway.server.routes.router import TheService, router
-from headway.systems.notifications.desk import Anybody, Desk, Provider, TheDesk
+from headway.systems.notifications.context import (
+    NotifyContext,
+    Provider,
+    Public,
+    TheContext,
+)
 from headway.systems.notifications.names import NOTIFICATION, Channel, Event, Status, known_as
 from headway.systems.notifications.notification import Said, body_of, read_args
 from headway.systems.notifications.preferences import addresses
@@ -73,7 +78,7 @@ def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
     """Return the events of a verified webhook of SendGrid that end messages, in order.
 
     Raises:
-        InvalidValue: it is no list of events.
+        InvalidValue: it is not a list of events.
     """
     return [
         DeliveryEvent(
@@ -102,45 +107,45 @@ def _gone(event: MailEvent) -> bool:
     status_code=204,
     response_class=Response,
 )
-async def mail(request: Request, service: TheService, desk: TheDesk, _: Anybody) -> Response:
-    """Applies what SendGrid says of mail; a repeated event has no further effect.
+async def mail(request: Request, service: TheService, context: TheContext, _: Public) -> Response:
+    """Apply what SendGrid says of mail; a repeated event has no further effect.
 
     There is no token: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
     store is away; SendGrid is to send it again.
     """
     came = await service.hooks.take("sendgrid", request)
     for event in read_mail_delivery(came):
-        await hear(desk, event)
+        await hear(context, event)
     return Response(status_code=204)
 
 
 @ROUTES.post(
     "/{provider}/status",
     operation_id="notify_hear_text",
-    summary="Apply what became of a text message",
+    summary="Receive a text message's status",
     status_code=204,
     response_class=Response,
 )
 async def status(
-    provider: Provider, request: Request, service: TheService, desk: TheDesk, _: Anybody
+    provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
-    """Applies a status webhook; a repeated one has no further effect.
+    """Apply a status webhook; a repeated one has no further effect.
 
     There is no token: the provider's signature is verified. 503: the store is away; the provider
     is to send it again.
     """
-    exchange = desk.parts.exchange
+    exchange = context.parts.exchange
     came = await take(service, exchange, provider, request)
     for event in read_text_delivery(exchange.text(provider), came):
-        await hear(desk, event)
+        await hear(context, event)
     return Response(status_code=204)
 
 
-async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
+async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
     """Apply what a provider's verified webhook says; the same again has no further effect.
 
     Returns:
-        What became of it; KEPT if no notification is known by that id yet.
+        The store's reply; KEPT if no notification is known by that id yet.
 
     Raises:
         StoreError: the store is away; the provider is to send it again.
@@ -148,11 +153,11 @@ async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
     key = known_as(event.provider_id)
     # A note finds the notification; of one that is not known yet it is kept, as what follows is.
     seen = Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label="webhook")
-    found = await desk.store.signal(seen)
-    job = None if found.job is None else await desk.store.read(JobQuery(id=found.job))
+    found = await context.store.signal(seen)
+    job = None if found.job is None else await context.store.read(JobQuery(id=found.job))
     if job is None and event.ref:
         # The provider's id is not recorded yet; never, if its answer was lost.
-        job = await desk.store.read(JobQuery(id=event.ref))
+        job = await context.store.read(JobQuery(id=event.ref))
         if job is not None and (job.state is State.AWAITING or job.state in FINAL):
             key = f"{job.id}:{job.run}"
         else:
@@ -161,14 +166,14 @@ async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
         return Heard.LATE
     stage = "" if job is None else _stage_of(job, key)
     if event.gone and job is not None:
-        await _retire_sole(desk, job, Channel(stage))
+        await _retire_sole(context, job, Channel(stage))
     if job is not None and not event.delivered and stage != job.stage:
         # Another channel has been tried since, and its word counts.
         return Heard.LATE
-    return await _settle(desk, key, event.event, job, event)
+    return await _settle(context, key, event.event, job, event)
 
 
-async def delivered(desk: Desk, job: JobView) -> None:
+async def delivered(context: NotifyContext, job: JobView) -> None:
     """Apply that the app has shown a notification.
 
     Raises:
@@ -181,11 +186,11 @@ async def delivered(desk: Desk, job: JobView) -> None:
     event = DeliveryEvent(
         provider_id="", event=f"app:{job.id}:{job.run}", delivered=True, reason="", gone=False
     )
-    await _settle(desk, f"{job.id}:{job.run}", event.event, job, event)
+    await _settle(context, f"{job.id}:{job.run}", event.event, job, event)
 
 
 async def _settle(
-    desk: Desk, key: str, event: str, job: JobView | None, what: DeliveryEvent
+    context: NotifyContext, key: str, event: str, job: JobView | None, what: DeliveryEvent
 ) -> Heard:
     status = Status.DELIVERED if what.delivered else Status.FAILED
     channel = "" if job is None else job.stage
@@ -202,11 +207,11 @@ async def _settle(
                 reason=reason,
                 after_ms=0,
                 stage=following.value,
-                gates=desk.uses(following),
+                gates=context.uses(following),
             )
-    heard = (await desk.store.signal(final)).answer
+    heard = (await context.store.signal(final)).answer
     if heard is Heard.LATE:
-        # It has ended: then it is told beside its end, and is its status from then on.
+        # It has ended: a note beside its end records this, and is its status from then on.
         note = Signal(
             key=key,
             event=f"{event}:note",
@@ -214,9 +219,9 @@ async def _settle(
             label=status.value,
             reason=what.reason[:500],
         )
-        await desk.store.signal(note)
+        await context.store.signal(note)
     if heard in {Heard.APPLIED, Heard.LATE}:
-        desk.tally.happened(Event.OUTCOME, f"{channel}:{status}")
+        context.tally.happened(Event.OUTCOME, f"{channel}:{status}")
     return heard
 
 
@@ -225,11 +230,11 @@ def _stage_of(job: JobView, key: str) -> str:
     return next((one.stage for one in job.runs if key in one.keys), job.stage)
 
 
-async def _retire_sole(desk: Desk, job: JobView, channel: Channel) -> None:
+async def _retire_sole(context: NotifyContext, job: JobView, channel: Channel) -> None:
     """Retire the address that a notification was sent to; of several devices it is not known."""
-    found = (await desk.reader.read(job.subject or "", None)).recipient
+    found = (await context.reader.read(job.subject or "", None)).recipient
     if found is None:
         return
     known = addresses(found, channel)
     if len(known) == 1:
-        await retire(desk, found.id, channel, known[0])
+        await retire(context, found.id, channel, known[0])

@@ -1,4 +1,4 @@
-"""Intake: notifications are checked, told from duplicates, and made jobs."""
+"""Intake: notifications are validated, deduplicated, and stored as jobs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from headway.contract.views import JobsQuery
 from headway.core.draw import draw
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
-from headway.server.bodies.body import Body, Several, one_or_many
-from headway.server.bodies.words import Name, When
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.error_members import add_members
+from headway.server.bodies.base import Body, FailFastList, Name, When, one_or_many
+from headway.server.replies.problem import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
+from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.dedupe import Wanted, digest_of, take_keys
-from headway.systems.notifications.desk import Desk
 from headway.systems.notifications.names import Channel, Priority, lane_of
 from headway.systems.notifications.records import MessageTemplate, Recipient
 from headway.systems.notifications.rendering import MOST_SOURCE
@@ -111,20 +109,22 @@ class NotificationBody(Body):
         return self.channels or [one for one in (self.channel,) if one is not None]
 
 
-Many = Annotated[Several[NotificationBody], Field(min_length=1, max_length=MOST)]
+Many = Annotated[FailFastList[NotificationBody], Field(min_length=1, max_length=MOST)]
 OneOrMany = Annotated[NotificationBody | Many, one_or_many(NotificationBody, Many, MOST)]
 """One notification, or a list of up to 10,000."""
 
 
 class Taken(NamedTuple):
-    """What became of a notification that was sent here; see `notification_routes.TAKEN`."""
+    """The result of sending a notification here; see `notification_routes.TAKEN`."""
 
     id: str
     created: bool
     due_at: int | None
 
 
-async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBody]) -> list[Taken]:
+async def take_in(
+    service: Service, context: NotifyContext, bodies: Sequence[NotificationBody]
+) -> list[Taken]:
     """Take notifications in; when this returns, they are stored.
 
     Dedupe keys are taken before the jobs are stored. Should the store fail in between, the caller
@@ -140,7 +140,7 @@ async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBod
         StoreError: the store or the directory is away.
     """
     now = await service.now()
-    await _check(desk, bodies)
+    await _check(context, bodies)
     ids = [str(uuid7()) for _ in bodies]
     digests = [
         None
@@ -149,49 +149,55 @@ async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBod
         for body in bodies
     ]
     wanted = [Wanted(key, id_) for key, id_ in zip(digests, ids, strict=True) if key is not None]
-    holders = await _take_keys(desk, wanted, now)
+    holders = await _take_keys(context, wanted, now)
     kept = [id_ if key is None else holders[key] for key, id_ in zip(digests, ids, strict=True)]
-    missing = await _missing(desk, {one for one, own in zip(kept, ids, strict=True) if one != own})
+    missing = await _missing(
+        context, {one for one, own in zip(kept, ids, strict=True) if one != own}
+    )
     jobs: list[NewJob] = []
     due: dict[str, int] = {}
     places = zip(bodies, kept, ids, strict=True)
     async for body, one, own in service.in_turns(list(places)):
         if one == own or one in missing:
             missing.discard(one)
-            jobs.append(_job(desk, body, one, now))
+            jobs.append(_job(context, body, one, now))
             due[one] = jobs[-1].due_at or now
-    made = {one.id: one.created for one in await send_jobs(service, jobs)}
-    # Of several with one key in a request the first is new.
+    made = {one.id: one.created for one in await context.send(service, jobs)}
+    # If several in a request have one key, the first is new.
     new = ((one, made.pop(one, False)) for one in kept)
     return [Taken(one, created, due[one] if created else None) for one, created in new]
 
 
-async def _take_keys(desk: Desk, wanted: Sequence[Wanted], now: int) -> Mapping[bytes, str]:
+async def _take_keys(
+    context: NotifyContext, wanted: Sequence[Wanted], now: int
+) -> Mapping[bytes, str]:
     if not wanted:
         return {}
-    async with desk.directory.change() as session:
-        window = desk.settings.dedupe_window
+    async with context.directory.change() as session:
+        window = context.settings.dedupe_window
         return await take_keys(session, wanted, now=now, window_ms=window)
 
 
-async def _missing(desk: Desk, ids: set[str]) -> set[str]:
+async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
     """Those that hold a key and were never stored."""
     found: set[str] = set()
     for step in _steps(ids):
-        page = await desk.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
+        page = await context.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
         found.update(one.id for one in page.rows)
+    if context.calendar is not None:
+        found.update(await context.calendar.find(ids - found))
     return ids - found
 
 
-def _job(desk: Desk, body: NotificationBody, id_: str, now: int) -> NewJob:
-    settings = desk.settings
+def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> NewJob:
+    settings = context.settings
     urgent = body.category in settings.urgent
     due_at = now if body.scheduled_at is None else max(now, body.scheduled_at.resolved(now))
     if body.priority is Priority.LOW and not urgent:
         due_at += int(draw(f"jitter {id_}") * (settings.jitter + 1))
     expires_at = None if body.expires_at is None else body.expires_at.resolved(now)
     first = body.order[0]
-    job = desk.kind.make(
+    job = context.kind.make(
         job_id=id_,
         lane=lane_of(first),
         subject=body.recipient,
@@ -202,17 +208,17 @@ def _job(desk: Desk, body: NotificationBody, id_: str, now: int) -> NewJob:
         **body.model_dump(include=_AS_GIVEN),
     )
     return replace(
-        job, stage=first.value, gates=desk.uses(first), due_at=due_at, expires_at=expires_at
+        job, stage=first.value, gates=context.uses(first), due_at=due_at, expires_at=expires_at
     )
 
 
-async def _check(desk: Desk, bodies: Sequence[NotificationBody]) -> None:
+async def _check(context: NotifyContext, bodies: Sequence[NotificationBody]) -> None:
     """Validate that all that is named exists.
 
     Raises:
         InvalidValue: something does not.
     """
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         recipients = {body.recipient for body in bodies}
         known: set[str] = set()
         for step in _steps(recipients):
@@ -223,7 +229,7 @@ async def _check(desk: Desk, bodies: Sequence[NotificationBody]) -> None:
             rows = await session.execute(select(table.id, table.channels).where(table.id.in_(step)))
             known.update(f"{id_}\0{name}" for id_, channels in rows for name in channels)
     for n, body in enumerate(bodies):
-        wrong = _fault(desk, body, known)
+        wrong = _fault(context, body, known)
         if wrong is None:
             continue
         if len(bodies) > 1:
@@ -237,12 +243,12 @@ def _steps(ids: set[str]) -> list[tuple[str, ...]]:
     return [ordered[start : start + MAX_BATCH] for start in range(0, len(ordered), MAX_BATCH)]
 
 
-def _fault(desk: Desk, body: NotificationBody, known: set[str]) -> InvalidValue | None:
+def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> InvalidValue | None:
     if body.recipient not in known:
         message = f"there is no recipient {body.recipient!r}"
         return InvalidValue(message, hint="POST /recipients adds one")
     for channel in body.order:
-        if channel not in desk.senders:
+        if channel not in context.senders:
             message = f"nothing sends by {channel}"
             return InvalidValue(message, hint=f"add a table [notifications.senders.{channel}]")
         names = (f"{body.template}\0{channel}", f"{body.template}\0default")

@@ -6,13 +6,14 @@ from typing import Any
 
 from headway.contract.views import JobQuery
 from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.retry import Backoff
 from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.app import App
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
-from headway.systems.notifications.desk import Desk
+from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.names import (
     ANSWER_LOST,
     LOST,
@@ -22,7 +23,7 @@ from headway.systems.notifications.names import (
     Status,
     lane_of,
     rate_of,
-    slots,
+    slots_of,
 )
 from headway.systems.notifications.notification import Args, said_of
 from headway.systems.notifications.sending import Back, deliver
@@ -33,13 +34,15 @@ TARGET = "50ms"
 """From due to start; shown beside what each lane reaches."""
 
 
-def declare(app: App, desk: Desk) -> None:
+def declare(app: App, context: NotifyContext) -> None:
     """Add the kind of this system and its lanes to an app."""
-    settings = desk.settings
+    settings = context.settings
 
     def gates(channel: Channel) -> list[GateSpec | GateNeed]:
         limits = settings.channel(channel)
-        found: list[GateSpec | GateNeed] = [slots(channel, limits.at_once)]
+        # Held until the provider has answered, not only until the hand-over.
+        at_once = Slots(slots_of(channel), limits.at_once).take(hold="settled")
+        found: list[GateSpec | GateNeed] = [at_once]
         if limits.rate is not None:
             found.append(Rate(rate_of(channel), limits.rate, per=f"{limits.per}ms"))
         return found
@@ -48,7 +51,7 @@ def declare(app: App, desk: Desk) -> None:
         app.lane(lane_of(channel), target=TARGET)
 
     async def ask(awaited: Awaited) -> Running | Ended | Unknown:
-        return await reconcile(desk, awaited)
+        return await reconcile(context, awaited)
 
     async def send(  # noqa: PLR0913, PLR0917  (what a notification carries)
         job: Job,
@@ -73,7 +76,7 @@ def declare(app: App, desk: Desk) -> None:
             html=html,
             expires_at=expires_at,
         )
-        return await deliver(desk, job, args)
+        return await deliver(context, job, args)
 
     kind = app.job(
         name=NOTIFICATION,
@@ -85,29 +88,29 @@ def declare(app: App, desk: Desk) -> None:
     )(send)
     for channel in list(Channel)[1:]:
         kind.stage(channel.value)(send)
-    desk.app = app
+    context.app = app
 
 
-async def reconcile(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
-    """Say what becomes of a notification that awaits, at its deadline or when its worker died.
+async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended | Unknown:
+    """Decide about a notification that awaits, at its deadline or after its worker's death.
 
-    One whose provider had answered goes on awaiting its delivery, and is SENT at the end. Of one
-    whose provider's answer never came it is not known whether it was sent: it is reported so, as
-    SENT with that reason, and never sent again.
+    If the provider had answered, it goes on awaiting its delivery, and is SENT at the end. If the
+    provider's answer never came, it is unknown whether it was sent: it is reported as SENT with
+    that reason, and never sent again.
 
     Raises:
         StoreError: the store is away; it is asked again.
     """
-    job = await desk.store.read(JobQuery(id=awaited.id))
+    job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
         return Unknown()
     said = said_of(job)
     if said is None:
-        desk.tally.happened(Event.OUTCOME, f"{job.stage}:{LOST}")
+        context.tally.happened(Event.OUTCOME, f"{job.stage}:{LOST}")
         body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
         return Ended("succeeded", body=body)
     handed_at = next((one.handed_at for one in job.runs if one.run == job.run), None) or 0
-    left_ms = handed_at + desk.settings.delivery_within - desk.parts.timing.wall_at()
+    left_ms = handed_at + context.settings.delivery_within - context.parts.timing.wall_at()
     if left_ms > 0:
         return Running(extend=f"{left_ms}ms")
     return Ended("succeeded", body={"status": Status.SENT, "channel": said.channel})

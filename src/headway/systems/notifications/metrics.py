@@ -11,10 +11,9 @@ from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Texts, thresholds_of
-from headway.server.alerts.facts import Facts
+from headway.server.alerts.declared import Grows, Lasts, Texts
 from headway.server.alerts.rule import Rule
-from headway.server.alerts.rule_book import RuleBook
+from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import Samples
 from headway.server.overview import Overview
@@ -58,8 +57,6 @@ CLOSED = gauge(
 FAMILIES: tuple[Family, ...] = (OUTCOMES, LATENESS, OVERDUE, CLOSED)
 """All of them, in the order of the reference."""
 
-WHERE = "notifications.alerts"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thresholds:
@@ -92,7 +89,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class NotificationsOverview:
     """What is known of notifications at one look.
 
     Attributes:
@@ -109,16 +106,7 @@ class Sight:
     away: str = ""
 
 
-def read_thresholds(given: Mapping[str, object]) -> Thresholds:
-    """Read the table [notifications.alerts]; see `thresholds_of`.
-
-    Raises:
-        InvalidValue: there is no such key, or a value is unusable.
-    """
-    return thresholds_of(WHERE, Thresholds, given)
-
-
-def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
+def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
     """The rules, the worst first."""
     outcomes, late = _of(Event.OUTCOME), _of(Event.LATE)
     p1, p2 = Severity.P1, Severity.P2
@@ -134,28 +122,30 @@ def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
     )
 
 
-def _of(event: Event) -> Callable[[Sight], Mapping[str, int]]:
+def _of(event: Event) -> Callable[[NotificationsOverview], Mapping[str, int]]:
     """How often an event happened, by label."""
-    return lambda sight: {label: n for (one, label), n in sight.totals.items() if one == event}
+    return lambda overview: {
+        label: n for (one, label), n in overview.totals.items() if one == event
+    }
 
 
-def _away(sight: Sight) -> Mapping[str, Callable[[int], str]]:
+def _away(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
     """Nothing is sent, as no preferences can be read."""
     found: dict[str, Callable[[int], str]] = {}
-    if why := sight.away:
+    if why := overview.away:
         found["directory"] = lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"
     return found
 
 
-def _overdue(at: Thresholds, sight: Sight) -> Mapping[str, Callable[[int], str]]:
+def _overdue(at: Thresholds, overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
     """Notifications are due and wait, though nothing closes their channel."""
     return {
         channel: lambda ms, late=late, channel=channel: (
             f"a notification by {channel} has been due for {format_duration(late)}, and its "
             f"channel is open; so for {format_duration(ms)} now"
         )
-        for channel, late in sight.overdue_ms.items()
-        if late > at.overdue_above_ms and channel not in sight.closed
+        for channel, late in overview.overdue_ms.items()
+        if late > at.overdue_above_ms and channel not in overview.closed
     }
 
 
@@ -202,13 +192,13 @@ def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     }
 
 
-def _closed(sight: Sight) -> Mapping[str, Callable[[int], str]]:
+def _closed(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
     """A channel is closed."""
     return {
         channel: lambda ms, channel=channel, why=why: (
             f"{channel} has been closed for {format_duration(ms)}: {why}"
         )
-        for channel, why in sight.closed.items()
+        for channel, why in overview.closed.items()
     }
 
 
@@ -260,10 +250,10 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
         InvalidValue: the server has rules of these names already.
     """
 
-    async def see(facts: Facts) -> Sight | None:
+    async def see(facts: Facts) -> NotificationsOverview | None:
         if facts.overview is None:
             return None
-        return Sight(
+        return NotificationsOverview(
             at=facts.at,
             overdue_ms=_overdue_ms(facts.overview),
             closed=await _channels(service.store),

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateNeed
-
 NAME = "notifications"
-"""The system, its table of the settings, and its desk."""
+"""The system, its table of the settings, and its context."""
 
 NOTIFICATION = "notification"
 """The kind of the jobs."""
@@ -47,7 +44,7 @@ class Event(StrEnum):
     """What the tally counts, each under a label."""
 
     OUTCOME = "outcome"
-    """Of a send: its channel, `:`, and a status or one of the words below."""
+    """A send: its channel, `:`, and a status or one of the words below."""
     LATE = "late"
     """A send begun: its channel, `:`, and the histogram's bucket."""
     LATE_MS = "late_ms"
@@ -75,11 +72,6 @@ def slots_of(channel: Channel) -> str:
 def rate_of(channel: Channel) -> str:
     """The gate of the provider's rate."""
     return f"notify.{channel}.rate"
-
-
-def slots(channel: Channel, at_once: int) -> GateNeed:
-    """The sends at once: held until the provider has answered, not only until the hand-over."""
-    return Slots(slots_of(channel), at_once).take(hold="settled")
 
 
 def known_as(provider_id: str) -> str:

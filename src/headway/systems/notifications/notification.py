@@ -1,4 +1,4 @@
-"""A notification as it is told outside: its status and its history, read off its job."""
+"""A notification as the API shows it: its status and its history, derived from its job."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Notification:
         channels: in the order to be tried.
         channel: the one that it was sent by, or that is tried next.
         status: where it stands.
-        reason: why it failed or was skipped, or what is not known; may be empty.
+        reason: why it failed, was skipped or is put off, or what is not known; may be empty.
         category: such as otp.
         priority: as it was given.
         template: the id of a template; null for literal text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, cast
 from uuid import uuid4
 
 from fastapi import Body, Path, Query, Response
@@ -14,20 +14,17 @@ from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, numbered
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.replies.answer import answer, plain
-from headway.server.replies.schema import page_model, reply, reply_model
+from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.replies.reply import answer, json_reply, page_model, reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
+from headway.systems.notifications.context import NotifyContext, TheContext, check_caller
 from headway.systems.notifications.delivery import delivered as apply_delivered
-from headway.systems.notifications.desk import TheDesk, check_caller
 from headway.systems.notifications.intake import NotificationBody, OneOrMany, take_in
-from headway.systems.notifications.names import NOTIFICATION, Channel, Status, lane_of
+from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Status, lane_of
 from headway.systems.notifications.notification import Notification, notification_of, status_of
 
 ROUTES = router("system: notifications")
@@ -49,7 +46,7 @@ TAKEN_MANY = reply(
 STATE = reply("NotificationState", "Where it stands.", id=(str, "Of it."), status=(Status, "Now."))
 
 
-class NotificationsAsked(PageAsked):
+class NotificationsAsked(PageQuery):
     """Which notifications."""
 
     status: Status | None = Field(default=None, description="Only these.")
@@ -67,9 +64,9 @@ class NotificationsAsked(PageAsked):
     responses={200: {"model": TAKEN | TAKEN_MANY, "description": "A duplicate; or: a list."}},
 )
 async def take(
-    body: Annotated[OneOrMany, Body()], service: TheService, desk: TheDesk, caller: Sends
+    body: Annotated[OneOrMany, Body()], service: TheService, context: TheContext, caller: Sends
 ) -> Response:
-    """Takes notifications in; when this returns, they are stored.
+    """Take notifications in; when this returns, they are stored.
 
     One with a dedupe key that an earlier one to this recipient and channel had within the window
     is a duplicate: the reply has the first one's id. If one of a list is not valid, nothing is
@@ -77,10 +74,10 @@ async def take(
     """
     check_caller(caller)
     if isinstance(body, NotificationBody):
-        (taken,) = await take_in(service, desk, [body])
-        return plain(taken._asdict(), 201 if taken.created else 200)
-    taken_in = await take_in(service, desk, body)
-    return plain({"notifications": [taken._asdict() for taken in taken_in]})
+        (taken,) = await take_in(service, context, [body])
+        return json_reply(taken._asdict(), 201 if taken.created else 200)
+    taken_in = await take_in(service, context, body)
+    return json_reply({"notifications": [taken._asdict() for taken in taken_in]})
 
 
 @ROUTES.get(
@@ -92,7 +89,7 @@ async def take(
 async def listing(
     asked: Annotated[NotificationsAsked, Query()], service: TheService, caller: Reads
 ) -> Response:
-    """Lists notifications, oldest intake first.
+    """List notifications, oldest intake first.
 
     A page may be short, or even empty, and yet have a cursor: a bounded number was looked at.
     """
@@ -108,10 +105,10 @@ async def listing(
 
 
 async def _page(
-    service: Service, asked: PageAsked, query: JobsQuery
+    service: Service, asked: PageQuery, query: JobsQuery
 ) -> tuple[list[Notification], str | None]:
     """Return the notifications of a page with their histories, and the cursor of the next one."""
-    cursor = numbered(asked.cursor)
+    cursor = check_number_cursor(asked.cursor)
     query = replace(
         query, kind=NOTIFICATION, runs=True, trail=True, cursor=cursor, limit=asked.limit
     )
@@ -151,29 +148,34 @@ async def one(id: Which, service: TheService, caller: Reads) -> Response:  # noq
     response_model=STATE,
     responses={202: {"model": STATE, "description": "It is cancelled before it is sent."}},
 )
-async def cancel(id: Which, service: TheService, caller: Sends) -> Response:  # noqa: A002  (as above)
-    """Cancels a notification that was not sent yet.
+async def cancel(
+    id: Which,  # noqa: A002  (as above)
+    service: TheService,
+    context: TheContext,
+    caller: Sends,
+) -> Response:
+    """Cancel a notification that was not sent yet.
 
     Raises:
         InvalidState: it was sent, or has ended.
     """
-    job = await _seen(service, caller, id)
-    if job.state in FINAL or job.state is State.AWAITING:
-        _too_late(job)
+    _check_waits(await _seen(service, caller, id))
+    if context.calendar is not None:
+        await context.calendar.fetch([id])
     request = ActRequest(request=str(uuid4()), ids=(id,), verb=Verb.CANCEL, author=caller.name)
     await service.store.act(request)
     job = await _seen(service, caller, id)
     status, _ = status_of(job)
     if status is Status.CANCELLED:
         return answer({"id": id, "status": status})
-    if job.state in FINAL or job.state is State.AWAITING:
-        _too_late(job)
+    _check_waits(job)
     return answer({"id": id, "status": status}, 202)
 
 
-def _too_late(job: JobView) -> None:
-    message = f"the notification is {status_of(job)[0]}, and cannot be cancelled"
-    raise InvalidState(message, hint="GET /notifications/{id} shows its history")
+def _check_waits(job: JobView) -> None:
+    if job.state in FINAL or job.state is State.AWAITING:
+        message = f"the notification is {status_of(job)[0]}, and cannot be cancelled"
+        raise InvalidState(message, hint="GET /notifications/{id} shows its history")
 
 
 @ROUTES.post(
@@ -185,11 +187,11 @@ def _too_late(job: JobView) -> None:
 async def delivered(
     id: Which,  # noqa: A002  (as above)
     service: TheService,
-    desk: TheDesk,
+    context: TheContext,
     caller: Sends,
 ) -> Response:
-    """Confirms a delivery: no provider of push tells of it. The same again changes nothing."""
-    await apply_delivered(desk, await _seen(service, caller, id))
+    """Confirm a delivery, which providers of push do not report. A repetition changes nothing."""
+    await apply_delivered(context, await _seen(service, caller, id))
     return answer({"id": id, "status": status_of(await _seen(service, caller, id))[0]})
 
 
@@ -201,7 +203,7 @@ async def delivered(
 )
 async def timeline(
     id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],  # noqa: A002  (as above)
-    asked: Annotated[PageAsked, Query()],
+    asked: Annotated[PageQuery, Query()],
     service: TheService,
     caller: Reads,
 ) -> Response:
@@ -219,6 +221,9 @@ async def _seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: 
     """
     check_caller(caller)
     found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
+    calendar = cast("NotifyContext", service.system_services[NAME]).calendar
+    if found is None and calendar is not None:
+        found = await calendar.view(id)
     if found is None or found.kind != NOTIFICATION:
         message = f"there is no notification {id[:64]!r}"
         raise UnknownRecord(message, hint="ended ones are kept a time: [notifications] keep")

@@ -16,7 +16,12 @@ from sqlalchemy import ColumnElement, select
 from headway.core.errors import Unauthenticated
 from headway.runtime.signal_urls import is_signed, sign
 from headway.server.routes.router import TheService, router
-from headway.systems.notifications.desk import Anybody, Desk, Provider, TheDesk
+from headway.systems.notifications.context import (
+    NotifyContext,
+    Provider,
+    Public,
+    TheContext,
+)
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.preferences import STOPPED
 from headway.systems.notifications.recipients import RECIPIENTS
@@ -46,14 +51,14 @@ Signature = Annotated[str, Path(description="As the e-mail has it.")]
 _log = logging.getLogger("headway.notifications")
 
 
-def unsubscribe_url(desk: Desk, recipient: str, category: str) -> str | None:
+def unsubscribe_url(context: NotifyContext, recipient: str, category: str) -> str | None:
     """Return the URL for an e-mail's List-Unsubscribe header.
 
     That of the settings if they have one; else one of this server, which needs its `public_url` and
     a `signing_key`. Mail programs show it as a button beside the mail, so urgent categories get
     none of this server: a click there would end one-time passwords. It does not expire.
     """
-    settings, parts = desk.settings, desk.parts
+    settings, parts = context.settings, context.parts
     if settings.unsubscribe_url is not None:
         given = settings.unsubscribe_url.replace("{recipient}", recipient)
         return given.replace("{category}", category)
@@ -70,13 +75,13 @@ def unsubscribe_url(desk: Desk, recipient: str, category: str) -> str | None:
     response_class=HTMLResponse,
 )
 async def ask(
-    recipient: Whose, category: What, signature: Signature, desk: TheDesk, _: Anybody
+    recipient: Whose, category: What, signature: Signature, context: TheContext, _: Public
 ) -> Response:
-    """Shows a page with a button that posts here, and changes nothing: mail scanners fetch links.
+    """Show a page with a button that posts here, and change nothing: mail scanners fetch links.
 
     There is no token: the link is signed.
     """
-    _check_link(desk, recipient, category, signature)
+    _check_link(context, recipient, category, signature)
     asks = f"E-mails of the category {escape(category)}:"
     return _page(f'{asks}<form method="post"><button>Unsubscribe</button></form>')
 
@@ -88,15 +93,15 @@ async def ask(
     response_class=HTMLResponse,
 )
 async def unsubscribe(
-    recipient: Whose, category: What, signature: Signature, desk: TheDesk, _: Anybody
+    recipient: Whose, category: What, signature: Signature, context: TheContext, _: Public
 ) -> Response:
     """Opts the recipient of an e-mail out of its category, by e-mail alone (RFC 8058).
 
     There is no token: the link is signed. Nothing of the body is needed. 503: the directory is
     away, and nothing was changed.
     """
-    _check_link(desk, recipient, category, signature)
-    await _set(desk, Recipient.id == recipient, f"{Channel.EMAIL}:{category}", out=True)
+    _check_link(context, recipient, category, signature)
+    await _set(context, Recipient.id == recipient, f"{Channel.EMAIL}:{category}", out=True)
     return _page(f"You get no more e-mails of the category {escape(category)}.")
 
 
@@ -107,30 +112,30 @@ async def unsubscribe(
     response_class=Response,
 )
 async def texts(
-    provider: Provider, request: Request, service: TheService, desk: TheDesk, _: Anybody
+    provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Opts a telephone number out of SMS at STOP, and in again at START if a STOP opted it out.
 
     Any other text changes nothing. There is no token: the provider's signature is verified. 503:
     the directory is away, and nothing was changed.
     """
-    exchange = desk.parts.exchange
+    exchange = context.parts.exchange
     came = await take(service, exchange, provider, request)
     said = exchange.text(provider).read_inbound(came)
     word = "" if said is None else said.text.strip().upper()
     if said is not None and word in STOP_WORDS | START_WORDS:
-        await _set(desk, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
+        await _set(context, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
     body, media = exchange.text(provider).reply_text(None)
     return Response(body, media_type=media)
 
 
-def _check_link(desk: Desk, recipient: str, category: str, signature: str) -> None:
+def _check_link(context: NotifyContext, recipient: str, category: str, signature: str) -> None:
     """Validate the signature of a link.
 
     Raises:
         Unauthenticated: it is not this server's for this recipient and category.
     """
-    if not is_signed(desk.parts.signing_keys, signature, PURPOSE, recipient, category):
+    if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
         message = "the unsubscribe link is not valid: its signature is not this server's"
         raise Unauthenticated(message, hint="use the link whole, as the e-mail has it")
 
@@ -139,14 +144,16 @@ def _page(text: str) -> Response:
     return HTMLResponse(PAGE.format(text), headers={"Content-Security-Policy": CSP})
 
 
-async def _set(desk: Desk, chosen: ColumnElement[bool], opt_out: str, *, out: bool) -> None:
+async def _set(
+    context: NotifyContext, chosen: ColumnElement[bool], opt_out: str, *, out: bool
+) -> None:
     """Add or remove an opt-out of these recipients; again it changes nothing.
 
     Raises:
         StoreUnavailable: the directory is away; nothing was written.
     """
-    now = desk.parts.timing.wall_at()
-    async with desk.directory.change() as session:
+    now = context.parts.timing.wall_at()
+    async with context.directory.change() as session:
         asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
         for one in await session.scalars(asked):
             said = one.preferences.get("opt_out", [])

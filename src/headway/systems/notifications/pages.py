@@ -11,10 +11,10 @@ from sqlalchemy import select
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
-from headway.server.access.permissions import Permission
-from headway.server.asking import numbered
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.systems.notifications.desk import Desk, check_caller
+from headway.server.access.caller import Permission
+from headway.server.paging import bounded_page, check_number_cursor
+from headway.systems.notifications.context import NotifyContext, check_caller
+from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
 from headway.systems.notifications.metrics import Totals
 from headway.systems.notifications.names import (
     NAME,
@@ -30,7 +30,6 @@ from headway.systems.notifications.notification import notification_of
 from headway.systems.notifications.notification_routes import STATES, cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
-from headway.systems.notifications.templates import TEMPLATES, PreviewAsked, preview
 from headway.web.page import Action, Call, Facts, Look, Page
 
 ROWS = 25
@@ -60,7 +59,7 @@ async def read(look: Look) -> Facts:
         runs=True,
         trail=True,
         newest=True,
-        cursor=numbered(look.values["cursor"] or None),
+        cursor=check_number_cursor(look.values["cursor"] or None),
         limit=ROWS,
     )
     page = await look.sight.once(
@@ -88,7 +87,7 @@ _LOOKS = {
 
 async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     """What each channel holds, and what its provider takes."""
-    desk = _desk(look)
+    context = _context(look)
     store, seen = look.service.store, await look.sight.overview()
     names = tuple(one for channel in Channel for one in (slots_of(channel), rate_of(channel)))
     page = await look.sight.once(
@@ -96,16 +95,16 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     )
     gates = {one.name: one for one in page.rows}
     lanes = {one.name: one for one in seen.lanes}
-    totals: Totals = await look.sight.once("notifications: totals", desk.tally.totals)
+    totals: Totals = await look.sight.once("notifications: totals", context.tally.totals)
     found: list[Mapping[str, object]] = []
     for channel in Channel:
         lane, slots = lanes.get(lane_of(channel)), gates.get(slots_of(channel))
         counts = {} if lane is None else lane.counts
-        limits = desk.settings.channel(channel)
+        limits = context.settings.channel(channel)
         found.append(
             {
                 "channel": channel,
-                "ready": channel in desk.senders,
+                "ready": channel in context.senders,
                 "gate": slots,
                 "closed": slots is not None and slots.closed_until is not None,
                 "rate": gates.get(rate_of(channel)) if limits.rate is not None else None,
@@ -124,22 +123,22 @@ async def _person(look: Look, recipient: str) -> object:
     """A recipient as its route shows it; None if there is none, or the caller may not see it."""
     if Permission.OBSERVE not in look.caller.may:
         return None
-    async with _desk(look).directory.read() as session:
+    async with _context(look).directory.read() as session:
         found = await session.get(Recipient, recipient)
         return None if found is None else RECIPIENTS.view(found, look.caller)
 
 
-def _desk(look: Look) -> Desk:
-    return cast("Desk", look.service.desks[NAME])
+def _context(look: Look) -> NotifyContext:
+    return cast("NotifyContext", look.service.system_services[NAME])
 
 
 async def read_templates(look: Look) -> Facts:
     """A page of templates; or one with its source, and what a channel of it says."""
-    desk, name = _desk(look), look.values["template"]
+    context, name = _context(look), look.values["template"]
     if not name:
         after = look.values["cursor"]
         rows = select(MessageTemplate).where(MessageTemplate.id > after)
-        async with desk.directory.read() as session:
+        async with context.directory.read() as session:
             found = list(
                 await session.scalars(rows.order_by(MessageTemplate.id).limit(RECORDS + 1))
             )
@@ -148,7 +147,7 @@ async def read_templates(look: Look) -> Facts:
             "rows": [TEMPLATES.view(one, look.caller) for one in found[:RECORDS]],
             "cursor": found[RECORDS - 1].id if len(found) > RECORDS else None,
         }
-    async with desk.directory.read() as session:
+    async with context.directory.read() as session:
         one = TEMPLATES.view(await TEMPLATES.find(session, name), look.caller)
     asked = look.values["channel"], look.values["data"]
     shown: Mapping[str, object] | None = None
@@ -204,19 +203,17 @@ PAGES = (
         reach=check_caller,
         params=("recipient", "channel", "status", "cursor"),
         actions=(CANCEL,),
-        group="Systems",
         package="headway.systems.notifications",
     ),
     Page(
         path="notifications/templates",
-        title="Templates",
+        title="Message templates",
         template="message-templates.html",
         fragments=("templates",),
         read=read_templates,
         permission=Permission.OBSERVE,
         reach=check_caller,
         params=("template", "channel", "data", "cursor"),
-        group="Systems",
         package="headway.systems.notifications",
     ),
 )

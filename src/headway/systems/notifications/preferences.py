@@ -11,13 +11,13 @@ from headway.systems.notifications.names import Channel
 from headway.systems.notifications.records import Recipient
 
 STOPPED = f"{Channel.SMS}:STOP"
-"""The opt-out of who has written STOP, told apart from others since START takes back no other."""
+"""The opt-out by STOP, separate from others because START revokes only this one."""
 
 
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
     """Which opt-out forbids a send; empty if none does.
 
-    Urgent categories have no way past it: whoever wrote STOP gets no one-time password either.
+    Urgent categories are no exception: a recipient who wrote STOP gets no one-time password either.
     """
     said: Collection[str] = recipient.preferences.get("opt_out", ())
     tries = (channel, f"{channel}:STOP", f"{channel}:{category}", f"*:{category}")

@@ -34,7 +34,7 @@ class _Asked:
 class Reader:
     """Reads for handlers that run at once.
 
-    Whoever asks while a query runs is answered by the next one, never by that which has begun:
+    A call that comes while a query runs is answered by the next one, never by the running one:
     what it gets was read after it asked.
     """
 
@@ -61,7 +61,7 @@ class Reader:
             try:
                 async with self._directory.read() as session:
                     await _answer(session, batch)
-            # Whatever it is, each of those who wait is told of it.
+            # Whatever it is, each waiting caller gets it.
             except BaseException as error:
                 for one in batch:
                     if not one.answer.done():

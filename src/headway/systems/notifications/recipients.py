@@ -12,11 +12,10 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
 from headway.core.zone import find_zone
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.alerts.apprise_address import is_known
-from headway.server.asking import PageAsked
-from headway.server.bodies.body import Body, Several
+from headway.server.access.caller import Caller, Permission
+from headway.server.alerts.apprise_sink import is_known
+from headway.server.bodies.base import Body, FailFastList
+from headway.server.paging import PageQuery
 from headway.server.routes.router import router
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import (
@@ -26,11 +25,11 @@ from headway.systems.directory.records import (
     Records,
     not_null,
 )
-from headway.systems.notifications.desk import check_caller, directory_of
+from headway.systems.notifications.context import check_caller, directory_of
+from headway.systems.notifications.message_templates import json_of, named_by_id
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.preferences import STOPPED
 from headway.systems.notifications.records import Recipient
-from headway.systems.notifications.templates import json_of, named_by_id
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
@@ -88,7 +87,7 @@ class Preferences(Body):
     """What a recipient wants; read when a notification is sent, not when it is taken in."""
 
     opt_out: Annotated[
-        Several[Annotated[str, AfterValidator(_opt_out)]], Field(max_length=MOST_OPT_OUTS)
+        FailFastList[Annotated[str, AfterValidator(_opt_out)]], Field(max_length=MOST_OPT_OUTS)
     ] = Field(
         default=[],
         description="Channels, or categories in one channel or all: sms, email:news, *:news.",
@@ -96,7 +95,7 @@ class Preferences(Body):
     )
     quiet_hours: Annotated[str, AfterValidator(_hours)] | None = Field(
         default=None,
-        description="Local times at which nothing but what is urgent is sent.",
+        description="Local times at which only urgent notifications are sent.",
         examples=["22:00-07:00"],
     )
 
@@ -111,7 +110,7 @@ class RecipientBody(NewRecord):
     name: PersonName = Field(description="For people; the id if not given.")
     tz: Zone = Field(default="UTC", description="In which quiet hours hold.")
     preferences: Preferences = Field(default=Preferences(), description="What it wants.")
-    devices: Annotated[Several[Device], Field(max_length=MOST_DEVICES)] = Field(
+    devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] = Field(
         default=[], description="Tokens for push; all of them are sent to."
     )
     email: Email | None = Field(default=None, description="An address, without a name.")
@@ -135,7 +134,7 @@ class RecipientChange(RecordChange):
     name: PersonName | None = None
     tz: Zone | None = None
     preferences: Preferences | None = Field(default=None, description="All of them.")
-    devices: Annotated[Several[Device], Field(max_length=MOST_DEVICES)] | None = None
+    devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] | None = None
     email: Email | None = Field(default=None, description="Null takes it away; so below.")
     phone: Phone | None = None
     webhook_url: WebhookUrl | None = None
@@ -163,12 +162,10 @@ class RecipientView:
         id: names it in paths.
         tz: an IANA zone, in which quiet hours hold.
         preferences: `opt_out` and `quiet_hours`.
-        devices: tokens for push.
         phone: E.164.
         webhook_url: where JSON is posted.
         apprise: a URL, which may hold a password: a caller who cannot change it sees only how it
             begins.
-        version: counts changes; the ETag.
     """
 
     id: str
@@ -220,7 +217,7 @@ add_routes(
     ROUTES,
     RECIPIENTS,
     directory=directory_of,
-    asked=PageAsked,
+    asked=PageQuery,
     changed=RecipientChange,
     view=RecipientView,
     texts=Texts(

@@ -11,7 +11,7 @@ from headway.systems.directory.naming import naming
 from headway.systems.directory.records import Record
 
 DIGEST_BYTES = 16
-"""Of a dedupe key: among a billion of them two are the same with a chance of 1 in 10^21."""
+"""The digest size of a dedupe key: two of a billion are equal with a chance of 1 in 10^21."""
 
 
 class Base(DeclarativeBase):
@@ -35,7 +35,7 @@ class Recipient(Record, Base):
 
 
 class MessageTemplate(Record, Base):
-    """A message template; see `templates.TemplateView`."""
+    """A message template; see `message_templates.TemplateView`."""
 
     __tablename__ = "notify_templates"
 

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
+from headway.bridges.cassandra.monitoring import start_calendar
 from headway.runtime.app import App
 from headway.server.service import Service
+from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
-from headway.systems.notifications.desk import Desk
 from headway.systems.notifications.kinds import declare
+from headway.systems.notifications.message_templates import ROUTES as TEMPLATE_ROUTES
 from headway.systems.notifications.metrics import start_seeing
 from headway.systems.notifications.names import NAME
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.pages import PAGES
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
-from headway.systems.notifications.templates import ROUTES as TEMPLATE_ROUTES
 from headway.web.page import Page
 
 OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
@@ -30,14 +31,14 @@ class Notifications:
     """The system `notifications`.
 
     Attributes:
-        desk: what its routes and handlers work with.
+        context: what its routes and handlers work with.
         pages: its part of the dashboard.
     """
 
     pages: Sequence[Page] = PAGES
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, context: NotifyContext) -> None:
+        self.context = context
 
     @property
     def name(self) -> str:
@@ -51,11 +52,13 @@ class Notifications:
 
     def declare(self, app: App) -> None:
         """Add its kind to the app whose worker runs it."""
-        declare(app, self.desk)
+        declare(app, self.context)
 
     async def start(self, service: Service) -> None:
-        """Lay out the desk that its routes work with; add its metrics and rules to the server."""
-        if not self.desk.senders:
+        """Make the context available to its routes; add its metrics and rules to the server."""
+        if not self.context.senders:
             _log.warning("nothing is sent: add a table such as [notifications.senders.email]")
-        start_seeing(service, self.desk.tally, self.desk.thresholds)
-        service.desks[NAME] = self.desk
+        start_seeing(service, self.context.tally, self.context.thresholds)
+        service.system_services[NAME] = self.context
+        if self.context.parts.cassandra is not None:
+            start_calendar(service, self.context.parts.cassandra)

@@ -9,8 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from headway.core.errors import InvalidValue, ProviderRefused
-from headway.server.hooks.request import HookRequest
-from headway.server.hooks.seen_url import seen_url
+from headway.server.hooks.request import HookRequest, sender_url
 from headway.server.service import Service
 from headway.systems.telephony.texts import Texts
 from headway.systems.telephony.voice import CallOrder, Dialled, Voice
@@ -29,10 +28,10 @@ class Exchange:
         self.texts = dict(texts)
 
     def voice(self, name: str) -> Voice:
-        """Who places calls under this name.
+        """Return the provider of calls of this name.
 
         Raises:
-            InvalidValue: the settings name nobody of this name.
+            InvalidValue: the settings have no provider of this name.
         """
         found = self.voices.get(name)
         if found is None:
@@ -42,21 +41,23 @@ class Exchange:
         return found
 
     def text(self, name: str | None = None) -> Texts:
-        """Who sends messages: of this name, else the first one.
+        """Return the provider of messages of this name, else the first one.
 
         Raises:
-            InvalidValue: the settings name nobody.
+            InvalidValue: the settings have no such provider.
         """
         found = next(iter(self.texts.values()), None) if name is None else self.texts.get(name)
         if found is None:
             message = (
-                f"no provider of messages is called {name!r}" if name else "nobody sends texts"
+                f"no provider of messages is called {name!r}"
+                if name
+                else "there is no provider of texts"
             )
             raise InvalidValue(message, hint="add a table such as [telephony.twilio]")
         return found
 
     async def close(self) -> None:
-        """Closes the connections of all."""
+        """Close the connections of all."""
         for one in {
             id(each): each for each in (*self.voices.values(), *self.texts.values())
         }.values():
@@ -69,14 +70,13 @@ CALLEE: Literal["callee"] = "callee"
 async def dial(
     exchange: Exchange, order: Callable[[str], CallOrder], providers: Sequence[str]
 ) -> Dialled:
-    """Places one call, by the first provider that takes it.
+    """Place one call, by the first provider that takes it.
 
     The next provider is asked only after a refusal that concerns the one before or the number that
-    it was to call from. A refusal that concerns who is called would be the next one's too. After an
-    outcome that is not known nobody else is asked: there may be a call.
+    it was to call from. A refusal that concerns the called number would be the next one's too.
+    After an unknown outcome no other provider is asked: there may be a call.
 
     Args:
-        exchange: the providers.
         order: of the call, made for the provider of a name: its `status_url` holds that name.
         providers: their names, in the order in which they are asked; one or more.
 
@@ -84,7 +84,7 @@ async def dial(
         Who has taken the call, and its id there.
 
     Raises:
-        InvalidValue: there is none, or one is unknown; nobody was asked.
+        InvalidValue: there is none, or one is unknown; no provider was asked.
         ProviderRefused: there is definitely no call. If several refused it is the first one's
             refusal, since its number was to be used, with the others as its causes; but a refusal
             that concerns who is called is raised as it is.
@@ -110,9 +110,7 @@ async def take(service: Service, exchange: Exchange, name: str, request: Request
 
     Args:
         service: whose public URL and clock count.
-        exchange: the providers.
         name: of the provider, as the URL has it.
-        request: as it came.
 
     Returns:
         The webhook, to be read by the provider's own class.
@@ -126,7 +124,7 @@ async def take(service: Service, exchange: Exchange, name: str, request: Request
         raise HTTPException(404)
     came = HookRequest(
         method=request.method,
-        url=seen_url(request.scope, service.options.public_url),
+        url=sender_url(request.scope, service.options.public_url),
         headers=tuple(request.headers.items()),
         body=await request.body(),
     )

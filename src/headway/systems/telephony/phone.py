@@ -51,13 +51,13 @@ def check_phone(what: str, text: str) -> str:
 def _why_not(text: str) -> str:
     """Return why a text is not accepted; empty if it is."""
     if re.fullmatch(_SHAPE, text, re.ASCII) is None:
-        return "no number in E.164"
+        return "not a number in E.164"
     try:
         reason = is_possible_number_with_reason(number := parse(text))
     except NumberParseException:
         return "a number of no country"
     if format_number(number, PhoneNumberFormat.E164) != text:
-        return "no number in E.164"
+        return "not a number in E.164"
     return _REASONS.get(reason, "of a length that its country does not have")
 
 

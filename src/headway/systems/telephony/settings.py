@@ -24,7 +24,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 
 
 def read_exchange(written: Mapping[str, object]) -> Exchange:
-    """Makes the providers that the settings name.
+    """Make the providers that the settings name.
 
     Args:
         written: the table [telephony]: a table for each provider.

@@ -13,8 +13,8 @@ from headway.contract.signals import Decided, Signal
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Retry
-from headway.runtime.encoding import encode
 from headway.runtime.job import Job
+from headway.runtime.records import encode
 from headway.server.hooks.request import HookRequest
 
 
@@ -29,7 +29,7 @@ class TextStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing further is told."""
+        """Whether no further status follows."""
         return self not in {TextStatus.QUEUED, TextStatus.SENT}
 
 
@@ -41,8 +41,7 @@ class TextOrder:
         ref: of the job's run, `id:run`; it comes back with the webhooks.
         to: E.164.
         from_: E.164, one of the provider's numbers.
-        text: what it says.
-        status_url: where the provider tells what became of it; None for nowhere.
+        status_url: receives its status from the provider; None for no reports.
     """
 
     ref: str
@@ -57,10 +56,7 @@ class TextEvent:
     """What a provider says of a message that was sent.
 
     Attributes:
-        provider: its name.
-        message_id: the provider's own.
         ref: of the job's run; None if the webhook does not hold it.
-        status: where it stands.
         event: the same whenever the webhook is sent again, another for anything else it says.
         reason: why it failed; may be empty.
         code: the provider's own for why it failed; may be empty.
@@ -77,12 +73,11 @@ class TextEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
-    """A message that somebody sent to one of our numbers.
+    """A message sent to one of our numbers.
 
     Attributes:
         from_: E.164.
         to: E.164.
-        text: what it says.
         event: as in `TextEvent`.
     """
 
@@ -106,7 +101,7 @@ class Texts(Protocol):
         ...
 
     async def send(self, order: TextOrder) -> str:
-        """Sends a message; nothing here tries again.
+        """Send a message; nothing here tries again.
 
         Returns:
             The provider's own id.
@@ -118,7 +113,7 @@ class Texts(Protocol):
         ...
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """Lets a webhook pass that this provider has signed.
+        """Accept a webhook that this provider has signed.
 
         Raises:
             Unauthenticated: it is not signed, or not by the provider, or too long ago.
@@ -134,7 +129,7 @@ class Texts(Protocol):
         ...
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
-        """What a proved webhook tells that somebody wrote; None if it is of another sort.
+        """Return the inbound message of a verified webhook; None if it is of another sort.
 
         Raises:
             InvalidValue: it is not understood.
@@ -146,7 +141,7 @@ class Texts(Protocol):
         ...
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         ...
 
 
@@ -187,9 +182,7 @@ async def send_text(store: Store, job: Job, texts: Texts, order: TextOrder) -> N
     """Send a message and settle its job; one that may have been sent is not sent again.
 
     Args:
-        store: where the job is.
         job: is handed over before the provider is asked.
-        texts: the provider.
         order: its `ref` is the job's.
 
     Raises:

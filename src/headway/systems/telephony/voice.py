@@ -50,10 +50,7 @@ class Ask:
     """A script: these words, then keys are waited for.
 
     Attributes:
-        text: what is said.
-        answer_url: where the provider tells which keys were pressed; its reply is what is said
-            then.
-        digits: how many keys.
+        answer_url: receives the pressed keys from the provider; its reply is spoken next.
         wait_s: how long they are waited for; then the words come once more, then the call ends.
     """
 
@@ -65,7 +62,7 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetch:
-    """A script: what an application of yours at this URL tells the provider, in its language."""
+    """A script that your application at this URL returns to the provider, in its format."""
 
     url: str
 
@@ -81,8 +78,8 @@ class CallOrder:
         ref: of the job's run, `id:run`; it comes back with the webhooks.
         to: E.164.
         from_: E.164, one of the provider's numbers.
-        script: what happens once somebody answers.
-        status_url: where the provider tells how the call goes on; it holds the ref.
+        script: what happens once the call is answered.
+        status_url: receives the call's status from the provider; it contains the ref.
         ring_s: how long it may ring.
         limit_s: the longest call; None for the provider's own limit.
     """
@@ -97,12 +94,7 @@ class CallOrder:
 
 
 class Dialled(NamedTuple):
-    """A call that the provider has taken.
-
-    Attributes:
-        provider: its name.
-        call_id: the provider's own.
-    """
+    """A call that the provider has taken."""
 
     provider: str
     call_id: str
@@ -113,7 +105,6 @@ class Sought:
     """A call that the provider is asked about.
 
     Attributes:
-        ref: of the job's run.
         to: E.164.
         from_: E.164.
         since: the earliest moment at which it can have been placed, ms UTC.
@@ -134,12 +125,8 @@ class CallEvent:
     """What a provider says of a call, by a webhook or when it is asked.
 
     Attributes:
-        provider: its name.
-        call_id: the provider's own.
         ref: of the job's run; None if the webhook does not hold it.
-        status: where the call stands.
         event: the same whenever the webhook is sent again, another for anything else it says.
-        duration_s: of an ended call.
         reason: why it failed, in the provider's words; may be empty.
         body: all that it said, for the record.
     """
@@ -159,7 +146,6 @@ class Pressed:
     """Keys that were pressed in answer to an `Ask`.
 
     Attributes:
-        call_id: the provider's own.
         ref: of the job's run; None if the webhook does not hold it.
         digits: the keys; empty if none were pressed in time.
         event: as in `CallEvent`.
@@ -172,12 +158,7 @@ class Pressed:
 
 
 class Spoken(NamedTuple):
-    """A reply to a webhook that tells the provider what to say.
-
-    Attributes:
-        body: in the provider's language.
-        media_type: of the body.
-    """
+    """A reply to a webhook: what the provider is to speak."""
 
     body: bytes
     media_type: str
@@ -197,7 +178,7 @@ class Voice(Protocol):
         ...
 
     async def dial(self, order: CallOrder) -> Dialled:
-        """Places a call; asked once, it is asked once: nothing here tries again.
+        """Place a call; asked once, it is asked once: nothing here tries again.
 
         Raises:
             ProviderRefused: there is definitely no call.
@@ -206,7 +187,7 @@ class Voice(Protocol):
         ...
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
-        """Asks what became of a call.
+        """Ask the provider for a call's status.
 
         Without its id it is sought by who called whom and when. It is never guessed: see
         `seeking.the_one`.
@@ -221,15 +202,15 @@ class Voice(Protocol):
         ...
 
     async def hang_up(self, call_id: str) -> None:
-        """Ends a call, or keeps it from being answered; one that has ended stays so.
+        """End a call, or keep it from being answered; one that has ended stays so.
 
         Raises:
-            ProviderError: it could not be told, or would not.
+            ProviderError: the provider could not be reached, or refused.
         """
         ...
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """Lets a webhook pass that this provider has signed.
+        """Accept a webhook that this provider has signed.
 
         Raises:
             Unauthenticated: it is not signed, or not by the provider, or too long ago.
@@ -245,7 +226,7 @@ class Voice(Protocol):
         ...
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
-        """Which keys a proved answer webhook tells; None if it is of another sort.
+        """Return the keys of a verified answer webhook; None if it is of another sort.
 
         Raises:
             InvalidValue: it is not understood.
@@ -257,7 +238,7 @@ class Voice(Protocol):
         ...
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         ...
 
 

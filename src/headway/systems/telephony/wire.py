@@ -1,7 +1,7 @@
 """The wire to one provider: what it answered, or whether it can have been asked at all.
 
-Official clients retry, follow redirects or tell one error for "never asked" and "no answer". All of
-them send through here instead, where a request is sent once and its fate is told apart exactly.
+Official clients retry, follow redirects or raise the same error for "never asked" and "no answer".
+All of them send through here instead: a request is sent once, and the two cases are distinguished.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ AT_ONCE = 50
 """Requests that are under way at once; others wait their turn, and their time begins with it.
 
 Hundreds of handshakes at once, on one event loop, would all be late, and be taken for a provider
-that cannot be reached; and what the pool of connections costs grows with the square of them.
+that cannot be reached.
 """
 SOON_MS = 1_000
 KEPT = 20
 """Connections that are kept for the next requests."""
+KEPT_S = 5
+"""After so long without a request a connection is not used again."""
 _SAID = 300
 
 
@@ -42,7 +44,6 @@ class Refusal:
     Attributes:
         concerns: as in `ProviderRefused`.
         code: the provider's own; empty if it gave none.
-        text: why, in its words.
     """
 
     concerns: str
@@ -67,10 +68,9 @@ class Wire:
         timing: Timing = REAL,
         not_done: Collection[int] = (),
     ) -> None:
-        """Connects nothing yet.
+        """Connect nothing yet.
 
         Args:
-            provider: its name, for messages.
             read_refusal: what a reply of 4xx says, from its status and body.
             timeout_ms: how long after its turn a request may take until a whole reply is there.
             timing: ends what takes too long.
@@ -86,15 +86,14 @@ class Wire:
         # by themselves before the whole time is over.
         timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
         self._phases = timeout.as_dict()
-        self._http = httpx.AsyncClient(
-            limits=httpx.Limits(
-                max_connections=AT_ONCE, max_keepalive_connections=KEPT, keepalive_expiry=5
-            ),
-        )
+        self._context = httpx.create_ssl_context()
+        # A client for each connection: one client's pool looks at all its connections twice for
+        # each request, at each of them for all the others.
+        self._idle: list[httpx.AsyncClient] = []
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def send(self, request: httpx.Request, auth: httpx.Auth | None = None) -> httpx.Response:
-        """Sends a request, once.
+        """Send a request, once.
 
         Args:
             request: with its whole body.
@@ -106,8 +105,7 @@ class Wire:
         Raises:
             ProviderRefused: not one byte of the request was sent, or the provider refused it.
                 Also if its turn does not come within the time that a reply may take.
-            ProviderUnsure: it was sent, or part of it, and there is no reply that says what became
-                of it.
+            ProviderUnsure: it was sent, or part of it, and no reply shows its outcome.
         """
         await self._turn()
         try:
@@ -143,7 +141,7 @@ class Wire:
             why = f"{type(error).__name__}: {error}".strip(": ")[:_SAID]
             if begun:
                 message = f"{self._provider} was asked and did not answer: {why}"
-                hint = "ask what became of it; do not ask again"
+                hint = "look it up; do not send it again"
                 raise ProviderUnsure(message, hint=hint) from None
             message = f"{self._provider} cannot be reached: {why}"
             hint = "nothing was sent; check its base_url and the network"
@@ -155,31 +153,47 @@ class Wire:
         )
 
     async def close(self) -> None:
-        """Closes its connections."""
-        await self._http.aclose()
+        """Close its connections."""
+        idle, self._idle = self._idle, []
+        for client in idle:
+            await client.aclose()
 
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
         request.extensions = {**request.extensions, "timeout": self._phases}
-        reply = await self._http.send(request, auth=auth, stream=True, follow_redirects=False)
+        # The last one used: the others come of age, and a quiet hour leaves few.
+        client = self._idle.pop() if self._idle else self._connected()
+        keep = False
         try:
-            body = bytearray()
-            async for part in reply.aiter_bytes():
-                body += part
-                if len(body) > MAX_REPLY:
-                    message = f"the reply is longer than {MAX_REPLY} bytes"
-                    raise httpx.DecodingError(message)
+            reply = await client.send(request, auth=auth, stream=True, follow_redirects=False)
+            try:
+                body = bytearray()
+                async for part in reply.aiter_bytes():
+                    body += part
+                    if len(body) > MAX_REPLY:
+                        message = f"the reply is longer than {MAX_REPLY} bytes"
+                        raise httpx.DecodingError(message)
+                keep = len(self._idle) < KEPT
+            finally:
+                await reply.aclose()
         finally:
-            await reply.aclose()
+            if keep:
+                self._idle.append(client)
+            else:
+                await client.aclose()
         return reply, bytes(body)
+
+    def _connected(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=1, keepalive_expiry=KEPT_S)
+        return httpx.AsyncClient(verify=self._context, limits=limits)
 
     def _refused(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
         status = reply.status_code
         away = status in self._not_done
         if not away and (not reply.is_client_error or status in UNSURE):
-            message = f"{self._provider} answered {status}, which does not say what became of it"
-            return ProviderUnsure(message, hint="ask what became of it; do not ask again")
+            message = f"{self._provider} answered {status}, which does not say whether it was done"
+            return ProviderUnsure(message, hint="look it up; do not send it again")
         said = self._read_refusal(status, body)
         number = f" {said.code}" if said.code and said.code != str(status) else ""
         message = f"{self._provider} refused with {status}{number}: {said.text[:_SAID]}"

@@ -61,7 +61,7 @@ _LOW_32 = 0xFFFF_FFFF
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is on the open internet, and so is the one that it stands for.
+    """Return whether an address is on the open internet, and so is the one that it stands for.
 
     Args:
         text: as a resolver gives it; a zone such as `%eth0` makes it a local one.
@@ -104,11 +104,10 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
     """
 
     def __init__(self, *, private: bool, resolve: Resolve = resolve) -> None:
-        """Connects nothing yet.
+        """Connect nothing yet.
 
         Args:
             private: whether addresses that are not on the open internet are let pass.
-            resolve: finds addresses.
         """
         self._private = private
         self._resolve = resolve
@@ -123,7 +122,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connects to the first address that answers.
+        """Connect to the first address that answers.
 
         Raises:
             PrivateAddress: one of the host's addresses is not on the open internet.

@@ -20,8 +20,8 @@ from headway.core.duration import read_retry_after
 from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Retry
 from headway.runtime.timing import Timing
-from headway.server.hooks.settings import SHORTEST_SECRET
-from headway.server.hooks.signatures import strict_base64
+from headway.server.hooks.providers import SHORTEST_SECRET
+from headway.server.hooks.request import strict_base64
 from headway.systems.last_moment import last_moment
 from headway.systems.webhooks.pinned import PinnedNetwork, PrivateAddress, Resolve, resolve
 
@@ -29,7 +29,7 @@ PREFIX = "whsec_"
 
 
 def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
-    """Reads keys.
+    """Read keys.
 
     Args:
         where: they stand in the settings, for the message.
@@ -39,7 +39,7 @@ def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
         The secrets, in this order.
 
     Raises:
-        InvalidValue: one is unusable; it is never told.
+        InvalidValue: one is unusable; the message never contains it.
     """
     keys: list[bytes] = []
     for number, text in enumerate(texts, start=1):
@@ -58,7 +58,6 @@ def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[s
         keys: each signs, so that a receiver may change to a new one at any moment.
         event: the same however often it is sent.
         at_s: when it is sent, in seconds UTC.
-        body: as it is sent.
     """
     signed = f"{event}.{at_s}.".encode() + body
     signatures = (b64encode(hmac.digest(key, signed, sha256)).decode() for key in keys)
@@ -105,7 +104,7 @@ class Reporter:
         timing: Timing,
         resolve: Resolve = resolve,
     ) -> None:
-        """Connects nothing yet.
+        """Connect nothing yet.
 
         Args:
             keys: `whsec_…`; each signs. Without any, nothing can be reported.
@@ -113,7 +112,6 @@ class Reporter:
             what: callers name an address in, such as "reporting_webhook_url".
             private: whether addresses that are not on the open internet may be reported to.
             timing: for the moment in the signature, and the limit.
-            resolve: finds addresses.
 
         Raises:
             InvalidValue: a key is unusable.
@@ -131,7 +129,7 @@ class Reporter:
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     def check(self, url: str) -> str:
-        """Lets an address pass to which a result can be reported; nothing is asked of it.
+        """Accept an address to which a result can be reported; no request is sent to it.
 
         Raises:
             InvalidValue: it cannot be reported to, or nothing signs reports.
@@ -143,7 +141,7 @@ class Reporter:
         return url
 
     async def report(self, url: str, event: str, body: bytes) -> None:
-        """Posts a result.
+        """Post a result.
 
         Args:
             url: as the lead was given it.
@@ -174,7 +172,6 @@ class Reporter:
         """Post a webhook, once.
 
         Args:
-            url: of the receiver.
             event: the id of the webhook; the same for each try.
             body: JSON.
 
@@ -182,7 +179,7 @@ class Reporter:
             The receiver's reply, of whichever status.
 
         Raises:
-            InvalidValue: it is no URL that can be posted to, or nothing signs; nothing was sent.
+            InvalidValue: it is not a URL that can be posted to, or nothing signs; nothing was sent.
             PrivateAddress: the host is not on the open internet; nothing was sent.
             ProviderRefused: the receiver cannot be reached; nothing was sent.
             ProviderUnsure: it was sent, or part of it, and there is no reply.
@@ -230,7 +227,7 @@ class Reporter:
         """Nothing: each report connects by itself."""
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         await self._pool.aclose()
 
     def _retry_after(self, reply: httpcore.Response) -> int | None:
@@ -240,7 +237,7 @@ class Reporter:
 
 
 def _read(what: str, url: str) -> SplitResult:
-    """Takes an address apart.
+    """Take an address apart.
 
     Raises:
         InvalidValue: it is none that can be posted to.
@@ -250,7 +247,7 @@ def _read(what: str, url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        message = f"{what} is no URL"
+        message = f"{what} is not a URL"
         raise InvalidValue(message, hint=hint) from None
     fault = ""
     if parts.scheme not in {"https", "http"}:

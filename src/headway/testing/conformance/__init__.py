@@ -1,4 +1,4 @@
-"""The conformance suite: what every store promises, told as tests.
+"""The conformance suite: what every store promises, as tests.
 
 The author of a store writes one class:
 

@@ -33,7 +33,7 @@ LINE = Slots("line", 1)
 
 
 class CancelGroup(ConformanceGroup):
-    """Queued jobs are cancelled at once; those that somebody holds are asked."""
+    """Queued jobs are cancelled at once; running ones are asked to stop."""
 
     @pytest.mark.parametrize("state", [State.SCHEDULED, State.WAITING, State.PARKED])
     async def test_cancel_of_a_queued_job_is_done_at_once(self, rig: Rig, state: State) -> None:

@@ -153,8 +153,8 @@ class CascadeGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.state, view.reason) == (State.DEAD, "exhausted")
         (alert,) = [one for one in (await rig.dump()).jobs if one.kind == "alert"]
-        told = json.loads(alert.args)
-        assert (told["job"], told["reason"]) == (job.id, "exhausted")
+        alerted = json.loads(alert.args)
+        assert (alerted["job"], alerted["reason"]) == (job.id, "exhausted")
         assert (await rig.used("tech:ann"), await rig.used("tech:bob")) == (0, 0)
 
     async def test_cascade_without_candidates_is_exhausted_at_once(self, rig: Rig) -> None:

@@ -24,7 +24,7 @@ IMPLICIT = ("all", f"lane:{LANE}", "tenant:acme", "kind:dial")
 
 
 class ClosingGroup(ConformanceGroup):
-    """Gates that somebody closed."""
+    """Gates that an operator closed."""
 
     async def test_gate_closed_until_a_moment_opens_at_it(self, rig: Rig) -> None:
         await rig.declare(LINE)
@@ -151,7 +151,7 @@ class ClosingGroup(ConformanceGroup):
 
 
 class ImplicitGateGroup(ConformanceGroup):
-    """Gates that always apply, and are open while nobody defines them."""
+    """Gates that always apply, and are open until they are defined."""
 
     @pytest.mark.parametrize("name", IMPLICIT)
     async def test_pause_reaches_what_already_waits_and_resume_lets_it_go(

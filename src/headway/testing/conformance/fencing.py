@@ -68,7 +68,7 @@ async def lose_the_lease(scene: Scene) -> None:
 
 
 async def outlive_the_lease(scene: Scene) -> None:
-    """The lease ends, and nobody has looked yet."""
+    """The lease ends, and no sweep has run yet."""
     scene.rig.clock.advance(LEASE_MS + 1)
 
 

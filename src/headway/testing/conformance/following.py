@@ -71,7 +71,7 @@ async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
 
 
 async def by_its_deadline(rig: Rig, job: NewJob) -> None:
-    """Nobody answers."""
+    """No answer comes."""
     worker = rig.worker()
     run = await worker.take_one()
     await worker.say(HandedOver(job.id, run.run, key="k", timeout_ms=9_000))
@@ -110,8 +110,8 @@ class FollowGroup(ConformanceGroup):
         assert view.state is State.DEAD
         (alert,) = await followers(rig)
         assert (alert.lane, alert.tenant, alert.state) == (LANE, "acme", State.WAITING)
-        told = json.loads(alert.args)
-        assert told == {"job": job.id, "state": "dead", "reason": view.reason}
+        alerted = json.loads(alert.args)
+        assert alerted == {"job": job.id, "state": "dead", "reason": view.reason}
 
     async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
         await rig.add_many(2, policy=ALERT)
@@ -131,8 +131,8 @@ class FollowGroup(ConformanceGroup):
         one, two = await worker.take(2)
         await worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run))
         await rig.cancel(jobs[2].id)
-        told = [json.loads(alert.args) for alert in await followers(rig)]
-        assert {(one["job"], one["state"]) for one in told} == {
+        alerted = [json.loads(alert.args) for alert in await followers(rig)]
+        assert {(one["job"], one["state"]) for one in alerted} == {
             (jobs[0].id, "succeeded"), (jobs[1].id, "dead"), (jobs[2].id, "cancelled"),
         }  # fmt: skip
         assert len(await worker.take(9, "alerts")) == 3

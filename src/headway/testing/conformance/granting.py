@@ -1,4 +1,4 @@
-"""Tokens: set, replaced, revoked, noted as used; never more than may be, and no secret told."""
+"""Tokens: set, replaced, revoked, noted as used; their limit; secrets are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that a run was known as, as its record tells them."""
+"""The keys that a run was known as, as its record lists them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class KnownKeysGroup(ConformanceGroup):
         await rig.tell(f"{job.id}:2", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
         await call(worker, f"{job.id}:3", "sid-c")
-        told = [("sid-a", "sid-b", "sid-ä"), (), ("sid-c",)]
-        assert [run.keys for run in (await rig.view(job.id)).runs] == told
+        expected = [("sid-a", "sid-b", "sid-ä"), (), ("sid-c",)]
+        assert [run.keys for run in (await rig.view(job.id)).runs] == expected
         await rig.tell("sid-c")
-        assert [run.keys for run in (await rig.view(job.id)).runs] == told
+        assert [run.keys for run in (await rig.view(job.id)).runs] == expected
 
     async def test_listing_with_runs_tells_the_keys_of_each_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)

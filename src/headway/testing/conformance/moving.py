@@ -19,7 +19,7 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
-from headway.contract.moving import Movable, Parcel
+from headway.contract.moving import ExportChunk, Movable
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.views import TimetableQuery
@@ -53,26 +53,26 @@ OFFICE = GateSpec(
 )
 
 
-async def carry(source: Rig, target: Rig, times: int = 1) -> list[Parcel]:
-    """Carries everything; each parcel is put in so many times, as after a lost reply."""
+async def carry(source: Rig, target: Rig, times: int = 1) -> list[ExportChunk]:
+    """Carry everything; each chunk is put in so many times, as after a lost reply."""
     assert isinstance(source.store, Movable)
     assert isinstance(target.store, Movable)
-    parcels: list[Parcel] = []
+    chunks: list[ExportChunk] = []
     cursor: str | None = None
     while True:
-        parcel = await source.store.take_out(cursor)
-        parcels.append(parcel)
+        chunk = await source.store.export_chunk(cursor)
+        chunks.append(chunk)
         for _ in range(times):
-            await target.store.put_in(parcel)
-        cursor = parcel.cursor
+            await target.store.import_chunk(chunk)
+        cursor = chunk.cursor
         if cursor is None:
-            return parcels
+            return chunks
 
 
 def standing(dump: Dump) -> Dump:
     """What a copy must show: all but workers, and how often definitions were changed.
 
-    Rows are numbered anew: a copy has none of the gaps that undone steps left.
+    Rows get new numbers: a copy has none of the gaps that undone steps left.
     """
     lanes = tuple(replace(lane, workers=0) for lane in dump.lanes)
     stats = replace(dump.stats, revision=0)
@@ -134,7 +134,7 @@ async def busy(rig: Rig) -> dict[str, str]:
         "parked": parked.id,
         "failing": failing.id,
         "keyed": keyed.id,
-        "called off": called_off.id,
+        "cancelled": called_off.id,
     }
 
 
@@ -159,7 +159,7 @@ class MovingGroup(ConformanceGroup):
         await carry(rig, target)
         assert standing(await target.dump()) == standing(await rig.dump())
 
-    async def test_parcel_that_is_put_in_twice_is_put_in_once(self, rig: Rig, target: Rig) -> None:
+    async def test_chunk_imported_twice_is_written_once(self, rig: Rig, target: Rig) -> None:
         await busy(rig)
         await carry(rig, target, times=2)
         assert standing(await target.dump()) == standing(await rig.dump())
@@ -222,18 +222,18 @@ class MovingGroup(ConformanceGroup):
         assert (await target.tell(ref(run), event="done")).state == State.SUCCEEDED
         assert await target.used("lock:ann") == 0
 
-    async def test_large_store_is_carried_in_parcels(self, rig: Rig, target: Rig) -> None:
+    async def test_large_store_is_copied_in_chunks(self, rig: Rig, target: Rig) -> None:
         jobs = [job for n in (1000, 1000, 300) for job in await rig.add_many(n, lane=LANE)]
-        parcels = await carry(rig, target)
-        assert [one.size for one in parcels if one.part == "jobs"] == [1000, 1000, 300]
+        chunks = await carry(rig, target)
+        assert [one.size for one in chunks if one.part == "jobs"] == [1000, 1000, 300]
         assert await target.worker().take_ids(3) == [job.id for job in jobs[:3]]
 
-    async def test_cursor_and_parcel_that_are_none_are_refused(self, rig: Rig) -> None:
+    async def test_invalid_cursor_and_chunk_are_refused(self, rig: Rig) -> None:
         assert isinstance(rig.store, Movable)
-        with pytest.raises(InvalidValue, match="no cursor"):
-            await rig.store.take_out("nonsense")
-        parcel = Parcel(part="jobs", rows=b"\x91\x01", size=1, cursor=None)
+        with pytest.raises(InvalidValue, match="not a cursor"):
+            await rig.store.export_chunk("nonsense")
+        chunk = ExportChunk(part="jobs", rows=b"\x91\x01", size=1, cursor=None)
         with pytest.raises(InvalidValue, match="cannot be read"):
-            await rig.store.put_in(parcel)
+            await rig.store.import_chunk(chunk)
         with pytest.raises(InvalidValue, match="'toys'"):
-            await rig.store.put_in(replace(parcel, part="toys"))
+            await rig.store.import_chunk(replace(chunk, part="toys"))

@@ -23,7 +23,7 @@ from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 async def in_state(rig: Rig, state: State) -> str:
@@ -86,7 +86,7 @@ class ActGroup(ConformanceGroup):
     ) -> None:
         one, two = await rig.add(), await rig.add()
         await rig.cancel(one.id)
-        answers = await rig.cancel(two.id, NOBODY, one.id)
+        answers = await rig.cancel(two.id, UNKNOWN_ID, one.id)
         assert answers == [Acted.DONE, Acted.UNKNOWN, Acted.REFUSED]
 
     async def test_repeated_request_changes_nothing_more_and_answers_the_same(

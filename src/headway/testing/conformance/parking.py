@@ -12,6 +12,7 @@ from headway.testing.conformance.rig import Rig
 from headway.testing.jobs import use_of
 
 REPO = Slots("repo:{url}", 1)
+LINES = Slots("lines:{url}", 2)
 PHONE = Slots("phone:{phone}", 1)
 HOURLY = Rate("hourly:{phone}", 1, "1h")
 LINE = Slots("line", 1)
@@ -19,7 +20,7 @@ A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
 
 
 class ParkingGroup(ConformanceGroup):
-    """What waits at a keyed gate starts in order, and nobody is forgotten there."""
+    """Jobs parked at a keyed gate start in order, and none is forgotten."""
 
     async def test_job_at_a_closed_keyed_gate_is_parked_and_lets_others_pass(
         self, rig: Rig
@@ -69,6 +70,28 @@ class ParkingGroup(ConformanceGroup):
             run = await worker.take_one()
             got.append(run.id)
         assert got == [jobs[n].id for n in (1, 3, 2, 0)]
+
+    async def test_flows_of_a_keyed_gate_are_fed_in_the_order_of_their_heads(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINES)
+        line = use_of(LINES, url="a")
+        worker = rig.worker()
+        await rig.add(gates=(line,))
+        await worker.take_one()
+        await rig.shut("lines:a")
+        # Each kind is a flow, and the one that was made last has the first head. It asks for more
+        # than is free, and reserves; if the others were fed first, nothing would be left to it.
+        others = [
+            await rig.add(gates=(line,), priority=priority, kind=f"kind{priority}")
+            for priority in (30, 20)
+        ]
+        both = use_of(LINES, 2, url="a")
+        first = await rig.add(gates=(both,), priority=10, kind="kind10")
+        assert await worker.take(9) == []
+        await rig.unshut("lines:a")
+        assert await rig.states(first, *others) == [State.PARKED] * 3
+        assert (await rig.gate("lines:a")).reserved_for == first.id
 
     async def test_newcomer_of_higher_priority_passes_what_is_parked(self, rig: Rig) -> None:
         await rig.declare(REPO)

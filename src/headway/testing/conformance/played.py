@@ -39,10 +39,7 @@ class Call:
     """A run that has handed over.
 
     Attributes:
-        id: the job.
-        run: its number.
         key: under which it awaits its signal.
-        worker: whose run it is.
     """
 
     id: str
@@ -52,7 +49,7 @@ class Call:
 
 
 async def take_ids(rig: Rig, *ids: str) -> None:
-    """Enqueues jobs of a kind and a lane of nobody else under ids that others would have."""
+    """Enqueue jobs of an unused kind and lane, with ids that other jobs would derive."""
     for taken in ids:
         await rig.add(id=taken, kind="other", lane="others", key=None)
 
@@ -66,13 +63,6 @@ async def dial(
     timeout_ms: int = 1_800_000,
 ) -> Call:
     """A new job, started by a new worker and handed over.
-
-    Args:
-        rig: where.
-        key: of its signal.
-        gates: of the job.
-        policy: of the job.
-        timeout_ms: to its deadline.
 
     Returns:
         The run.

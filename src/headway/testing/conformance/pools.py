@@ -1,4 +1,4 @@
-"""Pools: one of several Slots, chosen by strategy and told to the handler."""
+"""Pools: one of several Slots, chosen by strategy and passed to the handler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chosen(runs: list[Claimed], pool: str) -> str:
 
 
 async def finish(worker: PlayedWorker, *runs: Claimed) -> None:
-    """Settles runs as succeeded."""
+    """Settle runs as succeeded."""
     await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
 
 

@@ -7,14 +7,25 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.outcomes import Died, HandedOver, Snoozed, Succeeded
-from headway.contract.views import JobQuery, JobsQuery, StatsQuery, TrailQuery, WhyQuery
+from headway.contract.views import (
+    FlowsQuery,
+    GatesQuery,
+    GateState,
+    JobQuery,
+    JobsQuery,
+    StatsQuery,
+    TrailQuery,
+    WhyQuery,
+)
+from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 async def ids(rig: Rig, query: JobsQuery) -> list[str]:
@@ -92,7 +103,7 @@ class ListingGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(3)
-        wanted = (jobs[2].id, NOBODY, jobs[0].id)
+        wanted = (jobs[2].id, UNKNOWN_ID, jobs[0].id)
         assert await ids(rig, JobsQuery(ids=wanted)) == [jobs[2].id, jobs[0].id]
 
     async def test_listing_by_subject_is_within_the_tenant(self, rig: Rig) -> None:
@@ -100,6 +111,23 @@ class ListingGroup(ConformanceGroup):
         await rig.add(subject="+1666", tenant="a")
         query = JobsQuery(subject="+1555", tenant="a")
         assert await ids(rig, query) == [jobs[0].id, jobs[2].id]
+
+    async def test_listing_by_worker_shows_what_it_holds_in_order_of_start(self, rig: Rig) -> None:
+        jobs = [await rig.add(priority=9 - n) for n in range(5)]
+        worker, other = rig.worker(), rig.worker()
+        await worker.take(3)
+        (taken,) = await other.take(1)
+        await worker.settle(
+            Succeeded(jobs[3].id, 1), HandedOver(jobs[2].id, 1, key="k", timeout_ms=9_000)
+        )
+        query = JobsQuery(worker=worker.id, runs=True)
+        rows = (await rig.store.read(query)).rows
+        assert [one.id for one in rows] == [jobs[4].id, jobs[2].id]
+        assert [len(one.runs) for one in rows] == [1, 1]
+        assert await ids(rig, JobsQuery(worker=other.id)) == [taken.id]
+        one = await rig.store.read(replace(query, limit=1))
+        assert ([row.id for row in one.rows], one.cursor) == ([jobs[4].id], None)
+        assert await ids(rig, JobsQuery(worker=UNKNOWN_ID)) == []
 
     async def test_listing_can_show_the_runs(self, rig: Rig) -> None:
         job = await rig.add()
@@ -114,8 +142,8 @@ class ListingGroup(ConformanceGroup):
         assert without.runs == ()
 
     async def test_unknown_job_is_none(self, rig: Rig) -> None:
-        assert await rig.store.read(JobQuery(id=NOBODY)) is None
-        assert await rig.store.read(WhyQuery(id=NOBODY)) is None
+        assert await rig.store.read(JobQuery(id=UNKNOWN_ID)) is None
+        assert await rig.store.read(WhyQuery(id=UNKNOWN_ID)) is None
 
     async def test_read_changes_nothing(self, rig: Rig) -> None:
         await rig.add_many(3, due_at=rig.clock() + 5)
@@ -123,6 +151,183 @@ class ListingGroup(ConformanceGroup):
         rig.clock.advance(10)
         before = await rig.dump()
         assert await rig.dump() == before
+
+
+class FlowsGroup(ConformanceGroup):
+    """Jobs that wait together, found by an index of their own among any number of others."""
+
+    async def test_flows_of_a_lane_are_listed_with_their_counts_and_first_jobs(
+        self, rig: Rig
+    ) -> None:
+        line = Slots("line", 1)
+        await rig.declare(line)
+        made: dict[tuple[str, str], list[str]] = {}
+        for n in range(12):
+            tenant, kind = f"t{n % 2}", f"k{n % 3}"
+            job = await rig.add(lane="flows", tenant=tenant, kind=kind, priority=99 - n)
+            made.setdefault((tenant, kind), []).insert(0, job.id)
+        gated = await rig.add(lane="flows", tenant="t0", kind="k0", gates=(use_of(line),))
+        await rig.add(lane="flows", due_at=rig.clock() + 60_000)
+        await rig.add(lane="elsewhere")
+        page = await rig.store.read(FlowsQuery(lane="flows", first=2))
+        assert page.cursor is None
+        found = {(one.tenant, one.kind, len(one.shared)): one for one in page.rows}
+        assert len(found) == len(page.rows) == 7
+        for (tenant, kind), ids in made.items():
+            flow = found[tenant, kind, 0]
+            assert (flow.lane, flow.count, flow.first) == ("flows", 2, tuple(ids))
+            assert flow.parked_at is None
+        behind = found["t0", "k0", 1]
+        assert (behind.shared, behind.first) == ((use_of(line),), (gated.id,))
+        (one,) = (await rig.store.read(FlowsQuery(lane="elsewhere"))).rows
+        assert (one.count, len(one.first)) == (1, 1)
+        assert (await rig.store.read(FlowsQuery(lane="never used"))).rows == ()
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+    async def test_flows_are_paged_without_gap_or_repetition(self, rig: Rig, limit: int) -> None:
+        phone = Slots("phone:{phone}", 1)
+        await rig.declare(phone)
+        use = use_of(phone, phone="1")
+        for n in range(7):
+            await rig.add(kind=f"k{n}", gates=(use,))
+        await rig.add(kind="k0", gates=(use,))
+        await rig.add(kind="other", gates=(use_of(phone, phone="2"),))
+        await rig.worker().take(9)
+        for n in range(7):
+            await rig.add(kind=f"k{n}")
+            await rig.add(kind="other", lane="elsewhere", tenant=f"t{n}")
+        for query in (FlowsQuery(lane=LANE, limit=limit), FlowsQuery(gate=use.name, limit=limit)):
+            seen: list[str] = []
+            cursor: str | None = None
+            for _ in range(9):
+                page = await rig.store.read(replace(query, cursor=cursor))
+                assert len(page.rows) <= limit
+                seen += [flow.kind for flow in page.rows]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            assert cursor is None
+            assert sorted(seen) == [f"k{n}" for n in range(7)]
+
+    @pytest.mark.parametrize("first", [1, 3, 100])
+    async def test_flow_names_its_first_waiting_jobs(self, rig: Rig, first: int) -> None:
+        jobs = [await rig.add(priority=9 - n) for n in range(5)]
+        (flow,) = (await rig.store.read(FlowsQuery(lane=LANE, first=first))).rows
+        ids = [job.id for job in reversed(jobs)]
+        assert (flow.count, flow.first) == (5, tuple(ids[:first]))
+
+    async def test_flow_counts_waiting_jobs_up_to_a_thousand(self, rig: Rig) -> None:
+        await rig.add_many(999)
+        (flow,) = (await rig.store.read(FlowsQuery(lane=LANE))).rows
+        assert flow.count == 999
+        await rig.add_many(2)
+        (flow,) = (await rig.store.read(FlowsQuery(lane=LANE))).rows
+        assert flow.count == 1_000
+
+    async def test_flows_leave_out_jobs_that_started_or_ended(self, rig: Rig) -> None:
+        jobs = await rig.add_many(5)
+        worker = rig.worker()
+        runs = await worker.take(3)
+        await worker.settle(Succeeded(runs[0].id, 1))
+        await rig.cancel(jobs[3].id)
+        (flow,) = (await rig.store.read(FlowsQuery(lane=LANE, first=100))).rows
+        assert (flow.count, flow.first) == (1, (jobs[4].id,))
+
+    async def test_flows_of_a_gate_hold_the_jobs_parked_there(self, rig: Rig) -> None:
+        phone = Slots("phone:{phone}", 1)
+        await rig.declare(phone)
+        uses = [use_of(phone, phone=n) for n in ("1", "2")]
+        jobs = [await rig.add(gates=(use,), tenant=t) for t in "ab" for use in uses for _ in "xy"]
+        taken = {one.id for one in await rig.worker().take(9)}
+        assert len(taken) == 2
+        parked: list[str] = []
+        for use in uses:
+            page = await rig.store.read(FlowsQuery(gate=use.name, first=9))
+            assert {(one.lane, one.kind, one.parked_at) for one in page.rows} == {
+                (LANE, jobs[0].kind, use.name)
+            }
+            assert all(one.count == len(one.first) for one in page.rows)
+            parked += [one for flow in page.rows for one in flow.first]
+        assert sorted(parked) == sorted(one.id for one in jobs if one.id not in taken)
+        assert (await rig.store.read(FlowsQuery(gate="phone:3"))).rows == ()
+
+    async def test_flows_of_a_gate_name_as_many_jobs_as_are_asked_for(self, rig: Rig) -> None:
+        phone = Slots("phone:{phone}", 1)
+        await rig.declare(phone)
+        use = use_of(phone, phone="1")
+        jobs = [await rig.add(gates=(use,), priority=9 - n) for n in range(5)]
+        await rig.worker().take(9)
+        ids = [job.id for job in reversed(jobs)][1:]
+        for first in (1, 3, 100):
+            (flow,) = (await rig.store.read(FlowsQuery(gate=use.name, first=first))).rows
+            assert flow.first == tuple(ids[:first])
+
+    async def test_gates_with_parked_jobs_are_found_among_others(self, rig: Rig) -> None:
+        phone, lines = Slots("phone:{phone}", 1), Slots("lines", 1)
+        await rig.declare(phone, lines)
+        for n in range(9):
+            use = use_of(phone, phone=str(n))
+            for _ in range(1 + n % 2):
+                await rig.add(gates=(use,))
+        never = replace(use_of(phone, phone="never"), amount=2)
+        await rig.add(gates=(never,))
+        for _ in range(2):
+            await rig.add(gates=(use_of(lines),))
+        await rig.worker().take(20)
+        names = ["phone:1", "phone:3", "phone:5", "phone:7", "phone:never"]
+        for limit in (1, 2, 5, 100):
+            gates: list[GateState] = []
+            cursor: str | None = None
+            for _ in range(9):
+                query = GatesQuery(parked=True, limit=limit, cursor=cursor)
+                page = await rig.store.read(query)
+                gates += page.rows
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            assert [one.name for one in gates] == names
+            assert [one.parked for one in gates] == [1] * 5
+            assert {(one.template, one.kind) for one in gates} == {("phone:{phone}", "slots")}
+
+    async def test_flows_of_a_gate_begin_with_the_jobs_that_never_fit_it(self, rig: Rig) -> None:
+        phone = Slots("phone:{phone}", 1)
+        await rig.declare(phone)
+        one = use_of(phone, phone="1")
+        # The last of them is in the flow of those that fit.
+        never = replace(one, amount=2)
+        unfit = [await rig.add(gates=(never,), tenant=tenant) for tenant in ("a", "b", "same")]
+        fit = [await rig.add(gates=(one,), tenant="same") for _ in range(2)]
+        await rig.worker().take(9)
+        page = await rig.store.read(FlowsQuery(gate=one.name, first=9))
+        assert {(flow.tenant, flow.unfit, flow.first) for flow in page.rows} == {
+            ("a", True, (unfit[0].id,)),
+            ("b", True, (unfit[1].id,)),
+            ("same", True, (unfit[2].id,)),
+            ("same", False, (fit[1].id,)),
+        }
+        # They are on the first page alone, whatever its size.
+        page = await rig.store.read(FlowsQuery(gate=one.name, first=1, limit=1))
+        assert [flow.unfit for flow in page.rows] == [True, False]
+        rest = await rig.store.read(FlowsQuery(gate=one.name, cursor=page.cursor))
+        assert (rest.rows, rest.cursor) == ((), None)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            FlowsQuery(lane=LANE, limit=0),
+            FlowsQuery(lane=LANE, limit=101),
+            FlowsQuery(lane=LANE, first=0),
+            FlowsQuery(lane=LANE, first=101),
+            FlowsQuery(lane=LANE, cursor="x"),
+            FlowsQuery(lane=LANE, cursor=str(2**31)),
+        ],
+        ids=lambda query: f"{query.limit} {query.first} {query.cursor}",
+    )
+    async def test_flows_of_a_page_too_large_or_of_another_cursor_are_refused(
+        self, rig: Rig, query: FlowsQuery
+    ) -> None:
+        with pytest.raises(InvalidValue):
+            await rig.store.read(query)
 
 
 class StatsGroup(ConformanceGroup):

@@ -1,4 +1,4 @@
-"""Gates that are declared anew: what holds from then on for jobs that are there already."""
+"""Gates that are declared again: what then holds for jobs that exist already."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEYED: list[tuple[GateSpec, GateSpec]] = [
 
 
 def named(pairs: list[tuple[GateSpec, GateSpec]]) -> list[str]:
-    """Names for the cases of a test."""
+    """Name for the cases of a test."""
     return [f"{spec.kind}-{place}" for place, (spec, _) in enumerate(pairs)]
 
 

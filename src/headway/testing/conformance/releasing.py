@@ -12,7 +12,7 @@ from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 class ReleasePermitGroup(ConformanceGroup):
@@ -52,4 +52,4 @@ class ReleasePermitGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(LINE),))
         assert await rig.store.release_permit("line", job.id, "bob", "stuck") is False
         assert await rig.store.release_permit("no such gate", job.id, "bob", "x") is False
-        assert await rig.store.release_permit("line", NOBODY, "bob", "x") is False
+        assert await rig.store.release_permit("line", UNKNOWN_ID, "bob", "x") is False

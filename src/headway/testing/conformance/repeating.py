@@ -167,7 +167,7 @@ ACTS: dict[str, Act] = {
 
 
 class RepeatGroup(ConformanceGroup):
-    """A lost reply costs nothing but the repetition."""
+    """A lost reply costs only the repetition."""
 
     @pytest_asyncio.fixture
     async def other(self, make_store: MakeStore) -> AsyncIterator[Rig]:

@@ -42,7 +42,7 @@ class Stream:
         self.running: list[Claimed] = []
 
     async def begin(self) -> None:
-        """Takes all permits, and has as many waiting."""
+        """Take all permits, and have as many waiting."""
         await self.add(12)
         await self.claim()
 
@@ -163,7 +163,7 @@ class ReserveGroup(ConformanceGroup):
         reply = await worker.ask(9)
         assert reply.jobs == []
         assert reply.next_at == rig.clock() + RESERVED_MS
-        # Now it fits, and nobody comes to start it.
+        # Now it fits, and no worker claims it.
         await worker.settle(Succeeded(held[0].id, held[0].run))
         rig.clock.advance(RESERVED_MS - 1)
         assert await worker.take(9) == []

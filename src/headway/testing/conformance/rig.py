@@ -39,7 +39,7 @@ from headway.testing.dump import Dump, differences, dump, every_job
 from headway.testing.jobs import JobFactory, JobFields
 
 MakeStore = Callable[[FakeClock], Store]
-"""What the author of a store supplies: a new, empty store that tells the time by this clock."""
+"""What the author of a store supplies: a new, empty store that uses this clock."""
 
 AUTHOR = "ann"
 REASON = "a drill"
@@ -53,9 +53,7 @@ class Rig:
         clock: the one that the store reads.
 
     Attributes:
-        store: under test.
         clock: moved by the test alone.
-        jobs: makes jobs.
     """
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
@@ -74,45 +72,45 @@ class Rig:
         return PlayedWorker(self.store, f"worker-{self._workers}")
 
     async def enqueue(self, *jobs: NewJob) -> list[Enqueued]:
-        """Enqueues jobs in one step."""
+        """Enqueue jobs in one step."""
         return await self.store.enqueue(jobs)
 
     async def add(self, **fields: Unpack[JobFields]) -> NewJob:
-        """Makes and enqueues one job."""
+        """Make and enqueue one job."""
         job = self.jobs.make(**fields)
         await self.store.enqueue([job])
         return job
 
     async def add_many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
-        """Makes and enqueues jobs in one step."""
+        """Make and enqueue jobs in one step."""
         jobs = self.jobs.many(count, **fields)
         await self.store.enqueue(jobs)
         return jobs
 
     async def define(self, *items: Item, revision: int | None = None) -> int:
-        """Changes definitions, all or none."""
+        """Change definitions, all or none."""
         return await self.store.define(
             DefineRequest(items=items, author=AUTHOR, reason=REASON, revision=revision)
         )
 
     async def declare(self, *specs: GateSpec) -> None:
-        """Declares gates, as code does."""
+        """Declare gates, as code does."""
         await self.define(*(DeclareGate(spec=spec) for spec in specs))
 
     async def cap(self, name: str, capacity: int) -> None:
-        """Gives a gate another capacity, as an operator does."""
+        """Give a gate another capacity, as an operator does."""
         await self.define(SetGate(name=name, capacity=capacity))
 
     async def reset(self, name: str) -> None:
-        """Forgets an operator's values of a gate."""
+        """Forget an operator's values of a gate."""
         await self.define(ResetGate(name=name))
 
     async def shut(self, name: str, until_at: int | None = None) -> None:
-        """Closes a gate, as an operator does."""
+        """Close a gate, as an operator does."""
         await self.define(CloseGate(name=name, until_at=until_at, reason=REASON))
 
     async def unshut(self, name: str) -> None:
-        """Ends a closing."""
+        """End a closing."""
         await self.define(OpenGate(name=name))
 
     async def act(
@@ -134,7 +132,7 @@ class Rig:
         return [reply.answer for reply in replies]
 
     async def cancel(self, *ids: str) -> list[Acted]:
-        """Cancels, as an operator does."""
+        """Cancel, as an operator does."""
         return await self.act(Verb.CANCEL, *ids)
 
     async def tell(
@@ -162,12 +160,12 @@ class Rig:
         )
 
     async def pass_time(self, ms: int) -> None:
-        """Moves the clock on, and sweeps all that is due then."""
+        """Move the clock on, and sweep all that is due then."""
         self.clock.advance(ms)
         await self.sweep()
 
     async def sweep(self) -> list[SweepReply]:
-        """Sweeps until nothing more is due now.
+        """Sweep until nothing more is due now.
 
         Returns:
             The reply of each sweep.
@@ -192,7 +190,7 @@ class Rig:
         return view
 
     async def missing(self, job: str) -> bool:
-        """Whether the store knows no such job."""
+        """Return whether the store knows no such job."""
         return await self.store.read(JobQuery(id=job)) is None
 
     async def state(self, job: str) -> State:
@@ -214,7 +212,7 @@ class Rig:
         return (await self.store.read(GatesQuery(limit=1000))).rows
 
     async def used(self, name: str) -> int:
-        """Permits out of a gate, or starts in its window."""
+        """Permit out of a gate, or start in its window."""
         return (await self.gate(name)).used
 
     async def holders(self, name: str) -> list[str]:
@@ -232,7 +230,7 @@ class Rig:
         return (await self.store.read(StatsQuery())).totals.get(what, 0)
 
     async def dump(self) -> Dump:
-        """All that the store tells."""
+        """Return all that the store can show."""
         return await dump(self.store)
 
     async def check(self) -> None:

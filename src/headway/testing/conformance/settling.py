@@ -214,6 +214,19 @@ class SettleGroup(ConformanceGroup):
         await worker.settle(Snoozed(run.id, run.run, until_at=until_at))
         assert (await rig.view(job.id)).due_at == until_at
 
+    async def test_snooze_gives_the_job_its_reason_if_it_has_one(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for given, kept in (("quiet hours", "quiet hours"), ("", "quiet hours"), ("away", "away")):
+            run = await worker.take_one()
+            await worker.settle(Snoozed(run.id, run.run, after_ms=9, reason=given))
+            view = await rig.view(job.id)
+            assert (view.state, view.reason) == (State.SCHEDULED, kept)
+            rig.clock.advance(9)
+        run = await worker.take_one()
+        await worker.settle(Succeeded(run.id, run.run))
+        assert (await rig.view(job.id)).reason == ""
+
     async def test_snoozes_use_up_no_attempt(self, rig: Rig) -> None:
         job = await rig.add()
         worker = rig.worker()
@@ -258,7 +271,7 @@ class SettleGroup(ConformanceGroup):
     @pytest.mark.parametrize(
         ("uses", "error"),
         [
-            ((use_of(Slots("nobody knows", 1)),), UnknownGate),
+            ((use_of(Slots("undefined", 1)),), UnknownGate),
             ((use_of(LINE), use_of(LINE)), InvalidValue),
             ((use_of(LINE, 0),), InvalidValue),
         ],

@@ -98,7 +98,7 @@ class SignalGroup(ConformanceGroup):
         for tail in ("", ":", ":x", ":2", ":1:1", ":\u0661", ":\u00b9", ":0000000001"):
             reply = await rig.tell(f"{call.id}{tail}")
             assert (reply.answer, reply.job) == (Heard.KEPT, None), tail
-        assert (await rig.tell("nobody:1")).answer is Heard.KEPT
+        assert (await rig.tell("unknown:1")).answer is Heard.KEPT
 
     async def test_duplicate_event_answers_already_and_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -361,7 +361,7 @@ class SignalGroup(ConformanceGroup):
         assert reply.answer is Heard.APPLIED
         assert states == {State.SUCCEEDED, State.AWAITING}
 
-    async def test_signal_for_nobody_is_kept_and_names_nobody(self, rig: Rig) -> None:
+    async def test_signal_without_a_job_is_kept_and_names_no_job(self, rig: Rig) -> None:
         reply = await rig.tell("never heard of")
         assert (reply.answer, reply.job, reply.state) == (Heard.KEPT, None, None)
 

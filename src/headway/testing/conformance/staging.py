@@ -167,7 +167,7 @@ class StageGroup(ConformanceGroup):
         assert (view.state, view.stage, view.gates) == (State.WAITING, "check", gates)
         assert (await worker.take_one()).stage == "check"
 
-    @pytest.mark.parametrize("key", ["nobody", "its own"])
+    @pytest.mark.parametrize("key", ["unknown", "its own"])
     async def test_signal_that_would_be_kept_with_unknown_gates_is_refused(
         self, rig: Rig, key: str
     ) -> None:

@@ -27,7 +27,7 @@ from headway.testing.conformance.parking import ParkingGroup
 from headway.testing.conformance.pools import PoolGroup
 from headway.testing.conformance.racing import RaceGroup
 from headway.testing.conformance.rates import RateGroup
-from headway.testing.conformance.reading import ListingGroup, StatsGroup, TrailGroup
+from headway.testing.conformance.reading import FlowsGroup, ListingGroup, StatsGroup, TrailGroup
 from headway.testing.conformance.redeclaring import RedeclareGroup
 from headway.testing.conformance.releasing import ReleasePermitGroup
 from headway.testing.conformance.repeating import RepeatGroup
@@ -90,6 +90,7 @@ class StoreConformance(
     TokenGroup,
     WhyGroup,
     ListingGroup,
+    FlowsGroup,
     StatsGroup,
     TrailGroup,
     RepeatGroup,

@@ -1,4 +1,4 @@
-"""Tickets: a job that is fed carries one; whoever takes it out again feeds the next."""
+"""Tickets: a job that is fed carries one; taking it out again feeds the next."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ class TicketGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(REPO)
-        await rig.add_many(3, gates=(A,), lane="nobody", priority=1)
+        await rig.add_many(3, gates=(A,), lane="unused", priority=1)
         jobs = await rig.add_many(3, gates=(A,))
         worker, other = rig.worker(), rig.worker()
         run = await worker.take_one()
-        await other.take(9, "nobody")
+        await other.take(9, "unused")
         for job in jobs[1:]:
             await worker.take(9)
             await worker.settle(Succeeded(run.id, run.run))

@@ -68,7 +68,7 @@ def minute(number: int) -> int:
 
 
 async def fire(rig: Rig, revision: int, *minutes: int, ahead: int = 1_000) -> FireReply:
-    """Lays the fires of so many minutes after the clock's beginning, as all up to `ahead`."""
+    """Lay the fires of so many minutes after the clock's beginning, as all up to `ahead`."""
     moments = tuple(minute(number) for number in minutes)
     return await rig.store.fire(
         FireRequest(entry=NAME, revision=revision, moments=moments, ahead_until=minute(ahead))

@@ -1,4 +1,4 @@
-"""Verdicts: which run is told that it has settled already, and what no run may say."""
+"""Verdicts: which run gets ALREADY, and which outcomes are refused for every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker as a test plays it: it claims, settles and beats when it is told to."""
+"""A worker driven by a test: it claims, settles and beats only when the test calls it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ class PlayedWorker:
     """One start of a worker.
 
     Args:
-        store: which it works for.
         name: its random id, as a test names it.
 
     Attributes:
-        id: its random id.
         request: the number of its last claim.
     """
 
@@ -46,13 +44,12 @@ class PlayedWorker:
         after: Mapping[str, int] | None = None,
         lease_ms: int = LEASE_MS,
     ) -> ClaimReply:
-        """Claims under a new number.
+        """Claim under a new number.
 
         Args:
             n: the most jobs.
             lanes: names, or names with weights; none for the lane of the job factory.
             free: the most gated jobs; as many as `n` if it is not said.
-            order: of the lanes.
             after: from the last reply.
             lease_ms: how long the runs live without a beat.
 
@@ -72,7 +69,7 @@ class PlayedWorker:
         after: Mapping[str, int] | None = None,
         lease_ms: int = LEASE_MS,
     ) -> ClaimReply:
-        """Claims under the number of the last claim, or under the one given; else as `ask`."""
+        """Claim under the number of the last claim, or under the one given; else as `ask`."""
         weighted = tuple((lane, 1) if isinstance(lane, str) else lane for lane in lanes)
         return await self._store.claim(
             ClaimRequest(
@@ -98,17 +95,17 @@ class PlayedWorker:
         return [job.id for job in await self.take(n, *lanes)]
 
     async def take_one(self, *lanes: str | tuple[str, int]) -> Claimed:
-        """Claims one job, which there must be."""
+        """Claim one job, which there must be."""
         jobs = await self.take(1, *lanes)
         assert len(jobs) == 1, "a job was expected to start, and none did"
         return jobs[0]
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
-        """Says what became of runs; a verdict for each."""
+        """Report outcomes of runs; returns a verdict for each."""
         return await self._store.settle(SettleRequest(worker=self.id, outcomes=outcomes))
 
     async def say(self, outcome: Outcome) -> Verdict:
-        """Says one outcome; its verdict."""
+        """Say one outcome; its verdict."""
         return (await self.settle(outcome))[0]
 
     async def beat(
@@ -122,7 +119,6 @@ class PlayedWorker:
         """Says that it lives, and what it holds.
 
         Args:
-            running: what it holds.
             request: the last claim whose reply it holds; 0 says nothing of claims.
             lease_ms: how long its runs live from now.
             progress: as (job, run, JSON).

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.state import State
-from headway.server.access.permissions import Permission
-from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.access.caller import Permission
+from headway.server.paging import bounded_page
 from headway.web.page import Facts, Look, Page, everyone
 from headway.web.pages.jobs import CANCEL
 

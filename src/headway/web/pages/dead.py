@@ -13,8 +13,8 @@ from headway.contract.views import JobView
 from headway.core.errors import InvalidValue
 from headway.core.hidden import hidden_text
 from headway.core.state import State
-from headway.server.access.permissions import Permission
-from headway.server.asking import numbered
+from headway.server.access.caller import Permission
+from headway.server.paging import check_number_cursor
 from headway.server.routes import moves as routes
 from headway.web.page import (
     REASON,
@@ -121,7 +121,7 @@ async def read(look: Look) -> Facts:
     query = replace(
         query_of(look, (State.DEAD,)),
         newest=True,
-        cursor=numbered(given["cursor"] or None),
+        cursor=check_number_cursor(given["cursor"] or None),
         limit=SAMPLE,
     )
     page = await find_jobs(look, query, LOOKS)
@@ -196,11 +196,11 @@ CHOSEN = Action(
     name="retry-jobs",
     label="Retry these",
     title="Retry {count} dead jobs",
-    explains="Each begins a new life with all its attempts. One that is not dead any more is left "
-    "as it is.",
+    explains="Runs each job again, with all its attempts. Jobs that are no longer dead stay as "
+    "they are.",
     endpoint=routes.moves,
     call=lambda values: Call(body={"verb": "retry", "ids": _ids(values), **reason_of(values)}),
-    done="{done} have a new life, {refused} were not dead any more, {unknown} are not there.",
+    done="{done} retried, {refused} no longer dead, {unknown} not found.",
     of=("ids",),
     prefill=_counted,
 )
@@ -208,7 +208,7 @@ ALL = Action(
     name="retry-all-dead",
     label="Retry all",
     title="Retry {count} dead jobs of {what}",
-    explains="Each begins a new life with all its attempts, the oldest arrival first.",
+    explains="Runs each job again, with all its attempts, the oldest arrival first.",
     endpoint=routes.moves,
     call=lambda values: Call(
         body={
@@ -218,7 +218,7 @@ ALL = Action(
             **reason_of(values),
         }
     ),
-    done="{done} have a new life, {refused} were not dead any more.",
+    done="{done} retried, {refused} no longer dead.",
     of=FILTERS,
     fields=(
         Field(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, StatsQuery
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobsQuery,
+    JobView,
+    StatsQuery,
+    WaitingFlow,
+)
+from headway.core.gates.slots import UNLIMITED
 from headway.core.state import State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.asking import unwrapped, wrapped
+from headway.server.access.caller import Caller, Permission
+from headway.server.paging import decode_cursor, encode_cursor
 from headway.server.routes import gates as routes
 from headway.web.page import (
     REASON,
@@ -23,12 +33,32 @@ from headway.web.page import (
     until_of,
 )
 from headway.web.sight import GateTrack
-from headway.web.stuck import some_jobs
+from headway.web.stuck import COUNTED
+from headway.web.underway import first_jobs, parked_flows, waiting_flows
 
 ROWS = 50
 """Gates of a page."""
 WAITERS = 25
-"""Jobs that are looked at for those that wait at a gate."""
+"""Jobs that are shown of those that wait at a gate."""
+FIRST = 5
+"""Of these, jobs of one flow."""
+LANES = 10
+"""Lanes whose waiting jobs are looked at: those that hold most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiters:
+    """Jobs that wait at a gate.
+
+    Attributes:
+        jobs: the first of them.
+        count: how many, including those that also wait for another gate.
+        more: whether there may be more than were counted.
+    """
+
+    jobs: Sequence[JobView]
+    count: int
+    more: bool
 
 
 async def read(look: Look) -> Facts:
@@ -44,9 +74,9 @@ async def read(look: Look) -> Facts:
         cursor = None
         rows, more = rows[:ROWS], len(rows) > ROWS or seen.more_gates
     else:
-        after = unwrapped(look.values["cursor"] or None)
+        after = decode_cursor(look.values["cursor"] or None)
         page = await store.read(GatesQuery(cursor=after, limit=ROWS))
-        rows, cursor, more = list(page.rows), wrapped(page.cursor), False
+        rows, cursor, more = list(page.rows), encode_cursor(page.cursor), False
     return {**facts, "gate": None, "rows": rows, "cursor": cursor, "more": more}
 
 
@@ -80,32 +110,44 @@ async def _one(look: Look, name: str) -> dict[str, object]:
     }
 
 
-async def _waiters(look: Look, gate: GateState) -> list[JobView]:
-    """The first jobs that wait at a gate, of those that a bounded look finds."""
-    found: list[JobView] = []
-    states = (State.WAITING, State.PARKED)
+async def _waiters(look: Look, gate: GateState) -> Waiters:
+    """Return the first jobs that wait at a gate, and how many do."""
+    store = look.service.store
     what, _, name = gate.name.partition(":")
-    if what == "lane" and gate.kind == "implicit":
-        queries = [JobsQuery(lane=name, states=states, limit=WAITERS)]
-    else:
-        seen = await look.sight.overview()
-        held = [
-            one.name
-            for one in seen.lanes
-            if one.counts.get(State.WAITING) or one.counts.get(State.PARKED)
-        ]
-        queries = [JobsQuery(lane=one, states=states, limit=WAITERS) for one in held[:20]]
-    for query in queries:
-        jobs = await some_jobs(look.service.store, query)
-        found += [one for one in jobs if _waits_at(one, gate)]
-    return sorted(found, key=lambda one: (one.due_at, one.seq))[:WAITERS]
+    if gate.kind != "implicit" and not gate.shared:
+        gate = await _parking(look, gate)
+        found = await parked_flows(store, [gate], first=WAITERS)
+        jobs = (await first_jobs(store, found.rows))[:WAITERS]
+        return Waiters(jobs=jobs, count=gate.parked, more=gate.parked >= COUNTED)
+    held = [one for one in (await look.sight.overview()).lanes if one.counts.get(State.WAITING)]
+    held.sort(key=lambda one: -one.counts[State.WAITING])
+    lanes = [one.name for one in held]
+    if gate.kind == "implicit" and what == "lane":
+        lanes = [name]
+    found = await waiting_flows(store, lanes[:LANES], FIRST)
+    flows = [one for one in found.rows if _waits_at(one, gate)]
+    return Waiters(
+        jobs=(await first_jobs(store, flows))[:WAITERS],
+        count=sum(one.count for one in flows),
+        more=found.more or len(lanes) > LANES or any(one.count >= COUNTED for one in flows),
+    )
 
 
-def _waits_at(job: JobView, gate: GateState) -> bool:
+async def _parking(look: Look, gate: GateState) -> GateState:
+    """Return the gate at which jobs are parked for a keyed one: of a member, its pool."""
+    name = gate.name.rpartition("/")[0]
+    if gate.parked or not name:
+        return gate
+    (pool,) = (await look.service.store.read(GatesQuery(names=(name,)))).rows
+    return pool if any(one.name == gate.name for one in pool.members) else gate
+
+
+def _waits_at(flow: WaitingFlow, gate: GateState) -> bool:
     if gate.kind == "implicit":
-        return gate.name in {"all", f"lane:{job.lane}", f"kind:{job.kind}", f"tenant:{job.tenant}"}
+        names = {"all", f"lane:{flow.lane}", f"kind:{flow.kind}", f"tenant:{flow.tenant}"}
+        return gate.name in names
     pool = gate.name.partition("/")[0]
-    return any(one.name in {gate.name, pool} for one in job.gates)
+    return any(one.name in {gate.name, pool} for one in flow.shared)
 
 
 def _gate(caller: Caller, values: Values) -> None:
@@ -131,7 +173,7 @@ OPEN = Action(
     name="open-gate",
     label="Open",
     title="Open the gate {gate}",
-    explains="Ends its closing, whoever made it. Its numbers and hours still hold.",
+    explains="Ends its closing, by any author. Its numbers and hours still apply.",
     endpoint=routes.open_,
     call=lambda values: Call(path={"gate": values["gate"]}),
     done="{gate} is not closed any more.",
@@ -141,13 +183,17 @@ OPEN = Action(
 )
 
 
+async def capacity_of(look: Look, gate: str) -> Values:
+    """What `AT_MOST` begins with: the capacity or limit of a gate; empty while it has none."""
+    (found,) = (await look.service.store.read(GatesQuery(names=(gate,)))).rows
+    return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
+
+
 async def _capacity(look: Look) -> Values:
-    query = GatesQuery(names=(look.values["gate"],))
-    (gate,) = (await look.service.store.read(query)).rows
-    return {"capacity": "" if gate.capacity is None else str(gate.capacity)}
+    return await capacity_of(look, look.values["gate"])
 
 
-_AT_MOST = Field(name="capacity", label="At most", kind="number", required=True)
+AT_MOST = Field(name="capacity", label="At most", kind="number", required=True)
 CAPACITY = Action(
     name="set-gate-capacity",
     label="Set capacity",
@@ -160,7 +206,7 @@ CAPACITY = Action(
     ),
     done="{gate} has a capacity of {capacity}.",
     of=("gate",),
-    fields=(_AT_MOST, REASON),
+    fields=(AT_MOST, REASON),
     reach=_gate,
     prefill=_capacity,
 )
@@ -176,7 +222,7 @@ LIMIT = Action(
     ),
     done="{gate} has a limit of {capacity}.",
     of=("gate",),
-    fields=(_AT_MOST, REASON),
+    fields=(AT_MOST, REASON),
     reach=_gate,
     prefill=_capacity,
 )

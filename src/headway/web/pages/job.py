@@ -12,8 +12,8 @@ from headway.core.check import is_job_id
 from headway.core.hidden import hidden_text
 from headway.core.job import derived_id
 from headway.core.state import FINAL, State
-from headway.server.access.permissions import Permission
-from headway.server.for_callers.sight import why_seen
+from headway.server.access.caller import Permission
+from headway.server.visibility import visible_why
 from headway.web.page import Facts, Look, Page, everyone
 from headway.web.pages import jobs
 from headway.web.sight import SLOW_S
@@ -32,8 +32,6 @@ class Span:
 
     Attributes:
         what: "waiting", "parked", "running" or "awaiting", as the style sheet colours it.
-        words: what it was doing.
-        ms: how long.
         since: when it began, ms UTC, if it still goes on.
     """
 
@@ -69,9 +67,15 @@ async def read(look: Look) -> Facts:
     Raises:
         UnknownJob: there is none.
     """
-    job, why = await why_seen(look.service, look.caller, look.values["id"])
+    job, why = await visible_why(look.service, look.caller, look.values["id"])
     job = jobs.hidden_error(job)
-    job = replace(job, runs=tuple(replace(r, error=hidden_text(r.error)) for r in job.runs))
+    job = replace(
+        job,
+        runs=tuple(replace(r, error=hidden_text(r.error)) for r in job.runs),
+        trail=tuple(
+            replace(n, what=hidden_text(n.what), reason=hidden_text(n.reason)) for n in job.trail
+        ),
+    )
     rows = timeline(job, why.now)
 
     async def relatives() -> tuple[list[JobView], JobView | None]:

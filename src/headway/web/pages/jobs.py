@@ -8,17 +8,16 @@ from dataclasses import replace
 
 import msgspec
 
-from headway.contract.views import JobsQuery, JobView
+from headway.contract.views import JobsQuery, JobView, WaitingFlow
 from headway.contract.views import Page as Rows
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
-from headway.core.state import FINAL, QUEUED, State
-from headway.server.access.permissions import Permission
-from headway.server.asking import numbered
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.for_callers.sight import job_seen
+from headway.core.state import FINAL, HELD, QUEUED, State
+from headway.server.access.caller import Permission
+from headway.server.paging import bounded_page, check_number_cursor
 from headway.server.routes import moves as routes
+from headway.server.visibility import visible_job
 from headway.web.page import (
     REASON,
     Action,
@@ -33,6 +32,7 @@ from headway.web.page import (
     reason_of,
 )
 from headway.web.sight import FRESH_S
+from headway.web.underway import first_jobs, held_jobs, parked_flows, parked_gates, waiting_flows
 
 ROWS = 50
 """Jobs of a page."""
@@ -42,6 +42,9 @@ FILTERED_S = 2.0
 """Seconds for which a search is given to others: it may look at many jobs that do not fit."""
 MOST_EDITED = 16_000
 """Characters of arguments that a form shows to be changed."""
+LANES = 10
+"""Lanes whose waiting jobs are read if a listing reaches none of them."""
+UNDERWAY = frozenset({State.WAITING, State.PARKED, *HELD})
 FILTERS = ("lane", "kind", "tenant", "key", "subject")
 STATES = tuple(str(one) for one in State)
 
@@ -52,17 +55,24 @@ async def read(look: Look) -> Facts:
     query = replace(
         query_of(look, states_of(given["state"])),
         newest=given["order"] != "oldest",
-        cursor=numbered(given["cursor"] or None),
+        cursor=check_number_cursor(given["cursor"] or None),
         limit=ROWS,
     )
     id = given["id"].strip()  # noqa: A001  (the field's word)
     if id:
         query = JobsQuery(ids=(id,) if is_job_id(id) else ())
     page = await find_jobs(look, query)
-    fits = (one for one in page.rows if not query.states or one.state in query.states)
+    rows = [one for one in page.rows if not query.states or one.state in query.states]
+    near: list[JobView] = []
+    if not rows and page.cursor is not None and query.cursor is None:
+        seen_by = (caller.tenants, caller.lanes)
+        near = await look.sight.once(
+            ("underway", query, seen_by), lambda: _underway(look, query), FILTERED_S
+        )
     filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
     return {
-        "rows": [hidden_error(one) for one in fits if caller.sees(one)],
+        "rows": [hidden_error(one) for one in near or rows if caller.sees(one)],
+        "near": bool(near),
         "cursor": page.cursor,
         "filtered": filtered,
         "states": STATES,
@@ -117,6 +127,44 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
         return Rows(rows=(), cursor=None)
     plain = replace(query, newest=True, cursor=None, limit=100) == JobsQuery(newest=True)
     return await look.sight.once(("jobs", query), find, FRESH_S if plain else FILTERED_S)
+
+
+async def _underway(look: Look, query: JobsQuery) -> list[JobView]:
+    """Return waiting, parked and running jobs that a listing does not reach from its beginning."""
+    states, store, caller = set(query.states), look.service.store, look.caller
+    if query.subject is not None or not states & UNDERWAY:
+        return []
+    seen = await look.sight.overview()
+    gates = (await parked_gates(store)).rows if State.PARKED in states else ()
+
+    def fits(one: JobView | WaitingFlow) -> bool:
+        return (
+            query.lane in {None, one.lane}
+            and query.tenant in {None, one.tenant}
+            and query.kind in {None, one.kind}
+            and caller.covers(one.lane)
+            and (caller.tenants is None or one.tenant in caller.tenants)
+        )
+
+    async def flows(first: int) -> list[WaitingFlow]:
+        found: list[WaitingFlow] = []
+        if State.WAITING in states:
+            lanes = [one for one in seen.lanes if one.counts.get(State.WAITING)]
+            lanes = [one for one in lanes if caller.covers(one.name)]
+            lanes = [one for one in lanes if query.lane in {None, one.name}]
+            lanes.sort(key=lambda one: -one.counts[State.WAITING])
+            names = [one.name for one in lanes[:LANES]]
+            found += filter(fits, (await waiting_flows(store, names, first)).rows)
+        found += filter(fits, (await parked_flows(store, gates, first)).rows)
+        return found
+
+    some = await flows(1)
+    if 0 < len(some) < ROWS:
+        some = await flows(-(-ROWS // len(some)))
+    jobs = list(await first_jobs(store, some, 2 * ROWS))
+    if states & HELD:
+        jobs += filter(fits, await held_jobs(store, seen, ROWS))
+    return [one for one in jobs if one.state in states][:ROWS]
 
 
 async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
@@ -185,10 +233,10 @@ RETRY = Action(
     name="retry-job",
     label="Retry",
     title="Retry the job {job}",
-    explains="It begins a new life with all its attempts; its runs so far stay on its record.",
+    explains="Runs the job again, with all its attempts. Its earlier runs stay on its page.",
     endpoint=routes.retry,
     call=lambda values: _one(values, reason_of(values)),
-    done="The job has a new life: it is {state}.",
+    done="Retried: the job is {state}.",
     of=("job",),
 )
 RUN_NOW = Action(
@@ -231,7 +279,7 @@ def _arguments(text: str) -> dict[str, object]:
 
 
 async def _stored(look: Look) -> Values:
-    job = await job_seen(look.service, look.caller, look.values["job"])
+    job = await visible_job(look.service, look.caller, look.values["job"])
     text = carried(job.args)
     fits = HIDDEN not in text and len(text) <= MOST_EDITED
     return {"args": text if fits else "", "priority": str(job.priority)}
@@ -253,10 +301,10 @@ RETRY_EDITED = Action(
     name="edit-and-retry-job",
     label="Edit and retry",
     title="Edit and retry the job {job}",
-    explains="It begins a new life with these arguments; its runs so far stay on its record.",
+    explains="Runs the job again with these arguments. Its earlier runs stay on its page.",
     endpoint=routes.retry,
     call=_edit,
-    done="The job has a new life: it is {state}.",
+    done="Retried: the job is {state}.",
     of=("job",),
     fields=_CHANGES,
     prefill=_stored,

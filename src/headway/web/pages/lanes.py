@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headway.contract.views import GatesQuery, JobsQuery, LanesQuery, LaneView, StatsQuery
+from headway.contract.views import GatesQuery, LanesQuery, LaneView, StatsQuery
 from headway.core.gates.slots import UNLIMITED
 from headway.core.state import HELD, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
 from headway.web.page import (
@@ -17,7 +16,6 @@ from headway.web.page import (
     Action,
     Call,
     Facts,
-    Field,
     Look,
     Page,
     Values,
@@ -25,12 +23,13 @@ from headway.web.page import (
     reason_of,
     until_of,
 )
-from headway.web.stuck import some_jobs
+from headway.web.pages.gates import AT_MOST, capacity_of
+from headway.web.underway import held_jobs, parked_flows, parked_gates, waiting_flows
 
 ROWS = 50
 """Lanes of a page."""
 SAMPLE = 100
-"""Jobs of a lane whose tenants are counted."""
+"""Jobs of a parked flow, and of a worker, whose tenants are counted."""
 ORDERS = ("name", "depth", "oldest")
 
 
@@ -69,10 +68,19 @@ async def _one(look: Look, name: str) -> dict[str, object]:
     latencies = await look.sight.latencies([name])
 
     async def shares() -> dict[str, object]:
-        waiting = await _tenants(look, name, (State.WAITING, State.PARKED))
-        running = await _tenants(look, name, tuple(sorted(HELD)))
+        waiting, running = Counter[str](), Counter[str]()
+        found = await waiting_flows(store, (name,))
+        for flow in found.rows:
+            waiting[flow.tenant] += flow.count
+        if lane.counts.get(State.PARKED):
+            gates = (await parked_gates(store)).rows
+            for flow in (await parked_flows(store, gates, SAMPLE)).rows:
+                waiting[flow.tenant] += flow.count if flow.lane == name else 0
+        if any(lane.counts.get(one) for one in HELD):
+            held = await held_jobs(store, await look.sight.overview(), SAMPLE)
+            running.update(one.tenant for one in held if one.lane == name)
         order = [tenant for tenant, _ in (waiting + running).most_common()]
-        return {"waiting": waiting, "running": running, "all": order}
+        return {"waiting": waiting, "running": running, "all": order, "more": found.more}
 
     return {
         "view": lane,
@@ -83,11 +91,6 @@ async def _one(look: Look, name: str) -> dict[str, object]:
         "sample": SAMPLE,
         "revision": (await store.read(StatsQuery())).revision,
     }
-
-
-async def _tenants(look: Look, lane: str, states: tuple[State, ...]) -> Counter[str]:
-    query = JobsQuery(lane=lane, states=states, limit=SAMPLE)
-    return Counter(one.tenant for one in await some_jobs(look.service.store, query))
 
 
 def _due(lane: LaneView) -> int:
@@ -122,7 +125,7 @@ RESUME = Action(
     name="resume-lane",
     label="Resume",
     title="Resume the lane {lane}",
-    explains="Ends its pause, whoever made it.",
+    explains="Ends its pause, by any author.",
     endpoint=routes.resume,
     call=lambda values: Call(path={"name": values["lane"]}),
     done="{lane} goes on.",
@@ -133,9 +136,7 @@ RESUME = Action(
 
 
 async def _capacity(look: Look) -> Values:
-    query = GatesQuery(names=(f"lane:{look.values['lane']}",))
-    (gate,) = (await look.service.store.read(query)).rows
-    return {"capacity": "" if gate.capacity in {None, UNLIMITED} else str(gate.capacity)}
+    return await capacity_of(look, f"lane:{look.values['lane']}")
 
 
 CONCURRENCY = Action(
@@ -150,7 +151,7 @@ CONCURRENCY = Action(
     ),
     done="{lane} runs at most {capacity} at once.",
     of=("lane",),
-    fields=(Field(name="capacity", label="At most", kind="number", required=True), REASON),
+    fields=(AT_MOST, REASON),
     reach=_lane_gate,
     prefill=_capacity,
 )

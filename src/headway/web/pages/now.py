@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.contract.views import GatesQuery, JobsQuery, JobView, StatsQuery
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.overview import Overview
 from headway.server.routes import gates as routes
 from headway.web.page import (
@@ -58,7 +59,7 @@ async def read(look: Look) -> Facts:
 async def _lanes(look: Look, seen: Overview) -> Facts:
     """For a caller that sees some lanes: those alone."""
     lanes = tuple(one for one in seen.lanes if look.caller.covers(one.name))
-    cut = Overview(stats=seen.stats, lanes=lanes, gates=(), more_gates=False, workers=seen.workers)
+    cut = replace(seen, lanes=lanes, gates=())
 
     async def find() -> Stuck:
         return await find_stuck(look.service.store, cut)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 from headway.contract.views import EntryView, JobsQuery, JobView, StatsQuery, TimetableQuery
 from headway.core.errors import InvalidValue, UnknownEntry
@@ -19,8 +20,7 @@ from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule
 from headway.core.timetable.text import format_schedule
 from headway.core.zone import find_zone, first_instant, wall_clock
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.routes import timetable as routes
 from headway.web.page import Action, Call, Facts, Look, Page, Values
 from headway.web.sight import SLOW_S
@@ -48,7 +48,6 @@ class Fire:
     """A moment at which an entry fires.
 
     Attributes:
-        entry: whose.
         at: ms UTC.
         clock: what the calendar's clock shows, as "09:05".
         job: that it became; None if none is made yet.
@@ -69,7 +68,6 @@ class Stretch:
         date: the day, as the page's parameter has it.
         start_at: ms UTC.
         today: whether now is in it.
-        fires: in order.
     """
 
     title: str
@@ -92,7 +90,6 @@ class Row:
     """An entry of the list.
 
     Attributes:
-        entry: which.
         when: its schedule as people write it.
         zone: its zone; empty for an interval.
         next_at: ms UTC; None if it is off, or never fires again.
@@ -209,7 +206,7 @@ class _Calendar:
 
     def clock(self, at: int) -> str:
         """What the calendar's clock shows."""
-        return f"{wall_clock(self.zone, at):%H:%M}"
+        return _clock(self.zone, at)
 
     def fires(
         self, entries: Sequence[EntryView]
@@ -313,6 +310,11 @@ def _last(entry: EntryView, now: int, most: int) -> Sequence[int]:
 
 def _ahead(schedule: Schedule, now: int, most: int) -> Sequence[int]:
     return _next(schedule, now if isinstance(schedule, Every) else now - now % 60_000, most)
+
+
+@lru_cache(maxsize=4096)
+def _clock(zone: ZoneInfo, at: int) -> str:
+    return f"{wall_clock(zone, at):%H:%M}"
 
 
 @lru_cache(maxsize=1024)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from headway.contract.views import TrailQuery, TrailView
 from headway.core.check import is_job_id
 from headway.core.hidden import hidden_text
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
-from headway.server.asking import numbered
+from headway.server.access.caller import Caller, Permission
+from headway.server.paging import check_number_cursor
 from headway.web.page import Facts, Look, Page
 
 ROWS = 50
@@ -22,7 +21,7 @@ async def read(look: Look) -> Facts:
     target, author = given["target"].strip(), given["author"].strip()
     query = TrailQuery(
         target=target or None,
-        cursor=numbered(given["cursor"] or None),
+        cursor=check_number_cursor(given["cursor"] or None),
         limit=LOOKED_AT if author else ROWS,
     )
     page = await look.sight.once(("trail", query), lambda: look.service.store.read(query))

@@ -190,8 +190,13 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (!form.matches("dialog form")) return;
+  if (!form.matches("dialog form, form[data-ask]")) return;
   event.preventDefault();
+  if (form.dataset.ask !== undefined) {
+    const url = `${form.action}?${new URLSearchParams(new FormData(form))}`;
+    ask(url).catch(() => location.assign(url));
+    return;
+  }
   const button = form.querySelector(".acts button");
   button.disabled = true;
   ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) })

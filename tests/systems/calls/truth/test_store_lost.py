@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import headway as hw
-from headway.contract.mending import Mendable
+from headway.contract.repair import Repairable
 from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
 from headway.core.errors import StoreError
@@ -71,7 +71,7 @@ async def busy_with_the_third(site: Site) -> None:
 
 async def is_as_the_world(site: Site) -> bool:
     """Whether the store is fit again, and awaits just the calls that are on, with their lines."""
-    assert isinstance(site.app.store, Mendable)
+    assert isinstance(site.app.store, Repairable)
     try:
         if await site.app.store.suspicion() is not None:
             return False

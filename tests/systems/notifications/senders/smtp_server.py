@@ -124,5 +124,5 @@ async def smtp(
         await asyncio.gather(*running, return_exceptions=True)
         for one in made:
             if one.transport is not None:
-                one.transport.abort()
+                one.transport.abort()  # pyright: ignore[reportAttributeAccessIssue]
         await listening.wait_closed()

@@ -161,7 +161,7 @@ async def test_what_apple_answers_is_the_outcome(tmp_path: Path, act: Act, kind:
     async with apns(tmp_path, act, answers(200)) as server, sender(server) as one:
         outcome = await one.send(message(TOKEN))
         assert isinstance(outcome, kind)
-        assert reason in outcome.reason
+        assert reason in outcome.reason  # pyright: ignore[reportAttributeAccessIssue]
         assert getattr(outcome, "gone", False) is (reason == "410 Unregistered")
         # It was asked once, and the next push is sent.
         assert len(server.got) == 1

@@ -1,1 +1,1 @@
-"""Rows in columns: which there are, and how they are read by position, for the stores on SQL."""
+"""Columns of the SQL stores, and how rows are read from them by position."""

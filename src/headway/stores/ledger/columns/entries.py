@@ -1,4 +1,4 @@
-"""A timetable entry's columns: which there are, how they are read and written."""
+"""The columns of a timetable entry."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headway.stores.ledger.packing import decode_entry, encode_entry
 from headway.stores.ledger.rows import EntryRow
 
 ENTRY = "name, spec, revision, last_fired, ahead_until, folded, first_seen_at"
-"""What `read_entry` reads and `entry_values` tells."""
+"""The columns of `read_entry` and `entry_values`."""
 
 
 def read_entry(kept: tuple[Any, ...]) -> EntryRow:
-    """The entry of a row that was selected by `ENTRY`."""
+    """Return the entry of a row selected by `ENTRY`."""
     name, spec, revision, last_fired, ahead_until, folded, first_seen_at = kept
     return EntryRow(
         name=name,
@@ -26,7 +26,7 @@ def read_entry(kept: tuple[Any, ...]) -> EntryRow:
 
 
 def entry_values(row: EntryRow) -> tuple[str, bytes | None, int, int | None, int | None, int, int]:
-    """The values of an entry, in the order of `ENTRY`."""
+    """Return the values of an entry, in the order of `ENTRY`."""
     return (
         row.name,
         encode_entry(row.spec),

@@ -1,4 +1,4 @@
-"""A gate's columns, and a template's: which there are, how they are read and written."""
+"""The columns of gates and templates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.packing import decode_gate_spec, decoder, encode
 
 GATE = "name, template, pool, used, timer_at, horizon_at, rest"
-"""What `read_gate` reads."""
+"""The columns of `read_gate`."""
 
 
 class _Rest(NamedTuple):
-    """What most gates have nothing of."""
+    """Rarely used fields, in one column."""
 
     capacity: int | None
     closed_until: int | None
@@ -33,7 +33,7 @@ _decode_rest = decoder(_Rest)
 
 
 def encode_rest(row: GateRow) -> bytes | None:
-    """What most gates have nothing of; None for nothing."""
+    """Encode the rarely used fields; None if all are empty."""
     rest = _Rest(
         row.capacity,
         row.closed_until,
@@ -49,7 +49,7 @@ def encode_rest(row: GateRow) -> bytes | None:
 
 
 def read_gate(kept: tuple[Any, ...]) -> GateRow:
-    """The gate of a row that was selected by `GATE`."""
+    """Return the gate of a row selected by `GATE`."""
     name, template, pool, used, timer_at, horizon_at, data = kept
     rest = _decode_rest(data) if data is not None else _NOTHING
     return GateRow(
@@ -72,7 +72,7 @@ def read_gate(kept: tuple[Any, ...]) -> GateRow:
 
 
 def read_templates(kept: Iterable[tuple[Any, ...]]) -> Mapping[str, TemplateRow]:
-    """Declared gates by name, of rows of name, spec and override; not to be changed in place."""
+    """Return declared gates by name, from rows of name, spec and override; read-only."""
     return MappingProxyType(
         {
             name: TemplateRow(

@@ -1,4 +1,4 @@
-"""A job's columns: which there are, and how a row and the head of a flow are read from them."""
+"""The columns of jobs, and how rows and heads of flows are read from them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ JOB = (
     " parked_at, unfit, parked_since, gated, members, candidate, cascade, cancel_requested, rest,"
     " args"
 )
-"""What `read_job` reads; `{id}` stands for how a store tells the id as text."""
+"""The columns of `read_job`; `{id}` is the store's expression for the id as text."""
 HEAD = (
     "priority, due_at, seq, keyed, ticket, cascade, {id}, run, attempt, stage, subject, args,"
     " policy, blocked_ms"
 )
-"""What `read_heads` reads; `{id}` as in `JOB`."""
+"""The columns of `read_heads`; `{id}` as in `JOB`."""
 
 
 class _Rest(NamedTuple):
-    """What most jobs have nothing of."""
+    """Rarely used fields, in one column."""
 
     body: bytes
     life: int
@@ -49,7 +49,7 @@ _decode_rest = decoder(_Rest)
 
 
 def encode_rest(row: JobRow) -> bytes | None:
-    """What most jobs have nothing of; None for nothing."""
+    """Encode the rarely used fields; None if all are empty."""
     rest = _Rest(
         row.body,
         row.life,
@@ -66,12 +66,12 @@ def encode_rest(row: JobRow) -> bytes | None:
 def read_job(
     row: Sequence[Any], flow_of: Callable[[int], FlowKey], word_of: Callable[[int], str]
 ) -> JobRow:
-    """The job of a row that was selected by `JOB`.
+    """Return the job of a row selected by `JOB`.
 
     Args:
-        row: its values.
-        flow_of: the flow of a number.
-        word_of: a worker's name of a number.
+        row: the selected values.
+        flow_of: returns the flow of a number.
+        word_of: returns the text of a number, such as a worker's id.
     """
     flow = flow_of(row[3])
     rest = _decode_rest(row[38]) if row[38] is not None else _NOTHING
@@ -135,9 +135,9 @@ _new = cast("Any", tuple).__new__
 
 
 def read_heads(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
-    """The heads of rows that were selected by `HEAD`, in their order."""
+    """Return the heads of rows selected by `HEAD`, in their order."""
     return [
-        # The plain ones, built without a call each: a claim of 1,000 feels it.
+        # Plain heads are built without a call each, which matters in a claim of 1,000.
         _new(Head, (_new(Order, row[:3]), row[6], (), None, (), *row[7:]))
         if row[3:6] == _PLAIN
         else _read_head(row)

@@ -1,11 +1,11 @@
-"""The small numbers by which a state is stored."""
+"""The numbers by which states are stored."""
 
 from __future__ import annotations
 
 from headway.core.state import State
 
 STATES: tuple[State, ...] = tuple(State)
-"""In the order of their numbers; the migrations count on it."""
+"""In the order of their numbers; the migrations rely on it."""
 CODES = {state: code for code, state in enumerate(STATES)}
 
 SCHEDULED = CODES[State.SCHEDULED]

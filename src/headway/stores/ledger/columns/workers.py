@@ -1,4 +1,4 @@
-"""A worker's columns: which there are, how they are read and written."""
+"""The columns of a worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headway.stores.ledger.packing import decode_names, encode
 from headway.stores.ledger.rows import WorkerRow
 
 WORKER = "id, name, lanes, seen_at, lease_until, request, lapsed"
-"""What `read_worker` reads and `worker_values` tells."""
+"""The columns of `read_worker` and `worker_values`."""
 
 
 def read_worker(kept: tuple[Any, ...]) -> WorkerRow:
-    """The worker of a row that was selected by `WORKER`."""
+    """Return the worker of a row selected by `WORKER`."""
     worker, name, lanes, seen_at, lease_until, request, lapsed = kept
     return WorkerRow(
         id=worker,
@@ -26,7 +26,7 @@ def read_worker(kept: tuple[Any, ...]) -> WorkerRow:
 
 
 def worker_values(row: WorkerRow) -> tuple[str, str, bytes, int, int, int, bool]:
-    """The values of a worker, in the order of `WORKER`."""
+    """Return the values of a worker, in the order of `WORKER`."""
     return (
         row.id,
         row.name,

@@ -1,1 +1,1 @@
-"""Answers to questions, from one snapshot."""
+"""Queries, each answered from one snapshot."""

@@ -1,4 +1,4 @@
-"""Audit: permits are compared with their holders, and caches with permits."""
+"""Audit: compare permits with their holders, and cached counts with permits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = ("gates", "permits", "held")
 
 
 def read_audit(ledger: Ledger, query: AuditQuery) -> AuditView:
-    """A page of the audit: gates by name, then permits, then held jobs."""
+    """Return a page of the audit: gates by name, then permits, then held jobs."""
     return _Audit(ledger, query).view()
 
 
@@ -47,7 +47,7 @@ class _Audit:
             cursor=cursor,
         )
 
-    def _say(self, where: str, what: str) -> None:
+    def _report(self, where: str, what: str) -> None:
         self.found.append(Difference(where=where, what=what))
 
     def _gates(self, after: str) -> str | None:
@@ -58,7 +58,7 @@ class _Audit:
         known = self.ledger.gates.load(name for name, _ in sums)
         for name, amount in sums:
             if name not in known:
-                self._say(name, f"{amount} permits are out, but the gate has no row")
+                self._report(name, f"{amount} permits are out, but the gate has no row")
         self.seen["gates"] += len(rows)
         self.left -= len(rows)
         return rows[-1].name if self.left <= 0 and rows else None
@@ -70,11 +70,11 @@ class _Audit:
         if kind is GateKind.RATE and not row.pool:
             counted = self.ledger.starts.total(row.name, -1)
             if counted != row.used:
-                self._say(row.name, f"counts {row.used} starts, but {counted} are kept")
+                self._report(row.name, f"counts {row.used} starts, but {counted} are kept")
             if count:
-                self._say(row.name, f"is a rate, but {count} permits of it are out")
+                self._report(row.name, f"is a rate, but {count} permits of it are out")
         elif row.used != amount:
-            self._say(row.name, f"counts {row.used} permits out, but holders have {amount}")
+            self._report(row.name, f"counts {row.used} permits out, but holders have {amount}")
 
     def _permits(self, after: str) -> str | None:
         gate, _, job = after.partition("\x1f")
@@ -88,15 +88,15 @@ class _Audit:
 
     def _permit(self, one: PermitRow, row: JobRow | None) -> None:
         if row is None:
-            self._say(one.gate, f"a permit is held by job {one.job}, which does not exist")
+            self._report(one.gate, f"a permit is held by job {one.job}, which does not exist")
         elif row.state not in HELD:
-            self._say(one.gate, f"a permit is held by job {one.job}, which is {row.state}")
+            self._report(one.gate, f"a permit is held by job {one.job}, which is {row.state}")
         elif row.run != one.run:
-            self._say(
+            self._report(
                 one.gate, f"a permit is held by run {one.run} of job {one.job}, now at {row.run}"
             )
         elif row.state is State.AWAITING and one.hold == "run":
-            self._say(one.gate, f"a permit of the run is held by job {one.job}, which awaits")
+            self._report(one.gate, f"a permit of the run is held by job {one.job}, which awaits")
 
     def _held(self, after: str) -> str | None:
         rows = self.ledger.jobs.held(after, max(1, self.left))
@@ -114,8 +114,8 @@ class _Audit:
             member_gate(pool, member) for pool, member in row.members.items() if member
         }
         for gate in gates - allowed:
-            self._say(gate, f"job {row.id} holds a permit that its run did not take")
+            self._report(gate, f"job {row.id} holds a permit that its run did not take")
         if row.state is State.RUNNING and row.worker is None:
-            self._say(row.id, "is running, but with no worker")
+            self._report(row.id, "is running, but with no worker")
         if row.ticket is not None or row.parked_at is not None:
-            self._say(row.id, f"is {row.state}, but carries a ticket or is parked")
+            self._report(row.id, f"is {row.state}, but carries a ticket or is parked")

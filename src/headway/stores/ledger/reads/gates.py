@@ -1,4 +1,4 @@
-"""Gates, as they are shown."""
+"""Views of gates."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ PARKED = 1_000
 
 
 def read_specs(ledger: Ledger, query: SpecsQuery) -> tuple[GateSpec, ...]:
-    """The gates as they are declared."""
+    """Return the declared gates."""
     del query
     return tuple(row.current for _, row in sorted(ledger.gates.templates().items()))
 
 
 def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
-    """Gates by name: declared ones, and each of which there is something to remember."""
+    """Return gates by name: those with parked jobs, or declared ones and instances with a row."""
     book = GateBook(ledger)
     if query.names is not None:
         return Page(rows=tuple(gate_state(book, name) for name in query.names), cursor=None)
     after = query.cursor or ""
+    if query.parked:
+        names = ledger.jobs.parked_gates(after, query.limit)
+        end = names[-1] if len(names) == query.limit else None
+        return Page(rows=tuple(gate_state(book, name) for name in names), cursor=end)
     rows = ledger.gates.page(after, query.limit + 1)
     found = {row.name for row in rows[: query.limit] if not row.pool}
     end = rows[query.limit - 1].name if len(rows) > query.limit else None
@@ -43,21 +47,20 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
 
 
 def gate_state(book: GateBook, name: str, *, holders: bool = True) -> GateState:
-    """One gate as it stands.
+    """Return the state of one gate.
 
     Args:
         book: the gates of the snapshot.
-        name: resolved, or a template's.
         holders: whether to list its first holders.
 
     Returns:
-        Its state; a name that nothing declares is an implicit gate that is open.
+        Its state; an undeclared name is shown as an implicit gate that is open.
     """
     row = book.find(name)
     if is_implicit(name):
         return _implicit_state(book, name, row, holders=holders)
     if row is not None and row.pool and row.template in book.templates:
-        # A member that is declared no longer is one as long as anything is out.
+        # A member that is no longer declared is shown while its permits are taken.
         spec = book.templates[row.template].current
         return _member_state(book, name, row, spec, row.pool, holders=holders)
     try:
@@ -129,7 +132,7 @@ def _state(  # noqa: PLR0913  (one record of many facts)
 
 
 def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]:
-    """Until when it is closed, by whom and why."""
+    """Return until when a gate is closed, by whom and why."""
     if row is None or row.closed_until is None or row.closed_until <= book.ledger.now:
         return None, "", ""
     return row.closed_until, row.closed_by, row.closed_reason
@@ -168,7 +171,7 @@ def _of_gate(book: GateBook, name: str) -> tuple[tuple[HolderView, ...], int]:
 
 
 def holder(permit: PermitRow) -> HolderView:
-    """A permit, as it is told outside."""
+    """Return the view of a permit."""
     member = permit.gate.removeprefix(f"{permit.pool}/") if permit.pool else ""
     return HolderView(
         gate=permit.gate,

@@ -1,4 +1,4 @@
-"""Jobs, as they are shown."""
+"""Views of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTES = 100
 
 
 def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
-    """One job with its runs and trail."""
+    """Return one job with its runs and trail."""
     row = ledger.jobs.load([query.id]).get(query.id)
     if row is None:
         return None
@@ -29,7 +29,7 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
 
 
 Keys = Mapping[tuple[str, int], Sequence[str]]
-"""By job and run, the keys under which signals find it."""
+"""Signal keys by job and run."""
 
 
 def _keys(ledger: Ledger, jobs: Sequence[str]) -> Keys:
@@ -54,10 +54,10 @@ def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
 
 
 def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
-    """A page of a listing.
+    """Return a page of a listing.
 
     Raises:
-        InvalidValue: the page is too large, or the cursor is of another listing.
+        InvalidValue: the page is too large, or the cursor belongs to another listing.
     """
     if not 1 <= query.limit <= 1_000:
         message = f"a page of {query.limit} rows"
@@ -89,11 +89,15 @@ def _rows(ledger: Ledger, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         if known is None:
             return [], None
         return list(ledger.jobs.load([known.job]).values()), None
+    if query.worker is not None:
+        held = [one.id for one in ledger.jobs.held_by(query.worker, query.limit)]
+        rows = ledger.jobs.load(held)
+        return [rows[one] for one in held if one in rows], None
     return ledger.jobs.page(query)
 
 
 def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]:
-    """All runs of a job, the last among them, oldest first."""
+    """Return all runs of a job, including the last, oldest first."""
     runs = [
         RunView(
             run=one.run,
@@ -138,7 +142,7 @@ def _last_run(row: JobRow, keys: Keys) -> RunView:
 
 
 def shown(ledger: Ledger, row: JobRow) -> str:
-    """The state as shown: a queued job that could be claimed is `ready`, else `blocked`."""
+    """Return the displayed state: a queued job that could be claimed is `ready`, else `blocked`."""
     if row.state is State.PARKED:
         return "blocked"
     if row.state is not State.WAITING:
@@ -158,7 +162,7 @@ def job_view(
     trail: tuple[NoteView, ...],
     as_shown: str,
 ) -> JobView:
-    """A row, as it is told outside."""
+    """Return the view of a row."""
     return JobView(
         id=row.id,
         kind=row.kind,

@@ -1,4 +1,4 @@
-"""Lanes, workers, the timetable, the trail and the store's counts."""
+"""Views of lanes, workers, the timetable, the trail and the store's counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headway.stores.ledger.rows import LaneRow
 
 
 def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
-    """Lanes by name, with what they hold."""
+    """Return lanes by name, with their counts."""
     names = ledger.lanes.names() if query.names is None else list(query.names)
     rows = ledger.lanes.load(names)
     counts = ledger.counts.of_lanes(names)
@@ -54,7 +54,7 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
 
 
 def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
-    """Workers that live, or died less than an hour ago."""
+    """Return live workers, and those that died less than an hour ago."""
     del query
     return tuple(
         WorkerView(
@@ -70,7 +70,7 @@ def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
 
 
 def read_timetable(ledger: Ledger, query: TimetableQuery) -> tuple[EntryView, ...]:
-    """All entries, by name."""
+    """Return all entries, by name."""
     del query
     return tuple(
         EntryView(
@@ -87,10 +87,10 @@ def read_timetable(ledger: Ledger, query: TimetableQuery) -> tuple[EntryView, ..
 
 
 def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
-    """The trail, newest first.
+    """Return a page of the trail, newest first.
 
     Raises:
-        InvalidValue: the cursor is of another listing.
+        InvalidValue: the cursor belongs to another listing.
     """
     before = None
     if query.cursor is not None:
@@ -104,7 +104,7 @@ def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
 
 
 def read_stats(ledger: Ledger, query: StatsQuery) -> StatsView:
-    """Counts of the whole store."""
+    """Return the counts of the whole store."""
     del query
     return StatsView(
         now=ledger.now,

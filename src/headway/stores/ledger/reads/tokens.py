@@ -1,4 +1,4 @@
-"""Tokens."""
+"""Views of tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headway.stores.ledger.tokenchanges import is_token_id
 
 
 def read_tokens(ledger: Ledger, query: TokensQuery) -> tuple[TokenView, ...]:
-    """Tokens by id, each once."""
+    """Return tokens by id, each once."""
     if query.ids is None:
         rows = ledger.tokens.all()
     else:

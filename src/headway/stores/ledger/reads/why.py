@@ -17,11 +17,11 @@ from headway.stores.ledger.rows import JobRow
 
 PLACES = 1_000
 CANDIDATES = 8
-"""Candidates' gates that are looked at."""
+"""Candidates whose gates are examined."""
 
 
 def read_why(ledger: Ledger, query: WhyQuery) -> WhyView | None:
-    """Why a job stands where it stands; at most a fixed number of rows is looked at."""
+    """Explain a job's state, reading at most a fixed number of rows."""
     row = ledger.jobs.load([query.id]).get(query.id)
     return None if row is None else _Why(ledger, row).view()
 
@@ -43,9 +43,9 @@ class _Why:
             if row.lane in one.lanes and one.lease_until > self.now
         )
         if row.state in QUEUED:
-            self._look_at_gates()
+            self._find_closed_gates()
 
-    def _look_at_gates(self) -> None:
+    def _find_closed_gates(self) -> None:
         row = self.row
         flow = self.ledger.jobs.flow(row.flow)
         self.closed += [
@@ -54,7 +54,7 @@ class _Why:
             if not view.fits(1)
         ]
         for use in (*flow.shared, *row.keyed):
-            for one in self._of_turns(use):
+            for one in self._uses_in_turn(use):
                 view = self.book.view(one)
                 if view.never_fits(one.amount):
                     self.never.append(one.name)
@@ -62,7 +62,7 @@ class _Why:
                     self.closed.append(gate_state(self.book, one.name))
                     self.amounts[one.name] = one.amount
 
-    def _of_turns(self, use: GateUse) -> list[GateUse]:
+    def _uses_in_turn(self, use: GateUse) -> list[GateUse]:
         if CANDIDATE not in use.name:
             return [use]
         names = self.row.cascade.order()[:CANDIDATES] if self.row.cascade else ()
@@ -122,7 +122,7 @@ class _Why:
             parts.append(f"due {self._when(row.due_at)}")
             if row.reason and row.attempt:
                 parts.append(f"attempt {row.attempt} failed: {row.reason}")
-        # One that is only too small is not said to be full as well.
+        # A gate that is too small for the job is not also reported as full.
         parts += [
             self._gate(one)
             for one in self.closed
@@ -178,7 +178,7 @@ class _Why:
         full = "is full" if not gate.free else f"has too little room for {asks}"
         shut = [one for one in gate.members if one.capacity != 0 and one.closed_until is not None]
         if shut and all(one in shut or one.capacity == 0 for one in gate.members):
-            # Room in a member that is closed is none: nothing of the pool is full.
+            # All members are closed, so the pool is not full.
             first, more = shut[0], f"; so are {len(shut) - 1} more" if len(shut) > 1 else ""
             whole = "the only member" if len(shut) == 1 else "every member"
             closed = f"{first.name} is closed{self._closing(first)}{more}"
@@ -188,7 +188,7 @@ class _Why:
         return f"{what}{gate.name} {full} {used}{kept}{held}{others}{opens}"
 
     def _closing(self, gate: GateState) -> str:
-        """By whom a gate is closed, until when, and why, as far as that is known."""
+        """Return by whom a gate is closed, until when, and why, if known."""
         by = f" by {gate.closed_by}" if gate.closed_by else ""
         why = f" ({gate.closed_reason})" if gate.closed_reason else ""
         until = gate.closed_until or FOREVER

@@ -1,1 +1,1 @@
-"""The tables of a ledger: what a store brings so that the verbs can be told once."""
+"""The tables of a ledger, which each store implements."""

@@ -9,70 +9,70 @@ from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 
 
 class GateTable(Protocol):
-    """What is declared, and each gate of which there is something to remember."""
+    """Declared gates, and the instances that have state."""
 
     def templates(self) -> Mapping[str, TemplateRow]:
-        """All declared gates by name; not to be changed in place."""
+        """Return all declared gates by name; do not change them in place."""
         ...
 
     def save_template(self, row: TemplateRow) -> None:
-        """Writes a declared gate."""
+        """Write a declared gate."""
         ...
 
     def load(self, names: Iterable[str]) -> dict[str, GateRow]:
-        """The gates that have a row, by name; a copy each."""
+        """Return copies of the gates that have a row, by name."""
         ...
 
     def save(self, rows: Iterable[GateRow]) -> None:
-        """Writes gates; one that is idle is removed."""
+        """Write gates; one that is idle is removed."""
         ...
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        """Gates that have a row, by name, those above `after`."""
+        """Return gates that have a row, by name, those above `after`."""
         ...
 
     def due_timers(self, limit: int) -> list[str]:
-        """Gates whose timer has come, earliest first."""
+        """Return gates whose timer is due, earliest first."""
         ...
 
     def next_timer(self) -> int | None:
-        """When the next timer comes."""
+        """Return when the next timer is due."""
         ...
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
-        """Hours that are known only up to a moment before this one."""
+        """Return hours whose intervals end before a moment."""
         ...
 
 
 class PermitTable(Protocol):
-    """Permits: rows that name their holders; a job holds at most one of a gate."""
+    """Permits, with their holders; a job holds at most one of a gate."""
 
     def add(self, rows: Sequence[PermitRow]) -> None:
-        """Adds permits."""
+        """Add permits."""
         ...
 
     def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
-        """The permits that jobs hold."""
+        """Return the permits that jobs hold."""
         ...
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
-        """Removes these."""
+        """Remove permits."""
         ...
 
     def at(self, gate: str, limit: int) -> list[PermitRow]:
-        """The first holders of a gate, oldest first."""
+        """Return the first holders of a gate, oldest first."""
         ...
 
     def count(self, gate: str) -> tuple[int, int]:
-        """How many permits rows a gate has, and the sum of their amounts."""
+        """Return how many permit rows a gate has, and the sum of their amounts."""
         ...
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        """Gates that have permits out, by name, those above `after`, with the amounts' sum."""
+        """Return gates that have permits, by name, those above `after`, with the amounts' sum."""
         ...
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
-        """Permits by (gate, job), those above `after`."""
+        """Return permits by (gate, job), those above `after`."""
         ...
 
 
@@ -80,25 +80,25 @@ class StartTable(Protocol):
     """The starts that rates count: one number for each gate and millisecond."""
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Counts starts now, by gate."""
+        """Count starts now, by gate."""
         ...
 
     def put(self, gate: str, moments: Mapping[int, int]) -> None:
-        """Writes how many starts there were at these moments, whatever was counted there."""
+        """Set the numbers of starts at these moments, replacing earlier numbers."""
         ...
 
     def trim(self, gate: str, until_at: int) -> int:
-        """Forgets the starts up to a moment, that one included.
+        """Remove the starts up to and including a moment.
 
         Returns:
-            How many starts were forgotten.
+            How many starts were removed.
         """
         ...
 
     def total(self, gate: str, after_at: int) -> int:
-        """How many starts are later than a moment."""
+        """Return how many starts are later than a moment."""
         ...
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        """The first (moment, number) later than a moment, oldest first."""
+        """Return the first (moment, number) later than a moment, oldest first."""
         ...

@@ -22,83 +22,83 @@ from headway.stores.ledger.rows import (
 class JobTable(Protocol):
     """Jobs, their flows and policies, and the runs that ended.
 
-    No operation's cost grows with the number of jobs; each is a walk along one index.
+    No operation's cost grows with the number of jobs; each is a scan of one index.
     """
 
     def flow_number(self, key: FlowKey) -> int:
-        """The flow's number; a new flow is given one."""
+        """Return the flow's number; a new flow gets one."""
         ...
 
     def flow(self, number: int) -> FlowKey:
-        """The flow of a number."""
+        """Return the flow of a number."""
         ...
 
     def policy_number(self, policy: JobPolicy) -> int:
-        """The policy's number; a new policy is given one."""
+        """Return the policy's number; a new policy gets one."""
         ...
 
     def policy(self, number: int) -> JobPolicy:
-        """The policy of a number."""
+        """Return the policy of a number."""
         ...
 
     def insert(self, rows: Sequence[JobRow]) -> None:
-        """Adds jobs whose ids are new, and gives each its `seq`, growing in this order."""
+        """Add jobs with new ids, and assign each its `seq`, growing in this order."""
         ...
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that exist."""
+        """Return those of the ids that exist."""
         ...
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
-        """The jobs that exist, by id; a copy each."""
+        """Return copies of the jobs that exist, by id."""
         ...
 
     def save(self, rows: Iterable[JobRow]) -> None:
-        """Writes changed jobs back whole.
+        """Write changed jobs.
 
-        What never changes: `seq`, `id`, `lane`, `tenant`, `kind`, `created_at`.
+        `seq`, `id`, `lane`, `tenant`, `kind` and `created_at` never change.
         """
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forgets jobs with their runs, known keys, events and dedupe keys."""
+        """Remove jobs with their runs, signal keys, events and dedupe keys."""
         ...
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        """Flows of a lane with waiting jobs, by number, those above `after`."""
+        """Return flows of a lane with waiting jobs, by number, those above `after`."""
         ...
 
     def heads(self, flow: int, limit: int) -> list[Head]:
-        """The first waiting jobs of a flow, in order."""
+        """Return the first waiting jobs of a flow, in order."""
         ...
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
-        """Waiting jobs that hold nothing become running, claimed now, `run` and `attempt` one up.
+        """Make waiting jobs that take no permits running; adds 1 to `run` and `attempt`.
 
         Args:
-            seqs: the jobs.
-            worker: who.
-            request: its claim.
+            seqs: of the jobs.
+            worker: its id.
+            request: the number of its claim.
         """
         ...
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
-        """As `start_plain`, with what each holds; the ticket is gone."""
+        """Start jobs as `start_plain`, with what each holds; its ticket is removed."""
         ...
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
-        """Running jobs of this worker and run, with no need of care, become succeeded now.
+        """Make running jobs of this worker and run that need no care succeeded.
 
-        Their permits are still out; the caller gives them back.
+        The caller returns their permits.
         """
         ...
 
     def due(self, lane: str, limit: int) -> list[DueRow]:
-        """Scheduled jobs of a lane whose time has come, by due time and arrival."""
+        """Return due scheduled jobs of a lane, by due time and arrival."""
         ...
 
     def promote(self, seqs: Sequence[int]) -> set[int]:
-        """Scheduled jobs become waiting.
+        """Make scheduled jobs waiting.
 
         Returns:
             Their flows.
@@ -106,105 +106,113 @@ class JobTable(Protocol):
         ...
 
     def next_due(self, lane: str) -> int | None:
-        """When the next scheduled job of a lane is due."""
+        """Return when the next scheduled job of a lane is due."""
         ...
 
     def lanes_due(self, limit: int) -> list[str]:
-        """Lanes that have a scheduled job whose time has come."""
+        """Return lanes that have a due scheduled job."""
         ...
 
     def expired(self, limit: int) -> list[str]:
-        """Queued jobs that never ran (`run` is 0) past their `expires_at`, earliest first."""
+        """Return queued jobs with `run` 0 that are past their `expires_at`, earliest first."""
         ...
 
     def next_expiry(self) -> int | None:
-        """When the next queued job that never ran expires."""
+        """Return when the next queued job that never ran expires."""
         ...
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        """Flows with jobs parked at a gate (unfit ones left out), those above `after`."""
+        """Return flows with jobs parked at a gate, without unfit ones, those above `after`."""
         ...
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
-        """The first jobs of a flow parked at a gate (unfit ones left out), in order."""
+        """Return the first jobs of a flow parked at a gate, without unfit ones, in order."""
+        ...
+
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        """Return the ids of the first parked jobs of each flow that has any; see `parked_heads`."""
         ...
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
-        """The order of the first of them."""
+        """Return the order of the first of them."""
         ...
 
     def parked_count(self, gate: str, limit: int) -> int:
-        """How many jobs are parked at a gate, unfit ones among them; counted up to `limit`."""
+        """Return how many jobs are parked at a gate, including unfit ones, up to `limit`."""
         ...
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
-        """Unfit jobs parked at a gate, in order of arrival."""
+        """Return unfit jobs parked at a gate, in order of arrival."""
         ...
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
-        """Gates with parked jobs, unfit ones among them, by name, those above `after`."""
+        """Return gates with parked jobs, including unfit ones, by name, those above `after`."""
         ...
 
     def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
-        """Waiting jobs of a flow that carry the gate's ticket, and what each asks for, in order."""
+        """Return waiting jobs of a flow with the gate's ticket and their amounts, in order."""
         ...
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        """Parked jobs become waiting with the gate's ticket; the time parked is added up."""
+        """Make parked jobs waiting with the gate's ticket, and add up the time parked."""
         ...
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
-        """Waiting jobs become parked at a gate now; a ticket is gone."""
+        """Park waiting jobs at a gate now; their tickets are removed."""
         ...
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
-        """Running and awaiting jobs whose run this worker holds, in order of start."""
+        """Return running and awaiting jobs whose run this worker holds, in order of start."""
         ...
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
-        """Running jobs that this claim of the worker took, in order of start (their order)."""
+        """Return running jobs that this claim of the worker took, in order of start."""
         ...
 
     def deadlines(self, limit: int) -> list[str]:
-        """Awaiting jobs whose deadline has come, earliest first."""
+        """Return awaiting jobs past their deadline, earliest first."""
         ...
 
     def next_deadline(self) -> int | None:
-        """When the next deadline comes."""
+        """Return when the next deadline is."""
         ...
 
     def purgeable(self, limit: int) -> list[str]:
-        """Final jobs past their retention, oldest first."""
+        """Return final jobs past their retention, oldest first."""
         ...
 
     def of_entry(self, entry: str) -> list[JobRow]:
-        """Jobs of a timetable entry that are not final, by the moment fired."""
+        """Return jobs of a timetable entry that are not final, by the moment fired."""
         ...
 
     def place(self, flow: int, order: Order, limit: int) -> int:
-        """How many waiting jobs of the flow stand before this order; counted up to `limit`."""
+        """Return how many waiting jobs of the flow come before this order, up to `limit`."""
+        ...
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        """Return how many jobs of each of these flows of a lane wait, each up to `limit`."""
         ...
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        """A bounded page of a listing, and its cursor; `ids` and `key` are not its business."""
+        """Return a bounded page of a listing and its cursor; `ids` and `key` are ignored."""
         ...
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        """Running and awaiting jobs by id, those above `after`."""
+        """Return running and awaiting jobs by id, those above `after`."""
         ...
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
-        """Jobs in any state by `seq`, those above `after`; a copy each."""
+        """Return copies of jobs in any state by `seq`, those above `after`."""
         ...
 
     def oldest_due(self, lane: str) -> int | None:
-        """The due time of a waiting job that is among the oldest of its lane; a hint for people."""
+        """Return the due time of a waiting job among the oldest of its lane; for display only."""
         ...
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
-        """Keeps runs that ended."""
+        """Keep runs that ended."""
         ...
 
     def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
-        """The runs kept of each job, oldest first."""
+        """Return the ended runs of each job, oldest first."""
         ...

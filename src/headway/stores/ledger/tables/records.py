@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from headway.contract.mending import Suspicion
+from headway.contract.repair import Suspicion
 from headway.stores.ledger.rows import EntryRow, KeyRow, SignalRow, TrailRow, WorkerRow
 
 
@@ -13,59 +13,59 @@ class KeyTable(Protocol):
     """Keys that make enqueue idempotent."""
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
-        """The keys that have a row, by (tenant, key)."""
+        """Return the keys that have a row, by (tenant, key)."""
         ...
 
     def save(self, rows: Iterable[KeyRow]) -> None:
-        """Writes keys."""
+        """Write keys."""
         ...
 
 
 class SignalTable(Protocol):
-    """Keys that runs are known as, and events that were heard."""
+    """Signal keys of runs, and events that were received."""
 
     def known(self, key: str) -> tuple[str, int] | None:
-        """The (job, run) known under a key."""
+        """Return the (job, run) of a signal key."""
         ...
 
     def make_known(self, key: str, job: str, run: int) -> None:
-        """Makes a run known under a key; a later run takes the key over."""
+        """Assign a signal key to a run; a later run takes it over."""
         ...
 
     def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
-        """The (key, job, run) of these jobs' runs, in any order."""
+        """Return the (key, job, run) of these jobs' runs, in any order."""
         ...
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        """The (key, job, run) that are known, by key, those above `after`."""
+        """Return all (key, job, run), by key, those above `after`."""
         ...
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        """Events by (scope, event), those above `after`."""
+        """Return events by (scope, event), those above `after`."""
         ...
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
-        """The event, if it was heard in the scope."""
+        """Return the event, if it was received in the scope."""
         ...
 
     def save(self, row: SignalRow) -> None:
-        """Writes an event; one that is written again (a parcel put in twice) is the same."""
+        """Write an event; writing it again, as by an import that is repeated, changes nothing."""
         ...
 
     def kept(self, key: str) -> list[SignalRow]:
-        """Events kept for a key, oldest first."""
+        """Return events kept for a key, oldest first."""
         ...
 
     def kept_count(self) -> int:
-        """How many events are kept."""
+        """Return how many events are kept."""
         ...
 
     def drop(self, rows: Iterable[SignalRow]) -> None:
-        """Forgets events."""
+        """Remove events."""
         ...
 
     def stale(self, limit: int) -> list[SignalRow]:
-        """Events kept for longer than they may be."""
+        """Return kept events past their time limit."""
         ...
 
 
@@ -73,27 +73,27 @@ class WorkerTable(Protocol):
     """Workers and their leases."""
 
     def load(self, worker: str) -> WorkerRow | None:
-        """A worker; a copy."""
+        """Return a copy of a worker's row."""
         ...
 
     def save(self, row: WorkerRow) -> None:
-        """Writes a worker."""
+        """Write a worker."""
         ...
 
     def remove(self, workers: Sequence[str]) -> None:
-        """Forgets workers."""
+        """Remove workers."""
         ...
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
-        """Workers whose lease has ended and that no sweep has seen yet."""
+        """Return workers whose lease has ended and that no sweep has marked yet."""
         ...
 
     def next_lapse(self) -> int | None:
-        """When the next lease ends."""
+        """Return when the next lease ends."""
         ...
 
     def all(self) -> list[WorkerRow]:
-        """All workers, by id."""
+        """Return all workers, by id."""
         ...
 
 
@@ -101,43 +101,43 @@ class EntryTable(Protocol):
     """The timetable."""
 
     def load(self, name: str) -> EntryRow | None:
-        """An entry; a copy."""
+        """Return a copy of an entry."""
         ...
 
     def all(self) -> list[EntryRow]:
-        """All entries, removed ones among them, by name."""
+        """Return all entries, including removed ones, by name."""
         ...
 
     def save(self, row: EntryRow) -> None:
-        """Writes an entry."""
+        """Write an entry."""
         ...
 
 
 class TrailTable(Protocol):
-    """Who did what, when and why; and requests that were answered."""
+    """Who did what, when and why; and replies to requests, in case they are repeated."""
 
     def add(self, rows: Sequence[TrailRow]) -> None:
-        """Adds lines; `seq` is given here."""
+        """Add lines, and assign their `seq`."""
         ...
 
     def remove(self, rows: Sequence[TrailRow]) -> None:
-        """Remove lines: the oldest, in order, and never the newest of all."""
+        """Remove the oldest lines, in order; never the newest of all."""
         ...
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
-        """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""
+        """Return lines of one target or all, newest first, with a smaller seq than `before`."""
         ...
 
     def since(self, after: int, limit: int) -> list[TrailRow]:
-        """Lines, oldest first; those with a larger seq than `after`."""
+        """Return lines, oldest first, those with a larger seq than `after`."""
         ...
 
     def answer(self, request: str) -> bytes | None:
-        """What a request was answered."""
+        """Return the stored reply to a request."""
         ...
 
     def keep_answer(self, request: str, answer: bytes) -> None:
-        """Keeps what a request was answered, for an hour at least."""
+        """Store the reply to a request, for an hour at least."""
         ...
 
 
@@ -145,33 +145,33 @@ class FactTable(Protocol):
     """The store's own facts."""
 
     def identity(self) -> str:
-        """Written once, random."""
+        """Return the random identity, which is written once."""
         ...
 
     def epoch(self) -> int:
-        """Raised when an older state came back; part of the fence."""
+        """Return the epoch, which an operator raises after a restore; it fences older runs."""
         ...
 
     def revision(self) -> int:
-        """Of the definitions."""
+        """Return the revision of the definitions."""
         ...
 
     def bump_revision(self) -> int:
-        """One more."""
+        """Increase the revision, and return it."""
         ...
 
     def clock_ahead_ms(self) -> int:
-        """By how much the store's time is ahead of its clock."""
+        """Return how far the store's time is ahead of its clock."""
         ...
 
     def suspicion(self) -> Suspicion | None:
-        """Why claims are refused in the whole store; None while they are answered."""
+        """Return why claims are refused in the whole store; None if they are not."""
         ...
 
     def leader(self, role: str) -> tuple[str, int, int] | None:
-        """(holder, term, until) of a role."""
+        """Return the (holder, term, until) of a role."""
         ...
 
     def set_leader(self, role: str, holder: str, term: int, until_at: int) -> None:
-        """Writes a role's leader."""
+        """Write a role's leader."""
         ...

@@ -11,7 +11,7 @@ from headway.contract.tokens import TokenSpec
 
 @dataclass(slots=True, kw_only=True)
 class TokenRow:
-    """A token; what it is, when and by whom it was made, and when it was used last."""
+    """A token, when and by whom it was created, and when it was last used."""
 
     spec: TokenSpec
     created_at: int
@@ -20,24 +20,24 @@ class TokenRow:
 
 
 class TokenTable(Protocol):
-    """Tokens by their ids, some thousands at most."""
+    """Tokens by id, some thousands at most."""
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
-        """The tokens that have a row, by id; a copy each."""
+        """Return copies of the tokens that exist, by id."""
         ...
 
     def all(self) -> list[TokenRow]:
-        """All tokens, in any order."""
+        """Return all tokens, in any order."""
         ...
 
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         ...
 
     def save(self, rows: Iterable[TokenRow]) -> None:
-        """Writes tokens."""
+        """Write tokens."""
         ...
 
     def remove(self, token: str) -> None:
-        """Forgets a token."""
+        """Remove a token."""
         ...

@@ -1,4 +1,4 @@
-"""The verbs of the contract, each a function of a ledger and a request."""
+"""The operations of the contract, each a function of a ledger and a request."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from headway.stores.ledger.verbs.claim import claim
 from headway.stores.ledger.verbs.define import define
 from headway.stores.ledger.verbs.enqueue import enqueue
 from headway.stores.ledger.verbs.fire import fire
-from headway.stores.ledger.verbs.hear import signal
 from headway.stores.ledger.verbs.lead import lead
-from headway.stores.ledger.verbs.put_in import put_in
+from headway.stores.ledger.verbs.moving import export_chunk, import_chunk
 from headway.stores.ledger.verbs.read import read
 from headway.stores.ledger.verbs.release_permit import release_permit
 from headway.stores.ledger.verbs.restore import restore
 from headway.stores.ledger.verbs.settle import settle
+from headway.stores.ledger.verbs.signal import signal
 from headway.stores.ledger.verbs.sweep import sweep
-from headway.stores.ledger.verbs.take_out import take_out
 
 __all__ = [
     "act",
@@ -24,14 +23,14 @@ __all__ = [
     "claim",
     "define",
     "enqueue",
+    "export_chunk",
     "fire",
+    "import_chunk",
     "lead",
-    "put_in",
     "read",
     "release_permit",
     "restore",
     "settle",
     "signal",
     "sweep",
-    "take_out",
 ]

@@ -1,4 +1,4 @@
-"""Act: an operator's moves on jobs, each on the trail."""
+"""Act: an operator's actions on jobs, each recorded on the trail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
         return decode_replies(before)
     step = Step(ledger)
     step.load(request.ids)
-    replies = [_act_on(step, request, job) for job in request.ids]
+    replies = [_apply_to(step, request, job) for job in request.ids]
     step.flush()
     ledger.trail.add(
         [
@@ -51,11 +51,11 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
 
 
 def check_edit(edit: Edit) -> None:
-    """Lets an edit pass that a job can take.
+    """Validate an edit.
 
     Raises:
-        InvalidValue: the priority or the moment is out of its range, or the stage, the gates or
-            the candidates are none that a job can have.
+        InvalidValue: the priority or the due time is out of range, or the stage, the gates or the
+            candidates are invalid.
         PayloadTooLarge: the arguments are above the limit.
     """
     if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
@@ -75,7 +75,7 @@ def check_edit(edit: Edit) -> None:
         check_candidates("the edit", edit.candidates)
 
 
-def _act_on(step: Step, request: ActRequest, job: str) -> ActReply:
+def _apply_to(step: Step, request: ActRequest, job: str) -> ActReply:
     row = step.row(job)
     if row is None:
         return ActReply(id=job, answer=Acted.UNKNOWN, state=None)
@@ -132,7 +132,7 @@ def _run_now(step: Step, row: JobRow, request: ActRequest) -> Acted:
     if row.state not in QUEUED:
         return Acted.REFUSED
     if row.state is State.SCHEDULED:
-        # One that is due already, and only not promoted yet, keeps its place.
+        # A job that is due but not promoted yet keeps its place.
         row.due_at = min(row.due_at, step.ledger.now)
         step.move(row, State.WAITING)
     step.wake(row.lane)
@@ -144,7 +144,7 @@ def _edit(step: Step, row: JobRow, request: ActRequest) -> Acted:
         return Acted.REFUSED
     stage = _stage_after(step, row, request.edit)
     _edit_fields(row, request.edit)
-    # Its place changes: it is looked at from its flow again, wherever it was parked.
+    # Its place changes: it goes back to its flow, even if it was parked.
     step.move(row, State.SCHEDULED if row.due_at > step.ledger.now else State.WAITING)
     enter(step, row, stage)
     step.wake(row.lane, row.due_at)
@@ -157,7 +157,7 @@ def _can_be_edited(row: JobRow, edit: Edit) -> bool:
 
 
 def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
-    """Where the edit sends the job; None where it stays."""
+    """Return the stage that the edit sends the job to; None if it stays."""
     name = row.stage if edit.stage is None else edit.stage
     if edit.gates is not None:
         return stage_of(step, row, name, edit.gates)
@@ -165,7 +165,7 @@ def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
 
 
 def _exhaust(step: Step, row: JobRow) -> None:
-    """A cascade that has nobody left to ask is over, as one that is made so."""
+    """End a cascade that has no candidates left, as at its creation."""
     if row.cascade is not None and row.cascade.exhausted:
         step.end(row, State.DEAD, "", reason="exhausted")
 
@@ -184,17 +184,17 @@ def _edit_fields(row: JobRow, edit: Edit) -> None:
 
 
 def _settle(state: State) -> Callable[[Step, JobRow, ActRequest], Acted]:
-    def by_force(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    def force(step: Step, row: JobRow, request: ActRequest) -> Acted:
         if row.state in FINAL:
             return Acted.REFUSED
         if row.state in HELD:
-            # The operator's word replaces a cancel that was asked for.
+            # The operator's decision replaces a requested cancel.
             row.cancel_requested = False
             row.worker, row.last_worker = None, row.worker or row.last_worker
         step.end(row, state, "forced", reason=request.reason or f"{state} by {request.author}")
         return Acted.DONE
 
-    return by_force
+    return force
 
 
 _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {

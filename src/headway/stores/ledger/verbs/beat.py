@@ -1,4 +1,4 @@
-"""Beat: a worker keeps its leases, and hears what it has lost or must cancel."""
+"""Beat: a worker extends its leases, and learns which runs are lost or to be cancelled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     worker.lease_until = ledger.now if request.leaving else ledger.now + request.lease_ms
     worker.lapsed = request.leaving
     if request.leaving:
-        # What it released just now is not lost with the rest.
+        # Write the released runs first, so that they do not count as lost.
         step.flush()
         lapse(step, worker)
     ledger.workers.save(worker)
@@ -52,7 +52,7 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
 
 
 def release_unused(step: Step, job: str) -> None:
-    """A run whose claim's reply never reached its worker goes back; its attempt is not used."""
+    """Requeue a run whose claim's reply never reached its worker; its attempt is not counted."""
     row = step.row(job)
     if row is not None and row.state is State.RUNNING:
         step.requeue(row, "unused", due_at=None, repeat=True)

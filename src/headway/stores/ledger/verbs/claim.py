@@ -1,4 +1,4 @@
-"""Claim: what is due is promoted, then jobs start in order with all their permits."""
+"""Claim: promote due jobs, then start jobs in order, each with all its permits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.core.flow import FlowView
 from headway.core.job import MAX_BATCH
 from headway.core.lane_share import share
 from headway.stores.ledger.feeding import run_timers
-from headway.stores.ledger.lanework import LaneClaim
+from headway.stores.ledger.lane_claim import LaneClaim
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import JobRow, WorkerRow
@@ -20,9 +20,9 @@ from headway.stores.ledger.verbs.expire import expire
 from headway.stores.ledger.verbs.lapse import lapse
 
 TIMERS = 100
-"""Timers of keyed gates that one claim looks at."""
+"""Timers of keyed gates that one claim processes."""
 EXPIRIES = 1_000
-"""Jobs that never started in time that one claim ends."""
+"""Expired jobs that one claim ends."""
 
 
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
@@ -32,8 +32,8 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     worker = _worker(ledger, request, dead)
     if request.request <= worker.request:
         return _repeat(ledger, request, worker, dead)
-    _let_time_pass(ledger, request, dead)
-    work = _Work(ledger, request)
+    _apply_due_changes(ledger, request, dead)
+    work = _ClaimRun(ledger, request)
     work.run()
     if work.jobs or worker.lease_until < ledger.now + request.lease_ms // 2:
         worker.request = request.request if work.jobs else worker.request
@@ -54,10 +54,10 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
 
 
 def check_claim(request: ClaimRequest) -> None:
-    """Lets a claim pass that can be.
+    """Validate a claim.
 
     Raises:
-        InvalidValue: a number or the lanes are out of their range.
+        InvalidValue: a number is out of range, or the lanes are missing or have no weight.
     """
     if not 1 <= request.n <= MAX_BATCH or request.free < 0:
         message = f"a claim of n={request.n}, free={request.free}"
@@ -75,7 +75,7 @@ def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow
     if worker is None:
         return WorkerRow(id=request.worker)
     if worker.lease_until <= ledger.now and not worker.lapsed:
-        # Its runs are not live any more; what it claims from now on is.
+        # Its runs are no longer live; what it claims from now on is.
         step = Step(ledger)
         lapse(step, worker)
         step.flush()
@@ -119,10 +119,10 @@ def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
     )
 
 
-def _let_time_pass(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> None:
+def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> None:
     step = Step(ledger)
     if expire(step, EXPIRIES):
-        # What ended must be written before what is due is promoted: it may be the same job.
+        # Write what expired before promoting: it may be the same jobs.
         step.flush()
     run_timers(step.book, TIMERS)
     for lane, _ in request.lanes:
@@ -131,7 +131,7 @@ def _let_time_pass(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> No
     dead += step.dead
 
 
-class _Work:
+class _ClaimRun:
     """One claim over its lanes."""
 
     def __init__(self, ledger: Ledger, request: ClaimRequest) -> None:
@@ -146,7 +146,7 @@ class _Work:
         self.free = request.free
 
     def run(self) -> None:
-        """Takes each lane's share, then what the others left."""
+        """Take each lane's share, then what the other lanes left."""
         shares = self._shares()
         for lane, places in shares:
             self._take(lane, min(places, self.request.n - len(self.jobs)))
@@ -205,11 +205,11 @@ class _Work:
 
     @property
     def after(self) -> Mapping[str, int]:
-        """Where each lane's next claim goes on."""
+        """The cursor at which each lane's next claim continues."""
         return {lane: one.after for lane, one in self.lanes.items() if one.after >= 0}
 
     def next_at(self) -> int | None:
-        """When something may be claimable that is not now."""
+        """Return when something may become claimable."""
         moments = [one.opens_at for one in self.lanes.values()]
         moments += [self.ledger.jobs.next_due(lane) for lane in self.lanes]
         moments.append(self.ledger.gates.next_timer())

@@ -1,4 +1,4 @@
-"""Define: gates, lanes, entries, closings and tokens are declared, changed or reset."""
+"""Define: declare, change or reset gates, lanes, entries, closings and tokens."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     changed: set[type[Item]] = set()
     for item in request.items:
         step = Step(ledger)
-        did = _DO[type(item)](step, item, request)
+        entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
-        if did is None:
+        if entry is None:
             continue
         changed.add(type(item))
-        verb, target, detail = did
+        verb, target, detail = entry
         ledger.trail.add(
             [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
         )
@@ -75,32 +75,32 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         return revision
     if SetToken in changed:
         check_number(ledger)
-    if changed - _OF_TOKENS:
+    if changed - _TOKEN_ITEMS:
         ledger.wake(None)
     return ledger.facts.bump_revision()
 
 
-_OF_TOKENS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
-"""What lets no job start that could not start before."""
+_TOKEN_ITEMS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
+"""Items that cannot make a job startable, so no waiter is woken."""
 
-Did = tuple[str, str, str] | None
-"""What goes on the trail: verb, target, detail; None when nothing changed."""
+TrailEntry = tuple[str, str, str] | None
+"""The line for the trail: verb, target, detail; None if nothing changed."""
 
 
-def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> Did:
+def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> TrailEntry:
     del request
     changed = declare_gate(step, item.spec)
     return ("declare gate", item.spec.name, str(item.spec.kind)) if changed else None
 
 
-def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> Did:
+def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> TrailEntry:
     del request
     before = _values(step, item.name)
-    said = set_gate(step, item)
-    return None if _values(step, item.name) == before else ("set gate", item.name, said)
+    closing = set_gate(step, item)
+    return None if _values(step, item.name) == before else ("set gate", item.name, closing)
 
 
-def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> Did:
+def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> TrailEntry:
     del request
     before = _values(step, item.name)
     reset_gate(step, item.name)
@@ -108,14 +108,14 @@ def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> Did:
 
 
 def _values(step: Step, name: str) -> tuple[object, ...]:
-    """What an operator and code say of a gate; the same after as before when nothing changed."""
+    """Return all values of a gate, to compare before and after."""
     declared = step.book.templates.get(name)
     members = declared.spec.members if declared else ()
     rows = [step.book.find(one) for one in (name, *(member_gate(name, m) for m, _ in members))]
     return (declared, *(row.capacity if row else None for row in rows))
 
 
-def _close(step: Step, item: CloseGate, request: DefineRequest) -> Did:
+def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
     declared = step.book.templates.get(item.name)
     if declared is not None and "{" in item.name:
         message = f"{item.name!r} is a template; many gates have its name"
@@ -124,22 +124,22 @@ def _close(step: Step, item: CloseGate, request: DefineRequest) -> Did:
         )
     row = step.book.find(item.name)
     until = FOREVER if item.until_at is None else item.until_at
-    said = (until, request.author, item.reason or request.reason)
+    closing = (until, request.author, item.reason or request.reason)
     if row is not None:
-        if (row.closed_until, row.closed_by, row.closed_reason) == said:
+        if (row.closed_until, row.closed_by, row.closed_reason) == closing:
             return None
-        # An operator's word replaces what was said before, shorter or longer.
+        # An operator's closing replaces the former one, whether shorter or longer.
         step.book.change(item.name, row.template, row.pool).closed_until = None
-    step.close_gate(item.name, *said)
+    step.close_gate(item.name, *closing)
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
 
 
-def _open(step: Step, item: OpenGate, request: DefineRequest) -> Did:
+def _open(step: Step, item: OpenGate, request: DefineRequest) -> TrailEntry:
     del request
     return ("open", item.name, "") if open_gate(step, item.name) else None
 
 
-def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> Did:
+def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> TrailEntry:
     del request
     row = _lane(step, item.spec.name)
     if row.spec == item.spec:
@@ -149,7 +149,7 @@ def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> Did:
     return "declare lane", item.spec.name, ""
 
 
-def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
+def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> TrailEntry:
     del request
     row = _lane(step, item.spec.name)
     if row.override == item.spec:
@@ -159,7 +159,7 @@ def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
     return "set lane", item.spec.name, ""
 
 
-def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> Did:
+def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> TrailEntry:
     del request
     check_name("lane", item.name)
     row = step.ledger.lanes.load([item.name]).get(item.name)
@@ -183,7 +183,7 @@ def _save_lane(step: Step, row: LaneRow) -> None:
     step.ledger.lanes.save(row)
 
 
-def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Did:
+def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> TrailEntry:
     del request
     spec = item.spec
     check_name("entry", spec.name)
@@ -193,16 +193,16 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Di
         step.ledger.entries.save(row)
         return "declare entry", spec.name, ""
     if row.spec is not None:
-        # Whether it is switched on is the operator's; code decides it only at first.
+        # Only the first declaration sets `enabled`; after that the operator decides.
         spec = replace(spec, enabled=row.spec.enabled, job=replace(spec.job, id=row.spec.job.id))
         if spec == row.spec:
             return None
     _drop_fires(step, row)
-    # A new schedule has missed nothing; the same one still makes up for an outage.
+    # A new schedule has missed no fires; the same one still makes up for an outage.
     same = row.spec is not None and row.spec.schedule == spec.schedule
     row.ahead_until = None if same else step.ledger.now
     if not same and row.last_fired is not None:
-        # Up to the next fire of the former schedule, too, the new one fires.
+        # The new schedule may fire before the next fire of the former one.
         row.last_fired = min(row.last_fired, step.ledger.now)
     row.spec = spec
     row.revision += 1
@@ -210,7 +210,7 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Di
     return "declare entry", spec.name, f"revision {row.revision}"
 
 
-def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> Did:
+def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> TrailEntry:
     del request
     row = _entry(step, item.name)
     assert row.spec is not None  # noqa: S101  (_entry has looked)
@@ -227,7 +227,7 @@ def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> Did:
     return "enable" if item.enabled else "disable", item.name, ""
 
 
-def _remove_entry(step: Step, item: RemoveEntry, request: DefineRequest) -> Did:
+def _remove_entry(step: Step, item: RemoveEntry, request: DefineRequest) -> TrailEntry:
     del request
     row = _entry(step, item.name)
     _drop_fires(step, row)
@@ -246,10 +246,10 @@ def _entry(step: Step, name: str) -> EntryRow:
 
 
 def _drop_fires(step: Step, row: EntryRow) -> None:
-    """Fires that are laid ahead but not due fall, and may be laid anew by the next revision."""
+    """Cancel fires that are not due yet; the next revision may insert them again."""
     moments: list[int] = []
     for job in step.ledger.jobs.of_entry(row.name):
-        # One that has run is due to be tried again: its moment has fired.
+        # One that has run waits for its retry: its moment has fired.
         if job.state is State.SCHEDULED and not job.run:
             fold(step, row, job, "the entry changed")
             moments.append(job.fired_at or 0)
@@ -257,24 +257,24 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
         row.last_fired = min(row.last_fired, min(moments) - 1)
 
 
-def _set_token(step: Step, item: SetToken, request: DefineRequest) -> Did:
+def _set_token(step: Step, item: SetToken, request: DefineRequest) -> TrailEntry:
     words = check_token(item.spec)
     changed = set_token(step.ledger, item.spec, request.author)
     return ("set token", item.spec.id, words) if changed else None
 
 
-def _revoke_token(step: Step, item: RevokeToken, request: DefineRequest) -> Did:
+def _revoke_token(step: Step, item: RevokeToken, request: DefineRequest) -> TrailEntry:
     del request
     name = revoke_token(step.ledger, item.id)
     return None if name is None else ("revoke token", item.id, name)
 
 
-def _note_use(step: Step, item: NoteUse, request: DefineRequest) -> Did:
+def _note_use(step: Step, item: NoteUse, request: DefineRequest) -> TrailEntry:
     del request
     note_use(step.ledger, item)
 
 
-_DO: dict[type[Item], Callable[..., Did]] = {
+_HANDLERS: dict[type[Item], Callable[..., TrailEntry]] = {
     DeclareGate: _declare_gate,
     SetGate: _set_gate,
     ResetGate: _reset_gate,

@@ -1,4 +1,4 @@
-"""Enqueue: jobs that do not exist yet are made."""
+"""Enqueue: create jobs that do not exist yet."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def enqueue(ledger: Ledger, jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 
 def check_batch(what: str, n: int) -> None:
-    """Lets a batch of one atomic step pass.
+    """Check the size of a batch.
 
     Raises:
-        InvalidValue: it is larger.
+        InvalidValue: it is too large for one atomic step.
     """
     if n > MAX_BATCH:
         message = f"{what} of {n} items"

@@ -1,4 +1,4 @@
-"""Expiry: a job that never started in time is dead."""
+"""Expiry: a job that did not start before its `expires_at` becomes dead."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from headway.stores.ledger.step import Step
 
 
 def expire(step: Step, limit: int) -> int:
-    """Ends queued jobs past their `expires_at`.
+    """End queued jobs past their `expires_at`.
 
     Args:
-        step: the step.
         limit: the most jobs.
 
     Returns:

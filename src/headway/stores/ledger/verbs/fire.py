@@ -1,4 +1,4 @@
-"""Fire: a timetable entry's next moments are laid ahead as scheduled jobs."""
+"""Fire: insert a timetable entry's next moments ahead of time as scheduled jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
     row.last_fired = last
     row.ahead_until = max(row.ahead_until or 0, request.ahead_until, last or 0)
     ledger.entries.save(row)
-    # Due fires were held back until now.
+    # Due fires could not be promoted until now.
     ledger.wake(spec.job.lane)
     return FireReply(fired=tuple(fired), current=True)
 

@@ -1,62 +1,80 @@
-"""Lapse: a lease has ended; what ran is tried again, what was handed over is in doubt."""
+"""Lapse: when a lease has ended, running jobs are retried, and handed-over ones are in doubt."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.core.state import State
 from headway.stores.ledger.followups import reconcile_job
-from headway.stores.ledger.rows import JobRow, WorkerRow
+from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
 
 
 def lapse(step: Step, worker: WorkerRow, most: int | None = None) -> tuple[int, int]:
-    """Takes everything from a worker whose lease has ended, or its first jobs.
+    """Take all jobs, or the first ones, from a worker whose lease has ended.
 
-    What is left to it is fenced by the end of its lease. It is marked when nothing is left, so that
-    until then each sweep finds it, and a beat or claim of its own takes the rest from it first.
+    The rest is fenced by the end of its lease. The worker is marked as lapsed when nothing is left:
+    until then each sweep finds it, and its own beat or claim takes the rest first.
 
     Args:
-        step: the step; flushed, as far as this worker's runs go.
+        step: the step; this worker's runs are flushed.
         worker: its row; marked and saved here.
         most: how many jobs are taken at most, from 1; None for all.
 
     Returns:
-        How many runs it lost, and how many jobs were taken in all.
+        How many runs it lost, and how many jobs were taken.
     """
     held = step.ledger.jobs.held_by(worker.id, most)
     step.load(one.id for one in held)
+    whole = most is None or len(held) < most
+    return take_from(step, worker, held, whole=whole), len(held)
+
+
+def take_from(step: Step, worker: WorkerRow, held: Sequence[HeldRow], *, whole: bool) -> int:
+    """Take jobs from a worker whose lease has ended.
+
+    Args:
+        step: the step, which has loaded the jobs.
+        worker: its row; marked and saved here.
+        held: the jobs that it holds, or the first of them.
+        whole: whether `held` is all that it holds.
+
+    Returns:
+        How many runs it lost.
+    """
     lost = 0
     for one in held:
         row = step.rows[one.id]
         if row.state is State.RUNNING:
-            lose(step, row)
+            fail_lost_run(step, row)
             lost += 1
         elif row.state is State.AWAITING:
-            doubt(step, row)
-    worker.lapsed = most is None or len(held) < most
-    # Also if only some were taken: a beat that read the row before must not extend the lease.
+            mark_in_doubt(step, row)
+    worker.lapsed = whole
+    # Even if only some were taken: a beat that read the row before must not extend the lease.
     step.ledger.workers.save(worker)
     step.ledger.counts.happened("lost", lost)
-    return lost, len(held)
+    return lost
 
 
-def lose(step: Step, row: JobRow) -> None:
-    """A running job whose worker is gone: the attempt is used, the next follows by its policy."""
+def fail_lost_run(step: Step, row: JobRow) -> None:
+    """Fail the attempt of a running job whose worker is gone."""
     fail(step, row, "lost", "the worker's lease ended", reason="lease lost")
 
 
-def doubt(step: Step, row: JobRow) -> None:
-    """An awaiting job whose worker died before its handler returned."""
+def mark_in_doubt(step: Step, row: JobRow) -> None:
+    """Mark an awaiting job whose worker died before its handler returned."""
     row.last_worker, row.worker = row.worker or "", None
     step.changed(row)
     if row.accepted:
-        # The answer has come: there is nothing to doubt.
+        # A candidate has accepted it, so nothing is in doubt.
         return
     row.in_doubt = True
     ask_provider(step, row)
 
 
 def ask_provider(step: Step, row: JobRow) -> bool:
-    """Starts the kind's reconcile job, and gives it time before the deadline decides.
+    """Start the kind's reconcile job, and extend the deadline for it.
 
     Returns:
         Whether the kind has one.
@@ -72,7 +90,7 @@ def ask_provider(step: Step, row: JobRow) -> bool:
 
 
 def fail(step: Step, row: JobRow, outcome: str, error: str, *, reason: str = "failed") -> State:
-    """An attempt failed: the next by the job's policy, or dead when they are used up."""
+    """End a failed attempt: schedule the next by the job's policy, or make the job dead."""
     policy = step.ledger.jobs.policy(row.policy)
     if policy.retry.exhausted(row.attempt):
         return step.end(row, State.DEAD, outcome, reason=reason, error=error)

@@ -1,4 +1,4 @@
-"""Lead: one holder at a time does the chores with outside effects, by terms."""
+"""Lead: leader election by terms, for chores with outside effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lead(ledger: Ledger, role: str, holder: str, lease_ms: int) -> int | None:
         if leader != holder or until_at <= now:
             if until_at > now:
                 return None
-            # Also for the same holder: others may have led meanwhile, for all it knows.
+            # Also for the same holder: it cannot know whether others have led meanwhile.
             term += 1
     ledger.facts.set_leader(role, holder, term, now + lease_ms)
     return term

@@ -1,4 +1,4 @@
-"""Read: each question has one answer."""
+"""Read: dispatch each query to its function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from headway.contract.views import (
     AuditQuery,
+    FlowsQuery,
     GatesQuery,
     JobQuery,
     JobsQuery,
@@ -23,6 +24,7 @@ from headway.contract.views import (
 from headway.core.errors import InvariantBroken
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.reads.audit import read_audit
+from headway.stores.ledger.reads.flows import read_flows
 from headway.stores.ledger.reads.gates import read_gates, read_specs
 from headway.stores.ledger.reads.jobs import read_job, read_jobs
 from headway.stores.ledger.reads.listings import (
@@ -41,6 +43,7 @@ _READS: dict[type[Query[Any]], Callable[..., Any]] = {
     JobQuery: read_job,
     JobsQuery: read_jobs,
     WhyQuery: read_why,
+    FlowsQuery: read_flows,
     GatesQuery: read_gates,
     SpecsQuery: read_specs,
     LanesQuery: read_lanes,
@@ -57,10 +60,10 @@ def read(ledger: Ledger, query: Query[Answer]) -> Answer:
     """See `Store.read`.
 
     Raises:
-        InvariantBroken: the question has no answer here.
+        InvariantBroken: the query has no function here.
     """
     answer = _READS.get(type(query))
     if answer is None:
-        message = f"no answer is told for {type(query).__name__}"
+        message = f"{type(query).__name__} is not implemented"
         raise InvariantBroken(message)
     return cast("Answer", answer(ledger, query))

@@ -1,4 +1,4 @@
-"""Release by force: an operator takes a permit from its holder."""
+"""Release a permit by force, for an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restore: jobs whose work is under way already are made, awaiting, with their permits."""
+"""Restore: create jobs whose work is already under way, awaiting and with their permits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headway.stores.ledger.rows import JobRow
 from headway.stores.ledger.staging import stage_of
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
-from headway.stores.ledger.verbs.hear import apply_kept
 from headway.stores.ledger.verbs.lapse import ask_provider
+from headway.stores.ledger.verbs.signal import apply_kept
 
 
 def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
@@ -24,29 +24,29 @@ def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
     check_batch("restore", len(jobs))
     step = Step(ledger)
     replies = _insert(step, jobs)
-    behind = _call_back(step, jobs, replies)
-    if behind:
-        # What was given back, and who was fed with it, must be written before more is taken.
+    outdated = _requeue_outdated(step, jobs, replies)
+    if outdated:
+        # Write the returned permits, and the jobs fed with them, before taking more.
         step.flush()
         step = Step(ledger)
-    step.load(reply.id for reply in replies if reply.created or reply.id in behind)
+    step.load(reply.id for reply in replies if reply.created or reply.id in outdated)
     for one, reply in zip(jobs, replies, strict=True):
         row = step.rows.get(reply.id)
-        # A cascade without candidates is over as it is made, and so cannot be under way.
+        # A cascade without candidates ends at its creation, so it cannot be under way.
         if row is None or row.state not in QUEUED:
             continue
         if not reply.created:
             _start(step, row, one)
-        _take_up(step, row, one)
+        _mark_awaiting(step, row, one)
     step.flush()
     return replies
 
 
 def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Enqueued]:
-    """Makes those that are not known; one whose id is known may have been edited since."""
+    """Insert jobs that do not exist; one that exists may have been edited since."""
     known = step.ledger.jobs.known([one.job.id for one in jobs])
     new = [one.job for one in jobs if one.job.id not in known]
-    # Its run began before it came here, and no run begins before its job is there.
+    # Its run began before the restore, and a job is never younger than its run.
     created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
     made = iter(insert_new(step.ledger, step.book, new, created=created))
     return [
@@ -54,8 +54,10 @@ def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Enqueued]:
     ]
 
 
-def _call_back(step: Step, jobs: Sequence[InFlight], replies: Sequence[Enqueued]) -> set[str]:
-    """Queues the jobs of which the store has an older state; those it has queued stay so.
+def _requeue_outdated(
+    step: Step, jobs: Sequence[InFlight], replies: Sequence[Enqueued]
+) -> set[str]:
+    """Requeue jobs of which the store has an older state; queued ones stay queued.
 
     Returns:
         Their ids.
@@ -66,15 +68,15 @@ def _call_back(step: Step, jobs: Sequence[InFlight], replies: Sequence[Enqueued]
         if one.newer and not reply.created
     ]
     step.load(job for _, job in newer)
-    behind: set[str] = set()
+    outdated: set[str] = set()
     for one, job in newer:
         row = step.row(job)
         if row is None or row.state in FINAL or _is_this_run(step, row, one):
             continue
         if row.state in HELD:
             step.requeue(row, "lost", due_at=None, repeat=False, error="the store was an older one")
-        behind.add(job)
-    return behind
+        outdated.add(job)
+    return outdated
 
 
 def _is_this_run(step: Step, row: JobRow, one: InFlight) -> bool:
@@ -83,7 +85,7 @@ def _is_this_run(step: Step, row: JobRow, one: InFlight) -> bool:
 
 
 def _start(step: Step, row: JobRow, one: InFlight) -> None:
-    """A job that is queued here was claimed by now, at the stage at which it is under way."""
+    """Start a queued job at the stage at which it is under way."""
     stage = stage_of(step, row, one.job.stage, one.job.gates)
     if row.state is not State.WAITING:
         step.move(row, State.WAITING)
@@ -91,19 +93,19 @@ def _start(step: Step, row: JobRow, one: InFlight) -> None:
     row.stage, row.flow, row.keyed = stage
 
 
-def _run_of(row: JobRow, one: InFlight) -> int:
-    """The run that is under way: never one that was before, so that no reference is used twice."""
+def _run_number(row: JobRow, one: InFlight) -> int:
+    """Return the number of the run under way; never one that was used before."""
     id_, _, run = one.signal_key.partition(":")
     said = int(run) if id_ == row.id and run.isascii() and run.isdigit() and len(run) < 10 else 0
     return max(row.run + 1, said)
 
 
-def _take_up(step: Step, row: JobRow, one: InFlight) -> None:
+def _mark_awaiting(step: Step, row: JobRow, one: InFlight) -> None:
     ledger = step.ledger
-    # It never ran here: the states between are skipped, and only counted.
+    # It never ran here, so the states between are skipped.
     ledger.counts.move(row.lane, row.state, State.AWAITING)
     row.state = State.AWAITING
-    row.run, row.attempt = _run_of(row, one), row.attempt + 1
+    row.run, row.attempt = _run_number(row, one), row.attempt + 1
     row.claimed_at, row.handed_at = max(row.created_at, one.since_at), one.since_at
     row.error = ""
     row.deadline_at = ledger.now + max(1, one.deadline_ms)
@@ -131,6 +133,6 @@ def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
         row.members[pool] = member
     else:
         row.members[gate] = ""
-    step.book.use_up(gate, use.template, use.amount, pool)
+    step.book.count_taken(gate, use.template, use.amount, pool)
     permit = PermitRow(gate, row.id, row.run, pool, use.amount, one.since_at, use.hold)
     step.ledger.permits.add([permit])

@@ -1,4 +1,4 @@
-"""Settle: what live runs say is written, each checked by itself."""
+"""Settle: write the outcomes of live runs, each checked on its own."""
 
 from __future__ import annotations
 
@@ -26,54 +26,105 @@ from headway.core.check import check_stage
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
 from headway.core.state import HELD, State
+from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.cascade_turns import end_turn
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow
 from headway.stores.ledger.staging import another_stage, enter, stage_of
 from headway.stores.ledger.step import Step
-from headway.stores.ledger.turns import end_turn
 from headway.stores.ledger.verbs.enqueue import check_batch
-from headway.stores.ledger.verbs.hear import apply_kept
 from headway.stores.ledger.verbs.lapse import fail
+from headway.stores.ledger.verbs.signal import apply_kept
 
 LOST_WORDS = frozenset({"lost", "unused", "forced"})
-"""Outcomes that were written by somebody else than the run itself."""
+"""Outcomes that the run did not report itself."""
 
 
 def settle(ledger: Ledger, request: SettleRequest) -> list[Verdict]:
     """See `Store.settle`."""
-    check_batch("settle", len(request.outcomes))
-    check_outcomes(request.outcomes)
-    worker = ledger.workers.load(request.worker)
-    live = worker is not None and not worker.lapsed and worker.lease_until > ledger.now
-    verdicts: list[Verdict | None] = [None] * len(request.outcomes)
-    if live:
-        _finish_plain(ledger, request, verdicts)
-    rest = [place for place, verdict in enumerate(verdicts) if verdict is None]
+    (verdicts,) = settle_all(ledger, (request,))
+    return verdicts
+
+
+def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[Verdict]]:
+    """Settle several requests in their order; see `Store.settle`.
+
+    Raises:
+        HeadwayError: one of them is refused; the step must be rolled back.
+    """
+    for request in requests:
+        check_batch("settle", len(request.outcomes))
+        check_outcomes(request.outcomes)
+    ledger.read_ahead(look_of(requests))
+    step = Step(ledger)
+    verdicts: list[list[Verdict | None]] = [[None] * len(one.outcomes) for one in requests]
+    live: list[bool] = []
+    for request, own in zip(requests, verdicts, strict=True):
+        worker = ledger.workers.load(request.worker)
+        live.append(worker is not None and not worker.lapsed and worker.lease_until > ledger.now)
+        if live[-1]:
+            _finish_plain(step, request, own)
+    rest = [
+        (one, place)
+        for one, own in enumerate(verdicts)
+        for place, verdict in enumerate(own)
+        if verdict is None
+    ]
     if rest:
-        step = Step(ledger)
-        step.load(request.outcomes[place].job for place in rest)
-        for place in rest:
-            outcome = request.outcomes[place]
-            verdicts[place] = _settle_one(step, request.worker, outcome, live=live)
+        step.load(requests[one].outcomes[place].job for one, place in rest)
+        _look_at_runs(step, [(requests[one], place, live[one]) for one, place in rest])
+    for one, place in rest:
+        request = requests[one]
+        verdict = _settle_one(step, request.worker, request.outcomes[place], live=live[one])
+        verdicts[one][place] = verdict
+    if rest or step.releases:
         step.flush()
-    return [verdict for verdict in verdicts if verdict is not None]
+    return [[verdict for verdict in own if verdict is not None] for own in verdicts]
+
+
+def look_of(requests: Sequence[SettleRequest]) -> Ahead:
+    """Return what settlements read first."""
+    outcomes = [one for request in requests for one in request.outcomes]
+    named = [one for one in outcomes if isinstance(one, HandedOver | KnownAs)]
+    keys = [one.key for one in named if one.key]
+    return Ahead(
+        keys=keys,
+        kept=[*keys, *(f"{one.job}:{one.run}" for one in named if type(one) is HandedOver)],
+        jobs=[one.job for one in outcomes if type(one) is not Succeeded],
+    )
+
+
+def _look_at_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
+    """Read the former runs of jobs whose outcome is not of a live run."""
+    stale = [
+        row.id
+        for request, place, live in rest
+        if (row := step.row(request.outcomes[place].job)) is not None
+        and not _is_own(row, request.worker, request.outcomes[place], live=live)
+    ]
+    if stale:
+        step.ledger.read_ahead(Ahead(runs=stale))
+
+
+def _is_own(row: JobRow, worker: str, outcome: Outcome, *, live: bool) -> bool:
+    return live and row.state in HELD and row.run == outcome.run and row.worker == worker
 
 
 def check_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Lets outcomes pass that a run can say.
+    """Validate outcomes.
 
     Raises:
-        InvalidValue: a failed one has gates without a stage, or an unusable stage.
+        InvalidValue: a failed one has gates without a stage, or an invalid stage.
     """
     for outcome in outcomes:
         if type(outcome) is Failed:
             check_stage(f"the outcome of job {outcome.job}", outcome.stage, outcome.gates)
 
 
-def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
-    """The path that must be fast: successes of jobs that need no care."""
+def _finish_plain(step: Step, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
+    """Write the frequent case in bulk: successes of jobs that need no care."""
     if len({outcome.job for outcome in request.outcomes}) < len(request.outcomes):
-        # Several outcomes of one job are written in their order, so none may go before.
+        # Several outcomes of one job must be written in their order.
         return
     places: list[int] = []
     runs: list[tuple[str, int]] = []
@@ -88,6 +139,7 @@ def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict
             runs.append((outcome.job, outcome.run))
     if not runs:
         return
+    ledger = step.ledger
     purge_at = ledger.now + DEFAULT_POLICY.keep_ms
     lanes, gated = ledger.jobs.finish_plain(request.worker, runs, purge_at)
     for place, lane in zip(places, lanes, strict=True):
@@ -97,20 +149,16 @@ def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict
         ledger.counts.move(lane, State.RUNNING, State.SUCCEEDED, n)
         ledger.counts.happened("succeeded", n)
     if gated:
-        _give_back(ledger, [job for (job, _), lane in zip(runs, lanes, strict=True) if lane])
-
-
-def _give_back(ledger: Ledger, jobs: Sequence[str]) -> None:
-    step = Step(ledger)
-    step.releases = [(job, None, None) for job in jobs]
-    step.flush()
+        step.releases += [
+            (job, None, None) for (job, _), lane in zip(runs, lanes, strict=True) if lane
+        ]
 
 
 def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Verdict:
     row = step.row(outcome.job)
     if row is None:
         return Verdict.LOST
-    if not (live and row.state in HELD and row.run == outcome.run and row.worker == worker):
+    if not _is_own(row, worker, outcome, live=live):
         return _already(step, worker, row, outcome)
     cancelled = row.cancel_requested
     verdict = _APPLY[type(outcome)](step, row, outcome)
@@ -123,7 +171,7 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
 
 
 def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
-    """A run that has settled by its own word is told so; any other is lost."""
+    """Return ALREADY for a run that has settled itself, and LOST for any other."""
     if isinstance(outcome, GaveBack | KnownAs):
         return Verdict.LOST
     if row.run == outcome.run and row.last_worker == worker:
@@ -143,7 +191,7 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
 
 def _succeeded(step: Step, row: JobRow, outcome: Succeeded) -> Verdict:
     if row.state is State.AWAITING:
-        # After a hand-over only an explicit word settles; a return is only recorded.
+        # After a hand-over only a signal settles; a return is only recorded.
         return _returned(step, row, Returned(outcome.job, outcome.run))
     check_size("the result", outcome.result)
     step.end(row, State.SUCCEEDED, "succeeded", result=outcome.result)
@@ -174,8 +222,9 @@ def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
 def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
     if due_at is None:
-        message = f"job {row.id} snoozes, but says not until when"
-        raise InvalidValue(message, hint="give a delay or a moment")
+        message = f"job {row.id} snoozes without a delay or a moment"
+        raise InvalidValue(message, hint="pass one of them")
+    row.reason = outcome.reason[:512] or row.reason
     step.requeue(row, "snoozed", due_at=due_at, repeat=True)
     step.ledger.counts.happened("snoozed")
     return Verdict.DONE
@@ -197,7 +246,7 @@ def _next_stage(step: Step, row: JobRow, outcome: NextStage) -> Verdict:
 
 def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
     if row.accepted:
-        # The turn is over; what its handler says now is only recorded.
+        # The turn is over; the handler's outcome is only recorded.
         return _returned(step, row, Returned(outcome.job, outcome.run))
     end_turn(step, row, Answer.UNFIT, outcome.reason)
     return Verdict.DONE
@@ -206,12 +255,12 @@ def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
 def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
     if not outcome.key:
         message = f"job {row.id} hands over without a key"
-        raise InvalidValue(message, hint="pass the key under which its end will be told")
+        raise InvalidValue(message, hint="pass the key of the signal that will report its end")
     if row.state is State.AWAITING:
         known = step.ledger.signals.known(outcome.key)
         return Verdict.ALREADY if known == (row.id, row.run) else Verdict.LOST
     if row.cancel_requested:
-        # Somebody wants it cancelled, and the outside world has not been touched yet.
+        # A cancel was requested, and nothing has happened outside yet.
         step.end(row, State.CANCELLED, "cancelled", reason="cancelled")
         return Verdict.DONE
     now = step.ledger.now
@@ -244,7 +293,7 @@ def _know(step: Step, row: JobRow, key: str) -> None:
 def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
     if row.state is State.RUNNING:
         message = f"job {row.id} has not handed over, so its handler's return cannot be recorded"
-        raise InvalidState(message, hint="say how it ended: succeeded, failed, …")
+        raise InvalidState(message, hint="report how it ended: succeeded, failed, …")
     row.last_worker, row.worker = row.worker or "", None
     if outcome.error:
         row.error = outcome.error[:MAX_ERROR]
@@ -274,10 +323,10 @@ _APPLY: dict[type[Outcome], Callable[..., Verdict]] = {
 
 
 def check_size(what: str, data: bytes | None) -> None:
-    """Lets data pass that a record may hold.
+    """Check the size of a result.
 
     Raises:
-        PayloadTooLarge: it is larger.
+        PayloadTooLarge: it is too large.
     """
     if data is not None and len(data) > MAX_RESULT:
         message = f"{what} has {len(data)} bytes"

@@ -1,4 +1,4 @@
-"""Sweep: what time alone brings about, bounded; any number of sweepers may run at once."""
+"""Sweep: bounded work that only the passing of time causes; any number may run at once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from headway.contract.sweeps import SweepReply
 from headway.core.cascade import Answer
 from headway.core.job import TRAIL_KEPT_MS
 from headway.core.state import State
+from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.cascade_turns import end_turn
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.horizon import extend_short
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
-from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
-from headway.stores.ledger.turns import end_turn
 from headway.stores.ledger.verbs.expire import expire
-from headway.stores.ledger.verbs.lapse import ask_provider, fail, lapse
+from headway.stores.ledger.verbs.lapse import ask_provider, fail, take_from
 
 LANES = 16
-"""Lanes that one sweep promotes in."""
+"""Lanes in which one sweep promotes jobs."""
 WORKER_KEPT_MS = 3_600_000
-"""How long a worker that is gone is still listed."""
+"""How long a worker whose lease has ended is still listed."""
 
 
 def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
@@ -29,9 +30,9 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     step = Step(ledger)
     workers, lost, held = _lapse_workers(step, n)
     expired = expire(step, n)
-    # A worker's end comes before the deadline of what it held: it may give that more time.
+    # Lapsed workers come before deadlines: a job in doubt gets more time.
     late = _deadlines(step, n) if held < n else 0
-    # What ended above must be written before anything is fed or forgotten.
+    # Write what has ended before feeding and removing.
     step.flush()
     promoted = sum(promote(step, lane) for lane in ledger.jobs.lanes_due(LANES))
     timers, fed = run_timers(step.book, n)
@@ -52,18 +53,26 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
 
 
 def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
-    """Takes up to n jobs from workers whose lease has ended.
+    """Take up to n jobs from workers whose lease has ended.
 
     Returns:
-        How many such workers there are, at most n; the runs that they lost; the jobs taken in all.
+        How many such workers there are, at most n; the runs that they lost; the jobs taken.
     """
-    workers = step.ledger.workers.lapsed(n)
-    lost = held = 0
+    ledger = step.ledger
+    workers = ledger.workers.lapsed(n)
+    if not workers:
+        return 0, 0, 0
+    ledger.read_ahead(Ahead(workers=[worker.id for worker in workers]))
+    taken: list[tuple[WorkerRow, list[HeldRow], bool]] = []
+    held = 0
     for worker in workers:
         if held == n:
             break
-        runs, jobs = lapse(step, worker, n - held)
-        lost, held = lost + runs, held + jobs
+        jobs = ledger.jobs.held_by(worker.id, n - held)
+        taken.append((worker, jobs, len(jobs) < n - held))
+        held += len(jobs)
+    step.load(one.id for _, jobs, _ in taken for one in jobs)
+    lost = sum(take_from(step, worker, jobs, whole=whole) for worker, jobs, whole in taken)
     return len(workers), lost, held
 
 
@@ -72,14 +81,14 @@ def _deadlines(step: Step, n: int) -> int:
     step.load(ids)
     for job in ids:
         row = step.rows[job]
-        # Whose worker's lease has ended in this same sweep has been given time already.
+        # The lapse of its worker in this same sweep may have extended its deadline.
         if row.deadline_at is not None and row.deadline_at <= step.ledger.now:
             meet_deadline(step, row)
     return len(ids)
 
 
 def meet_deadline(step: Step, row: JobRow) -> None:
-    """An awaiting job's deadline has come: the provider is asked, then the policy decides."""
+    """Apply an awaiting job's deadline: ask the provider first, then follow the policy."""
     policy = step.ledger.jobs.policy(row.policy)
     if row.cancel_requested:
         step.end(row, State.CANCELLED, "deadline", reason="cancelled")
@@ -113,7 +122,7 @@ def _forget_trail(ledger: Ledger, n: int, before_at: int) -> int:
     trail = ledger.trail
     if not any(line.at < before_at for line in trail.since(0, 1)):
         return 0
-    # One more than may be removed: the newest line of all stays, and keeps its number from others.
+    # The newest line always stays, so that its number is not assigned again.
     lines = trail.since(0, n + 1)[:-1]
     old = list(takewhile(lambda line: line.at < before_at, lines))
     if old:

@@ -9,4 +9,4 @@ from headway.stores.memory.jobs.parking import JobParking
 
 
 class MemoryJobs(JobFlows, JobTiming, JobParking, JobListing):
-    """See `JobTable`: each part in its own file."""
+    """See `JobTable`; each part is in its own file."""

@@ -1,4 +1,4 @@
-"""What the parts of the job table share."""
+"""The rows and indexes that the parts of the job table share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.stores.memory.timing import StepTime
 
 
 class JobsBase:
-    """Rows under their indexes; a stored row is never changed in place, it is replaced."""
+    """Rows and their indexes; a stored row is never changed in place, it is replaced."""
 
     def __init__(
         self, time: StepTime, journal: Journal, keys: MemoryKeys, signals: MemorySignals

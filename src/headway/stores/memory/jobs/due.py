@@ -1,4 +1,4 @@
-"""What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten."""
+"""Jobs by time: due, expired, past a deadline, or past their retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows and policies: what repeats from job to job."""
+"""Flows and policies, which many jobs share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headway.stores.memory.jobs.base import JobsBase
 
 
 class JobFlows(JobsBase):
-    """The part of the job table that knows flows and policies by number."""
+    """The part of the job table with flows and policies by number."""
 
-    # Numbers are never taken back: a number that an undone step gave stays unused.
+    # Numbers are never reused: one that an undone step assigned stays unused.
 
     def flow_number(self, key: FlowKey) -> int:
         number = self._flows.get(key)

@@ -1,4 +1,4 @@
-"""Jobs are written, read by id and forgotten, and the runs that ended with them."""
+"""Write, load and remove jobs and their ended runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.stores.memory.jobs.base import JobsBase
 
 
 class JobKeeping(JobsBase):
-    """The part of the job table that keeps whole rows."""
+    """The part of the job table with whole rows."""
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         for row in rows:

@@ -1,8 +1,9 @@
-"""Listings for people: a bounded walk, a place in a flow, the oldest that waits."""
+"""Listings: a bounded page, a place in a flow, the oldest waiting job."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
@@ -11,14 +12,18 @@ from headway.stores.ledger.rows import JobRow
 from headway.stores.memory.jobs.starting import JobStarting
 
 LOOKED_AT = 5_000
-"""Rows that one page of a listing looks at."""
+"""Rows that one page of a listing examines."""
 
 
 class JobListing(JobStarting):
-    """The part of the job table that people look at."""
+    """The part of the job table with listings."""
 
     def place(self, flow: int, order: Order, limit: int) -> int:
         return min(limit, self._index.bucket("waiting", flow).bisect_left(order))
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        del lane
+        return {flow: min(limit, len(self._index.bucket("waiting", flow))) for flow in flows}
 
     def oldest_due(self, lane: str) -> int | None:
         flows = self.flows_waiting(lane, -1, 16)

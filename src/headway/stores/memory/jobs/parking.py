@@ -1,4 +1,4 @@
-"""Jobs that are set aside at a closed keyed gate, and those that were fed from one."""
+"""Jobs that are parked at a closed keyed gate, and jobs that were fed from one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.stores.memory.jobs.base import JobsBase
 
 
 class JobParking(JobsBase):
-    """The part of the job table that waits at keyed gates."""
+    """The part of the job table with jobs at keyed gates."""
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
         return list(self._index.groups("parked flows", gate, after, limit))
@@ -19,6 +19,11 @@ class JobParking(JobsBase):
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
         orders = islice(self._index.bucket("parked", (gate, flow)), limit)
         return [self._head(self._rows[order.seq]) for order in orders]
+
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        found = {flow: islice(self._index.bucket("parked", (gate, flow)), limit) for flow in flows}
+        ids = {flow: [self._rows[one.seq].id for one in orders] for flow, orders in found.items()}
+        return {flow: some for flow, some in ids.items() if some}
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
         bucket = self._index.bucket("parked", (gate, flow))

@@ -1,4 +1,4 @@
-"""Jobs start and end: the heads of flows, and what a worker holds."""
+"""Starting and finishing jobs: the heads of flows, and what a worker holds."""
 
 from __future__ import annotations
 

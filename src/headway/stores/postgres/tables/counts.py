@@ -31,7 +31,7 @@ _END = 2**62
 
 
 class PostgresCounts:
-    """Counts that are kept with each step, so that nobody has to scan."""
+    """Counts that are kept with each step, so that no reader has to scan."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headway.contract.mending import Suspicion
-from headway.stores.ledger.sights import suspicion
+from headway.contract.repair import Suspicion
+from headway.stores.ledger.fingerprint import suspicion
 from headway.stores.ledger.tables.records import TrailTable
 from headway.stores.postgres.numbers import EPOCH, IDENTITY, REVISION
 from headway.stores.postgres.session import Session

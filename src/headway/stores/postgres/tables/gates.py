@@ -8,7 +8,7 @@ from dataclasses import replace
 from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
 from headway.stores.ledger.gatenames import is_implicit
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
-from headway.stores.ledger.packing import encode_gate_spec
+from headway.stores.ledger.packing import encode, encode_gate_spec
 from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import DEFINITIONS
@@ -23,9 +23,18 @@ _SAVE_TEMPLATE = Tell(
     of("template"),
 )
 # As a worker's, a gate's row is replaced by one with a higher number, which is looked at first. So
-# the row of a gate that everybody passes stays when it is idle: where there is none, all that ever
-# were are walked over to see that. To everybody else an idle row is none.
-_IDLE = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL AND rest IS NULL"
+# the row of a gate that every job passes stays when it is idle: without one, a look would walk over
+# all dead rows to find none. An idle row is treated as no row.
+_UNUSED = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL"
+_IDLE = f"{_UNUSED} AND rest IS NULL"
+_LANES = ("lane",)
+_OPEN = (encode_rest(GateRow(name="", template="", lanes=_LANES)) or b"").partition(encode(_LANES))[
+    0
+]
+PASSES = (
+    f"{_UNUSED} AND (rest IS NULL OR substr(rest, 1, {len(_OPEN)}) = '\\x{_OPEN.hex()}'::bytea)"
+)
+"""An implicit gate with this row limits nothing; it may keep which lanes once found it shut."""
 LOAD = (
     "SELECT gate.* FROM unnest($1::text[]) AS wanted,"  # noqa: S608  (names only)
     f" LATERAL (SELECT {GATE} FROM @gate WHERE name = wanted"
@@ -35,19 +44,22 @@ QUIET = (
     "SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS"
     " (SELECT FROM @job WHERE state = 2 AND NOT unfit AND parked_at = name)"
 )
-_NEWEST = "(SELECT no FROM @gate WHERE gate.name = {} ORDER BY no DESC LIMIT 1)"
 _SAVE = Tell(
-    f"WITH new AS MATERIALIZED (SELECT new.*, {_NEWEST.format('new.name')} AS no"  # noqa: S608  (names only)
+    "WITH new AS MATERIALIZED (SELECT new.*,"
+    " (SELECT no FROM @gate WHERE gate.name = new.name ORDER BY no DESC LIMIT 1) AS no"
     " FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
     " $7::bytea[]) AS new (name, template, pool, used, timer_at, horizon_at, rest)),"
-    " gone AS (DELETE FROM @gate USING new WHERE gate.name = new.name AND gate.no = new.no)"
+    " gone AS (DELETE FROM @gate WHERE ctid = ANY (ARRAY("
+    "SELECT one.ctid FROM new CROSS JOIN LATERAL"
+    " (SELECT ctid FROM @gate WHERE gate.name = new.name AND gate.no = new.no LIMIT 1) AS one)))"
     " INSERT INTO @gate SELECT name, template, pool, used, timer_at, horizon_at, rest,"
     " coalesce(no, 0) + 1 FROM new",
     of("gate"),
 )
 _REMOVE = Tell(
-    "DELETE FROM @gate USING unnest($1::text[]) AS idle (name)"  # noqa: S608  (names only)
-    f" WHERE gate.name = idle.name AND gate.no = {_NEWEST.format('idle.name')}",
+    "DELETE FROM @gate WHERE ctid = ANY (ARRAY("
+    "SELECT one.ctid FROM unnest($1::text[]) AS idle (name) CROSS JOIN LATERAL"
+    " (SELECT ctid FROM @gate WHERE gate.name = idle.name ORDER BY no DESC LIMIT 1) AS one))",
     of("gate"),
 )
 _PAGE = Ask(
@@ -166,11 +178,9 @@ class PostgresGates:
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:
-    """Remembers for the step what was found of gates.
+    """Remember for the step what was found of gates.
 
     Args:
-        session: the step's.
-        names: that were asked for.
         rows: those that have a row.
         quiet: those at which nothing is parked.
     """

@@ -45,7 +45,7 @@ _SAVE_STARTS = Tell(
 
 
 class PostgresLanes:
-    """Lanes come into being with their first job."""
+    """Lanes, each of which is created with its first job."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.postgres.arrays import Ids, Numbers, Texts
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Ask, Rows, Tell, of
+from headway.stores.postgres.statement import Ask, Each, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 
 _COLUMNS = "gate, job::text, run, pool, amount, since, hold"
@@ -16,13 +16,18 @@ _ADD = Tell(
     "$1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])",
     of("permit"),
 )
-OF_JOBS = Ask(
-    f"SELECT {_COLUMNS} FROM @permit AS p WHERE job = ANY ($1)"  # noqa: S608  (names only)
-    " ORDER BY p.job, gate",
-    of("permit"),
-)
+_OF = f"SELECT {_COLUMNS} FROM @permit AS p WHERE job {{}} ORDER BY p.job, gate"  # noqa: S608  (names only)
+OF_JOBS = Each(_OF.format("= ANY ($1)"), of("permit"), ids_of, 1)
+OF_KNOWN = _OF.format("= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))")
+"""The permits of the jobs that are known under keys."""
 _REMOVE = Tell(
-    "DELETE FROM @permit WHERE job = ANY ($1) AND gate = $2",
+    # By a range that only the primary key serves. To a server that last saw the table empty the
+    # index of gates looks equally good, and it walks over all holders of a gate.
+    "DELETE FROM @permit WHERE ctid = ANY (ARRAY(SELECT one.ctid"
+    " FROM unnest($1::uuid[], $2::text[]) AS gone (job, gate) CROSS JOIN LATERAL"
+    " (SELECT p.ctid, p.job, p.gate FROM @permit AS p"
+    " WHERE (p.job, p.gate) >= (gone.job, gone.gate)"
+    " ORDER BY p.job, p.gate LIMIT 1) AS one WHERE one.job = gone.job AND one.gate = gone.gate))",
     of("permit"),
 )
 _AT = Ask(
@@ -68,17 +73,22 @@ class PostgresPermits:
         )
 
     def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
-        wanted = ids_of(jobs)
+        wanted = sorted(ids_of(jobs))
         if not wanted:
             return []
-        return _permits(self._session.ask(OF_JOBS, wanted))
+        found = self._session.each(OF_JOBS, wanted)
+        return [PermitRow._make(row) for one in wanted for row in found[one]]
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
-        jobs: dict[str, list[str]] = {}
+        if not rows:
+            return
+        session = self._session
+        bound = Ids(row.job for row in rows), Texts(row.gate for row in rows)
+        session.tell(_REMOVE, *bound, patched=(OF_JOBS,))
+        known = session.known_of(OF_JOBS)
         for row in rows:
-            jobs.setdefault(row.gate, []).append(row.job)
-        for gate, held in jobs.items():
-            self._session.tell(_REMOVE, Ids(held), gate)
+            if row.job in known:
+                known[row.job] = [one for one in known[row.job] if one[0] != row.gate]
 
     def at(self, gate: str, limit: int) -> list[PermitRow]:
         return _permits(self._session.ask(_AT, gate, limit))

@@ -24,7 +24,14 @@ TOTALS = (
     " coalesce(sum(n) FILTER (WHERE at > $2), 0)::bigint"
     " FROM @start WHERE gate = ANY ($1) GROUP BY gate"
 )
-_TRIM = Tell("DELETE FROM @start WHERE gate = $1 AND at <= $2", of("start"))
+_TRIM = Tell(
+    # Along the index for each gate, whatever the table's statistics say.
+    "DELETE FROM @start WHERE ctid = ANY (ARRAY(SELECT one.ctid"
+    " FROM unnest($1::text[], $2::bigint[]) AS old (gate, until_at) CROSS JOIN LATERAL"
+    " (SELECT s.ctid FROM @start AS s WHERE s.gate = old.gate AND s.at <= old.until_at"
+    " ORDER BY s.gate, s.at) AS one))",
+    of("start"),
+)
 _OLDEST = Ask(
     "SELECT at, n FROM @start WHERE gate = $1 AND at > $2 ORDER BY at LIMIT $3", of("start")
 )
@@ -50,9 +57,8 @@ class PostgresStarts:
         session = self._session
         gone, left = self._totals(gate, until_at)
         if gone:
-            session.tell(_TRIM, gate, until_at)
-            _forget(session, (gate,))
-            session.totals[gate, until_at] = (0, left)
+            session.gather(_TRIM, gate, (gate, until_at), _trimmed)
+            session.totals[gate] = {until_at: (0, left)}
         return gone
 
     def total(self, gate: str, after_at: int) -> int:
@@ -60,12 +66,12 @@ class PostgresStarts:
 
     def _totals(self, gate: str, at: int) -> tuple[int, int]:
         totals = self._session.totals
-        if (gate, at) not in totals:
+        if at not in totals.get(gate, ()):
             self._read(gate, at)
-        return totals[gate, at]
+        return totals[gate][at]
 
     def _read(self, gate: str, at: int) -> None:
-        """Reads what this step knows of a rate, and of those that are declared as the same."""
+        """Read what this step knows of a rate, and of those that are declared as the same."""
         session = self._session
         row = session.gates.get(gate)
         alike = [gate]
@@ -77,17 +83,22 @@ class PostgresStarts:
                 and one.used
                 and one.template == row.template
                 and name != gate
-                and (name, at) not in session.totals
+                and at not in session.totals.get(name, ())
             ]
-        session.totals.update(dict.fromkeys(((name, at) for name in alike), (0, 0)))
+        for name in alike:
+            session.totals.setdefault(name, {})[at] = (0, 0)
         for name, gone, left in session.fetch(TOTALS, (Texts(alike), at)):
-            session.totals[name, at] = (gone, left)
+            session.totals[name][at] = (gone, left)
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
         return [(at, n) for at, n in self._session.ask(_OLDEST, gate, after_at, limit)]
 
 
 def _forget(session: Session, gates: Iterable[str]) -> None:
-    names = frozenset(gates)
-    for key in [key for key in session.totals if key[0] in names]:
-        del session.totals[key]
+    for gate in gates:
+        session.totals.pop(gate, None)
+
+
+def _trimmed(rows: list[tuple[str, int]]) -> tuple[Texts, Numbers]:
+    gates, moments = zip(*rows, strict=True)
+    return Texts(gates), Numbers(moments)

@@ -31,7 +31,11 @@ _SINCE = Ask(
     of("trail"),
     ahead=True,
 )
-_REMOVE = Tell("DELETE FROM @trail WHERE seq BETWEEN $1 AND $2", of("trail"))
+_REMOVE = Tell(
+    "DELETE FROM @trail WHERE ctid = ANY (ARRAY("
+    "SELECT ctid FROM @trail WHERE seq BETWEEN $1 AND $2 ORDER BY seq))",
+    of("trail"),
+)
 _ANSWER = Ask("SELECT answer FROM @answer WHERE hash = $1", of("answer"))
 _KEEP = Tell("INSERT INTO @answer VALUES ($1, @now, $2) ON CONFLICT DO NOTHING", of("answer"))
 _FORGET = Tell(

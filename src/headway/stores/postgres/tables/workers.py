@@ -17,7 +17,7 @@ LOAD = Ask(
     ahead=True,
 )
 # A row is never changed, but replaced by one with a higher number, and the highest is looked at
-# first. While anybody's old transaction is open, all rows that ever were stay in the index; a
+# first. While an old transaction is open, all rows that ever were stay in the index; a
 # worker writes its own with every claim, and would walk over all of them each time.
 # Only the row that was read is replaced. A beat takes no turn, and so it may have replaced that row
 # meanwhile. Then this fails, by a division by zero, and the step is repeated.

@@ -1,1 +1,1 @@
-"""The tables of the ledger, on SQLite; every statement stands in its table's file."""
+"""The tables of the ledger on SQLite; each file has its table's statements."""

@@ -1,4 +1,4 @@
-"""Counts: how many jobs of each lane are in each state, and totals."""
+"""Counts of the jobs of each lane in each state, and totals."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from headway.stores.ledger.columns.states import CODES, STATES
 from headway.stores.sqlite.session import Session
 
 _WIDTH = 8
-"""States; a lane's counts are that many numbers."""
+"""Numbers of a lane's counts, one for each state."""
 _TOTALS = -16
-"""A total's number is its word's, from here down."""
+"""The number of a total is this minus that of its word."""
 
 
 class SqliteCounts:
-    """Counts that are kept with each step, so that nobody has to scan."""
+    """See `CountTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._numbers = session.numbers
 
     def move(self, lane: str, old: State | None, new: State | None, n: int = 1) -> None:
-        """Counts jobs of a lane that went from one state to another; None is outside."""
         first = self._session.lanes.number(lane) * _WIDTH
         if old is not None:
             self._numbers.add(first + CODES[old], -n)
@@ -30,12 +29,10 @@ class SqliteCounts:
             self._numbers.add(first + CODES[new], n)
 
     def happened(self, what: str, n: int = 1) -> None:
-        """Adds to a total since the store was made."""
         if n:
             self._numbers.add(_TOTALS - self._session.words.number(what), n)
 
     def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
-        """Jobs by lane and state."""
         found: dict[str, dict[State, int]] = {}
         for lane in lanes:
             number = self._session.lanes.find(lane)
@@ -47,13 +44,11 @@ class SqliteCounts:
         return found
 
     def of_states(self) -> dict[State, int]:
-        """Jobs of the whole store by state."""
         sums = dict.fromkeys(STATES, 0)
         for key, n in self._numbers.of_lanes():
             sums[STATES[key % _WIDTH]] += n
         return {state: n for state, n in sums.items() if n}
 
     def totals(self) -> dict[str, int]:
-        """The totals."""
         word = self._session.words.thing
         return {word(_TOTALS - key): n for key, n in self._numbers.of_totals()}

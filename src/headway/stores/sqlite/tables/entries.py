@@ -17,20 +17,17 @@ _SAVE = (
 
 
 class SqliteEntries:
-    """Entries by name."""
+    """See `EntryTable`."""
 
     def __init__(self, session: Session) -> None:
         self._db = session.db
 
     def load(self, name: str) -> EntryRow | None:
-        """An entry; a copy."""
         row = self._db.execute(_LOAD, (name,)).fetchone()
         return read_entry(row) if row is not None else None
 
     def all(self) -> list[EntryRow]:
-        """All entries, removed ones among them, by name."""
         return [read_entry(row) for row in self._db.execute(_ALL)]
 
     def save(self, row: EntryRow) -> None:
-        """Writes an entry."""
         self._db.execute(_SAVE, entry_values(row))

@@ -1,4 +1,4 @@
-"""The tables of what is declared, and of each gate of which there is something to remember."""
+"""The tables of declared gates and of their instances."""
 
 from __future__ import annotations
 
@@ -38,14 +38,13 @@ _Kept = tuple[str, str, str, int, int | None, int | None, bytes | None]
 
 
 class SqliteGates:
-    """Gates by name."""
+    """See `GateTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def templates(self) -> Mapping[str, TemplateRow]:
-        """All declared gates by name; not to be changed in place."""
         memory, definitions = self._session.memory, self._session.numbers.get(DEFINITIONS)
         if memory.templates is None or memory.definitions != definitions:
             memory.templates = read_templates(self._db.execute(_TEMPLATES))
@@ -53,20 +52,17 @@ class SqliteGates:
         return memory.templates
 
     def save_template(self, row: TemplateRow) -> None:
-        """Writes a declared gate."""
         spec, override = encode_gate_spec(row.spec), encode_gate_spec(row.override)
         self._db.execute(_SAVE_TEMPLATE, (row.spec.name, spec, override))
         self._session.numbers.add(DEFINITIONS, 1)
 
     def load(self, names: Iterable[str]) -> dict[str, GateRow]:
-        """The gates that have a row, by name; a copy each."""
         wanted = tuple(names)
         if not wanted:
             return {}
         return {row[0]: read_gate(row) for row in self._db.execute(_LOAD, (text_list(wanted),))}
 
     def save(self, rows: Iterable[GateRow]) -> None:
-        """Writes gates; one that is idle is removed."""
         kept: list[_Kept] = []
         idle: list[tuple[str]] = []
         for row in rows:
@@ -80,19 +76,15 @@ class SqliteGates:
             self._db.executemany(_REMOVE, idle)
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        """Gates that have a row, by name, those above `after`."""
         return [read_gate(row) for row in self._db.execute(_PAGE, (after, limit))]
 
     def due_timers(self, limit: int) -> list[str]:
-        """Gates whose timer has come, earliest first."""
         return [name for (name,) in self._db.execute(_DUE_TIMERS, (self._session.now, limit))]
 
     def next_timer(self) -> int | None:
-        """When the next timer comes."""
         return self._db.execute(_NEXT_TIMER).get
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
-        """Hours that are known only up to a moment before this one."""
         return [read_gate(row) for row in self._db.execute(_SHORT_HORIZONS, (before_at, limit))]
 
 

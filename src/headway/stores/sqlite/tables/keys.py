@@ -16,13 +16,12 @@ _SAVE = (
 
 
 class SqliteKeys:
-    """Keys by tenant."""
+    """See `KeyTable`."""
 
     def __init__(self, session: Session) -> None:
         self._db = session.db
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
-        """The keys that have a row, by (tenant, key)."""
         by_tenant: dict[str, list[str]] = {}
         for tenant, key in keys:
             by_tenant.setdefault(tenant, []).append(key)
@@ -33,5 +32,4 @@ class SqliteKeys:
         return found
 
     def save(self, rows: Iterable[KeyRow]) -> None:
-        """Writes keys."""
         self._db.executemany(_SAVE, rows)

@@ -21,14 +21,13 @@ _SAVE_STARTS = (
 
 
 class SqliteLanes:
-    """Lanes come into being with their first job."""
+    """See `LaneTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
-        """The lanes that have a row, by name; a copy each."""
         found: dict[str, LaneRow] = {}
         for name in names:
             row = self._row(name)
@@ -51,35 +50,29 @@ class SqliteLanes:
         return rows[name]
 
     def ensure(self, names: Iterable[str]) -> None:
-        """Makes the lanes that do not exist."""
         for name in names:
             self._session.lanes.number(name)
             if self._session.memory.lanes.get(name) is None:
                 self._session.memory.lanes.pop(name, None)
 
     def save(self, row: LaneRow) -> None:
-        """Writes a lane."""
         self.ensure((row.name,))
         spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
         self._db.execute(_SAVE, (spec, override, row.level, row.name))
         self._session.memory.lanes.pop(row.name, None)
 
     def names(self) -> list[str]:
-        """All lanes, by name."""
         return [name for (name,) in self._db.execute(_NAMES)]
 
     def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
-        """Virtual starts of the tenants that have any."""
         number, wanted = self._session.lanes.find(lane), tuple(tenants)
         if number is None or not wanted:
             return {}
         return dict(self._db.execute(_STARTS, (number, text_list(wanted))))
 
     def all_tenant_starts(self, lane: str) -> dict[str, int]:
-        """Virtual starts of all tenants of a lane."""
         return dict(self._db.execute(_ALL_STARTS, (self._session.lanes.find(lane),)))
 
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
-        """Writes virtual starts."""
         number = self._session.lanes.number(lane)
         self._db.executemany(_SAVE_STARTS, [(number, *one) for one in starts.items()])

@@ -1,4 +1,4 @@
-"""The table of permits: rows that name their holders."""
+"""The table of permits."""
 
 from __future__ import annotations
 
@@ -32,24 +32,21 @@ _PAGE = (
 
 
 class SqlitePermits:
-    """Permits; a job holds at most one of a gate."""
+    """See `PermitTable`."""
 
     def __init__(self, session: Session) -> None:
         self._db = session.db
 
     def add(self, rows: Sequence[PermitRow]) -> None:
-        """Adds permits."""
         self._db.executemany(_ADD, rows)
 
     def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
-        """The permits that jobs hold, by (job, gate)."""
         wanted = tuple(jobs)
         if not wanted:
             return []
         return list(map(PermitRow._make, self._db.execute(_OF_JOBS, (text_list(wanted),))))
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
-        """Removes these."""
         jobs: dict[str, list[str]] = {}
         for row in rows:
             jobs.setdefault(row.gate, []).append(row.job)
@@ -57,17 +54,13 @@ class SqlitePermits:
             self._db.execute(_REMOVE, (text_list(held), gate))
 
     def at(self, gate: str, limit: int) -> list[PermitRow]:
-        """The first holders of a gate, oldest first."""
         return list(map(PermitRow._make, self._db.execute(_AT, (gate, limit))))
 
     def count(self, gate: str) -> tuple[int, int]:
-        """How many permits rows a gate has, and the sum of their amounts."""
         return self._db.execute(_COUNT, (gate,)).get
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        """Gates that have permits out, by name, those above `after`, with the amounts' sum."""
         return self._db.execute(_SUMS, (after, limit)).fetchall()
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
-        """Permits by (gate, job), those above `after`."""
         return list(map(PermitRow._make, self._db.execute(_PAGE, (*after, limit))))

@@ -1,4 +1,4 @@
-"""The tables of keys that runs are known as, and of events that were heard."""
+"""The tables of signal keys and of received events."""
 
 from __future__ import annotations
 
@@ -42,39 +42,32 @@ _Kept = tuple[str, str, str, int, int | None, bytes]
 
 
 class SqliteSignals:
-    """What is known of the outside world's words."""
+    """See `SignalTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def known(self, key: str) -> tuple[str, int] | None:
-        """The (job, run) known under a key."""
         return self._db.execute(_KNOWN, (key,)).fetchone()
 
     def make_known(self, key: str, job: str, run: int) -> None:
-        """Makes a run known under a key; a later run takes the key over."""
         self._db.execute(_MAKE_KNOWN, (key, job, run))
 
     def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
-        """The (key, job, run) of these jobs' runs, in any order."""
         return self._db.execute(_KNOWN_AS, (text_list(jobs),)).fetchall()
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        """The (key, job, run) that are known, by key, those above `after`."""
         return self._db.execute(_ALL_KNOWN, (after, limit)).fetchall()
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        """Events by (scope, event), those above `after`."""
         return [_row(row) for row in self._db.execute(_ALL_HEARD, (*after, limit))]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
-        """The event, if it was heard in the scope."""
         row = self._db.execute(_HEARD, (scope, event)).fetchone()
         return _row(row) if row is not None else None
 
     def save(self, row: SignalRow) -> None:
-        """Writes an event; one that is written again is the same."""
         kept = (row.kept_until is not None) - self._is_kept(row)
         if kept:
             self._session.numbers.add(KEPT_EVENTS, kept)
@@ -86,22 +79,18 @@ class SqliteSignals:
         return bool(self._db.execute(_IS_KEPT, (row.scope, row.event)).get)
 
     def kept(self, key: str) -> list[SignalRow]:
-        """Events kept for a key, oldest first."""
         return [_row(row) for row in self._db.execute(_KEPT, (key,))]
 
     def kept_count(self) -> int:
-        """How many events are kept."""
         return self._session.numbers.get(KEPT_EVENTS)
 
     def drop(self, rows: Iterable[SignalRow]) -> None:
-        """Forgets events."""
         for row in rows:
             if self._is_kept(row):
                 self._session.numbers.add(KEPT_EVENTS, -1)
             self._db.execute(_DROP, (row.scope, row.event))
 
     def stale(self, limit: int) -> list[SignalRow]:
-        """Events kept for longer than they may be."""
         return [_row(row) for row in self._db.execute(_STALE, (self._session.now, limit))]
 
 

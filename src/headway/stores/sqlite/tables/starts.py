@@ -15,36 +15,27 @@ _OLDEST = "SELECT at, n FROM start WHERE gate = ? AND at > ? ORDER BY at LIMIT ?
 
 
 class SqliteStarts:
-    """One number for each gate and millisecond."""
+    """See `StartTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Counts starts now, by gate."""
         now = self._session.now
         self._db.executemany(_ADD, [(gate, now, n) for gate, n in counts.items()])
 
     def put(self, gate: str, moments: Mapping[int, int]) -> None:
-        """Writes how many starts there were at these moments, whatever was counted there."""
         self._db.executemany(_PUT, [(gate, at, n) for at, n in moments.items()])
 
     def trim(self, gate: str, until_at: int) -> int:
-        """Forgets the starts up to a moment, that one included.
-
-        Returns:
-            How many starts were forgotten.
-        """
         gone: int = self._db.execute(_TRIM_SUM, (gate, until_at)).get
         if gone:
             self._db.execute(_TRIM, (gate, until_at))
         return gone
 
     def total(self, gate: str, after_at: int) -> int:
-        """How many starts are later than a moment."""
         return self._db.execute(_TOTAL, (gate, after_at)).get
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        """The first (moment, number) later than a moment, oldest first."""
         return self._db.execute(_OLDEST, (gate, after_at, limit)).fetchall()

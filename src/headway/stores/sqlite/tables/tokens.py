@@ -21,13 +21,12 @@ _REMOVE = "DELETE FROM token WHERE id = ?"
 
 
 class SqliteTokens:
-    """Tokens by id."""
+    """See `TokenTable`."""
 
     def __init__(self, session: Session) -> None:
         self._db = session.db
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
-        """The tokens that have a row, by id; a copy each."""
         wanted = tuple(ids)
         if not wanted:
             return {}
@@ -35,17 +34,13 @@ class SqliteTokens:
         return {row.spec.id: row for row in rows}
 
     def all(self) -> list[TokenRow]:
-        """All tokens, in any order."""
         return [read_token(row) for row in self._db.execute(_ALL)]
 
     def count(self) -> int:
-        """How many there are."""
         return self._db.execute(_COUNT).get
 
     def save(self, rows: Iterable[TokenRow]) -> None:
-        """Writes tokens."""
         self._db.executemany(_SAVE, [token_values(row) for row in rows])
 
     def remove(self, token: str) -> None:
-        """Forgets a token."""
         self._db.execute(_REMOVE, (token,))

@@ -1,4 +1,4 @@
-"""The tables of the trail and of requests that were answered."""
+"""The tables of the trail and of stored replies."""
 
 from __future__ import annotations
 
@@ -32,22 +32,19 @@ _END = 2**62
 
 
 class SqliteTrail:
-    """Who did what, when and why."""
+    """See `TrailTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def add(self, rows: Sequence[TrailRow]) -> None:
-        """Adds lines; `seq` is given here."""
         self._db.executemany(_ADD, [row[1:] for row in rows])
 
     def remove(self, rows: Sequence[TrailRow]) -> None:
-        """Remove lines: the oldest, in order, and never the newest of all."""
         self._db.execute(_REMOVE, (rows[0].seq, rows[-1].seq))
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
-        """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""
         end = _END if before is None else before
         if target is None:
             found = self._db.execute(_PAGE, (end, limit))
@@ -56,15 +53,12 @@ class SqliteTrail:
         return [TrailRow._make(row) for row in found]
 
     def since(self, after: int, limit: int) -> list[TrailRow]:
-        """Lines, oldest first; those with a larger seq than `after`."""
         return [TrailRow._make(row) for row in self._db.execute(_SINCE, (after, limit))]
 
     def answer(self, request: str) -> bytes | None:
-        """What a request was answered."""
         return self._db.execute(_ANSWER, (request,)).get
 
     def keep_answer(self, request: str, answer: bytes) -> None:
-        """Keeps what a request was answered, for an hour at least."""
         now = self._session.now
         self._db.execute(_FORGET, (now - _KEPT_MS,))
         self._db.execute(_KEEP, (request, now, answer))

@@ -25,34 +25,28 @@ _ALL = f"SELECT {WORKER} FROM worker ORDER BY id"  # noqa: S608  (names of colum
 
 
 class SqliteWorkers:
-    """Workers by their random ids."""
+    """See `WorkerTable`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._db = session.db
 
     def load(self, worker: str) -> WorkerRow | None:
-        """A worker; a copy."""
         row = self._db.execute(_LOAD, (worker,)).fetchone()
         return read_worker(row) if row is not None else None
 
     def save(self, row: WorkerRow) -> None:
-        """Writes a worker."""
         self._db.execute(_SAVE, worker_values(row))
 
     def remove(self, workers: Sequence[str]) -> None:
-        """Forgets workers."""
         if workers:
             self._db.execute(_REMOVE, (text_list(workers),))
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
-        """Workers whose lease has ended and that no sweep has seen yet."""
         return [read_worker(row) for row in self._db.execute(_LAPSED, (self._session.now, limit))]
 
     def next_lapse(self) -> int | None:
-        """When the next lease ends."""
         return self._db.execute(_NEXT_LAPSE).get
 
     def all(self) -> list[WorkerRow]:
-        """All workers, by id."""
         return [read_worker(row) for row in self._db.execute(_ALL)]

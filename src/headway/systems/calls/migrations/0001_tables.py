@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Makes the tables."""
+    """Make the tables."""
     op.create_table(
         "calls_numbers",
         sa.Column("number", sa.String(16), nullable=False),

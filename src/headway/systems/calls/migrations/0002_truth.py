@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Makes the tables."""
+    """Make the tables."""
     op.create_table(
         "calls_leads",
         sa.Column("id", sa.String(36), nullable=False),

@@ -12,6 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the column; of the templates that there are, nobody knows it."""
+    """Add the column; for existing templates the value is unknown."""
     column = sa.Column("checks_at", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("calls_templates", column)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import read_table
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.settings import MigrationSettings, read_lead_table
 from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings_table import read_table
 
 
 def read_truth(
     table: Mapping[str, object] | None, migration: Mapping[str, object] | None, parts: Parts
 ) -> Truth | None:
-    """Makes what the settings say of a table that is the truth.
+    """Make what the settings say of a table that is the truth.
 
     Args:
         table: [calls.table]; None or empty for none.

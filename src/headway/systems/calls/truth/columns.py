@@ -1,4 +1,4 @@
-"""Columns of a table that is somebody else's: found by name, read and written by their types."""
+"""Columns of a table that Headway does not own: found by name, read and written by type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Columns:
     """
 
     def __init__(self, table: Table, settings: TableSettings) -> None:
-        """Joins a table that was found with what the settings say of it.
+        """Join a table that was found with what the settings say of it.
 
         Raises:
             InvalidValue: a column is not there, or is of a type that its field cannot have.
@@ -44,7 +44,7 @@ class Columns:
             _check_status(settings, status, word, value)
 
     def __contains__(self, field: str) -> bool:
-        """Whether the table has a column for this field."""
+        """Return whether the table has a column for this field."""
         return field in self._of
 
     def __getitem__(self, field: str) -> Column[Any]:
@@ -106,7 +106,7 @@ class Columns:
 
 
 def reflect(connection: Connection, settings: TableSettings) -> Columns:
-    """Finds a table and its columns.
+    """Find a table and its columns.
 
     Raises:
         InvalidValue: the table or a column is not there; the message says which there are.

@@ -23,7 +23,7 @@ from headway.core.job import NewJob
 from headway.core.state import FINAL, QUEUED, State
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
-from headway.runtime.sources.under_way import in_flight
+from headway.runtime.sources import in_flight
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.row import LeadRow, Recipe, Standing
@@ -38,10 +38,10 @@ AUTHOR = "[calls.migration]"
 
 
 def is_elsewhere(view: JobView) -> bool:
-    """Whether a job ended because somebody else had its row, and not because of its lead.
+    """Return whether a job ended because another system had its row, not because of its lead.
 
     Args:
-        view: with its trail, which tells why one was cancelled while it ran.
+        view: with its trail, which shows why it was cancelled while it ran.
     """
     if view.state not in {State.DEAD, State.CANCELLED}:
         return False
@@ -53,7 +53,7 @@ def is_elsewhere(view: JobView) -> bool:
 
 
 def _has_called(view: JobView) -> bool:
-    """Whether a job that was cancelled had begun its call, as far as its runs were read."""
+    """Return whether a job that was cancelled had begun its call, as far as its runs were read."""
     last = view.runs[-1] if view.runs else None
     return last is not None and last.handed_at is not None and not last.error.startswith(NOT_OURS)
 
@@ -72,23 +72,23 @@ class Following:
     def __init__(self, store: Callable[[], Store], recipe: Recipe) -> None:
         self._store = store
         self._recipe = recipe
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def job(self, row: LeadRow) -> NewJob | None:
         """The job of a row; None if it is no lead, which is logged once."""
         try:
             return self._recipe.job(row)
         except CallerError as error:
-            if row.id not in self._told:
+            if row.id not in self._logged:
                 _log.error("the row %s is no lead, and is left alone: %s", row.id, error)
-                self._told.add(row.id)
+                self._logged.add(row.id)
             return None
 
     async def missing(self, rows: Sequence[LeadRow]) -> list[NewJob]:
         """The jobs of pending rows of ours that the store has not.
 
-        A job that ended because its row was somebody else's begins a new life; one that waits and
-        is of an older state of its row is changed.
+        A job that ended because another system had its row begins a new life; a waiting job made
+        from an older state of its row is changed.
 
         Args:
             rows: at most 1000.
@@ -106,7 +106,7 @@ class Following:
         return [job for job in jobs.values() if job.id not in known]
 
     async def make(self, rows: Sequence[LeadRow]) -> None:
-        """Makes the jobs of rows that have become ours.
+        """Make the jobs of rows that have become ours.
 
         Raises:
             StoreError: the store cannot do it now; the source makes them later.
@@ -116,7 +116,7 @@ class Following:
             await self._store().enqueue(missing)
 
     async def call_off(self, rows: Sequence[LeadRow]) -> None:
-        """Cancels the jobs of rows that are not ours any more, as far as they only wait.
+        """Cancel the jobs of rows that are not ours any more, as far as they only wait.
 
         One that is about to call finds out from its row.
 
@@ -151,13 +151,11 @@ TABLE = "calls.table"
 def declare_source(
     app: App, lead: Kind, recipe: Recipe, table: LeadTable, following: Following
 ) -> None:
-    """Adds to an app the source that its table is.
+    """Add to an app the source that its table is.
 
     Args:
         app: whose worker runs the leads.
-        lead: the kind of leads.
         recipe: how a row becomes a job.
-        table: that is the truth.
         following: makes the jobs of rows.
     """
 
@@ -207,8 +205,6 @@ class Adopting:
     """Moves rows between the older system and us.
 
     Args:
-        table: of both.
-        migration: says which rows.
         following: brings the jobs in line.
     """
 
@@ -218,7 +214,7 @@ class Adopting:
         self._following = following
 
     async def step(self) -> None:
-        """Moves what is on the wrong side of what is chosen now, as far as it has not started.
+        """Move what is on the wrong side of what is chosen now, as far as it has not started.
 
         Raises:
             StoreError: the table or the store cannot be reached; each row is on one side.
@@ -256,7 +252,7 @@ class Adopting:
 
 
 def declare_adopting(app: App, adopting: Adopting, migration: Migration) -> None:
-    """Lets one of an app's workers move rows, again and again."""
+    """Let one of an app's workers move rows, again and again."""
 
     @app.source(name=ADOPTING, every=migration.settings.every)
     async def rows() -> AsyncGenerator[NewJob]:

@@ -24,14 +24,12 @@ class LeadTable:
 
     Attributes:
         settings: which table, and what its columns are called.
-        door: to its database.
     """
 
     def __init__(self, settings: TableSettings, directory: Directory) -> None:
-        """Opens nothing yet.
+        """Open nothing yet.
 
         Args:
-            settings: which table.
             directory: where it is unless the settings name another database.
 
         Raises:
@@ -43,7 +41,7 @@ class LeadTable:
         self._columns: Columns | None = None
 
     async def open(self) -> None:
-        """Looks whether the table is as the settings say.
+        """Look whether the table is as the settings say.
 
         Raises:
             InvalidValue: the table or a column is not there.
@@ -56,7 +54,7 @@ class LeadTable:
             self._columns = await connection.run_sync(reflect, self.settings)
 
     async def close(self) -> None:
-        """Closes its connections, if they are its own."""
+        """Close its connections, if they are its own."""
         if not self._borrowed:
             await self.door.close()
 
@@ -151,11 +149,8 @@ class LeadTable:
         """As `begin`, of a row that still says that an ended call of the same lead is on.
 
         Args:
-            row_id: of the row.
             before: the reference of that call.
-            ref: of the new one.
             number: from which it is made.
-            at: when it begins.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == before)
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
@@ -176,10 +171,10 @@ class LeadTable:
         return await self._change(row_id, which, values)
 
     async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
-        """Says what became of a lead, once and for all: of a row that is ours and not done.
+        """Write the final outcome of a lead, to a row that is ours and not done.
 
         Returns:
-            Whether the row was so.
+            Whether it was written.
 
         Raises:
             StoreUnavailable: the table cannot be reached.
@@ -188,7 +183,7 @@ class LeadTable:
         return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
 
     async def take(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Makes pending rows of theirs ours, each in the one moment of its own change.
+        """Make pending rows of theirs ours, each in the one moment of its own change.
 
         Rows that the older system has locked are passed over: it is about to call them.
 
@@ -201,7 +196,7 @@ class LeadTable:
         return await self._flip(ids, ours=True)
 
     async def let_go(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Makes pending rows of ours theirs again, in the same way.
+        """Make pending rows of ours theirs again, in the same way.
 
         Returns:
             Those that became theirs.

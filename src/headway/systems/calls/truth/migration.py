@@ -81,12 +81,11 @@ MIGRATION = Table(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """What is chosen, and by whom.
+    """What is chosen, and its author.
 
     Attributes:
-        chosen: which rows, and what becomes of them.
+        chosen: which rows, and how they are migrated.
         changed_at: when it was chosen at run time, ms UTC; None while the settings hold.
-        changed_by: who did.
     """
 
     chosen: Chosen
@@ -95,10 +94,10 @@ class Choice:
 
 
 class Migration:
-    """What becomes of an older system's rows.
+    """The migration of an older system's rows.
 
     Attributes:
-        settings: what holds until somebody chooses otherwise.
+        settings: the initial choice, until it is changed at run time.
         table: the older system's, which is the truth.
         directory: where the choice and the shadow's decisions are kept.
     """
@@ -110,7 +109,7 @@ class Migration:
         directory: Directory,
         timing: Timing,
     ) -> None:
-        """Reads nothing yet.
+        """Read nothing yet.
 
         Raises:
             InvalidValue: rows are to be moved, but the table does not say whose they are.
@@ -139,7 +138,7 @@ class Migration:
         return Choice(chosen=chosen, changed_at=row["changed_at"], changed_by=row["changed_by"])
 
     async def choose(self, chosen: Chosen, author: str) -> Choice:
-        """Chooses otherwise; it holds for the next look, in every process, and after restarts.
+        """Choose otherwise; it holds for the next look, in every process, and after restarts.
 
         Raises:
             InvalidValue: the table does not say whose its rows are; nothing was written.

@@ -8,14 +8,11 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import WhichPage, unwrapped, wrapped
-from headway.server.bodies.body import Body
-from headway.server.bodies.words import TenantName
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply, reply_model
+from headway.server.bodies.base import Body, TenantName
+from headway.server.paging import WhichPage, decode_cursor, encode_cursor
+from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.calls.truth.migration import Choice, Migration
 from headway.systems.calls.truth.settings import Chosen, Mode
@@ -26,10 +23,10 @@ Definer = Annotated[Caller, needs(Permission.DEFINE)]
 
 CHOICE = reply(
     "CallsMigration",
-    "What becomes of the older system's rows.",
+    "How the older system's rows are migrated.",
     mode=(Mode, '"off", "shadow", "adopt" or "release".'),
     percent=(float, "Of the rows, by a hash of each row's id."),
-    resellers=(list[str], "Only theirs; empty for everybody's."),
+    resellers=(list[str], "Only theirs; empty for all."),
     changed_at=(int | None, "When it was chosen at run time, ms UTC; null while settings hold."),
     changed_by=(str, "Who did."),
     rows=(dict[str, int], "How many rows are pending and running, ours and theirs."),
@@ -44,14 +41,14 @@ SHADOW = reply(
 
 
 class MigrationBody(Body):
-    """What is to become of the older system's rows."""
+    """How the older system's rows are to be migrated."""
 
     mode: Annotated[Mode, Field(strict=False)] = Field(
         description='"off", "shadow", "adopt" or "release".'
     )
     percent: float = Field(default=100.0, ge=0, le=100, description="Of the rows.")
     resellers: list[TenantName] = Field(
-        default=[], max_length=1_000, description="Only theirs; empty for everybody's."
+        default=[], max_length=1_000, description="Only theirs; empty for all."
     )
 
 
@@ -60,36 +57,35 @@ def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
 
     Args:
         migration: that they show and change.
-        book: of its shadow.
     """
     routes = router("system: calls", prefix="/calls/migration")
 
     @routes.get(
         "",
         operation_id="calls_migration",
-        summary="What becomes of an older system's rows",
+        summary="Show how an older system's rows are migrated",
         response_model=CHOICE,
     )
     async def shown(caller: Observer) -> Response:
-        """Shows what is chosen, and whose rows there are."""
+        """Show what is chosen, and whose rows there are."""
         caller.whole()
-        return await _told(migration, await migration.choice())
+        return await _reply(migration, await migration.choice())
 
     @routes.put(
         "",
         operation_id="calls_migrate",
-        summary="Choose what becomes of an older system's rows",
+        summary="Choose how an older system's rows are migrated",
         response_model=CHOICE,
     )
     async def choose(body: MigrationBody, caller: Definer) -> Response:
-        """Chooses what becomes of the rows from now on; it holds after restarts too.
+        """Choose how the rows are migrated from now on; it holds after restarts too.
 
         Raises:
             InvalidValue: the table does not say whose its rows are.
         """
         caller.whole()
         chosen = Chosen(mode=body.mode, percent=body.percent, resellers=tuple(body.resellers))
-        return await _told(migration, await migration.choose(chosen, caller.name))
+        return await _reply(migration, await migration.choose(chosen, caller.name))
 
     @routes.get(
         "/shadow",
@@ -98,18 +94,18 @@ def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
         response_model=SHADOW,
     )
     async def shadow(asked: WhichPage, caller: Observer) -> Response:
-        """Lists decisions, and compares them with when the older system called."""
+        """List decisions, and compare them with when the older system called."""
         caller.whole()
-        rows = await book.page(_place(unwrapped(asked.cursor)), asked.limit + 1)
+        rows = await book.page(_place(decode_cursor(asked.cursor)), asked.limit + 1)
         cut = rows[: asked.limit]
         cursor = f"{cut[-1].decided_at} {cut[-1].row_id}" if len(rows) > len(cut) else None
-        told = {"comparison": await book.compare(), "rows": cut, "cursor": wrapped(cursor)}
-        return answer(told)
+        found = {"comparison": await book.compare(), "rows": cut, "cursor": encode_cursor(cursor)}
+        return answer(found)
 
     return routes
 
 
-async def _told(migration: Migration, choice: Choice) -> Response:
+async def _reply(migration: Migration, choice: Choice) -> Response:
     return answer(
         {
             "mode": str(choice.chosen.mode),

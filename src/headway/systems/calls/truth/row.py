@@ -25,13 +25,11 @@ class LeadRow:
     Attributes:
         id: of the row; empty for one that is not written yet.
         phone: E.164.
-        tz: an IANA zone.
-        reseller: for whom it is.
         template: by which it is called.
         due_at: ms UTC.
         key: the caller's own; None for none.
         payload: any JSON; None for none.
-        reporting_webhook_url: where the result is told; None for nowhere.
+        reporting_webhook_url: receives the result; None for no report.
     """
 
     id: str = ""
@@ -54,7 +52,7 @@ class LeadRow:
         return replace(self, id=row_id)
 
     def same_as(self, other: LeadRow) -> bool:
-        """Whether both ask for the same call: under one key they must."""
+        """Return whether both ask for the same call: under one key they must."""
         return self._body() == other._body()
 
     def _body(self) -> tuple[str | None, ...]:
@@ -67,11 +65,9 @@ class Standing:
     """Where a row stands.
 
     Attributes:
-        row: the lead.
         status: as the table says it.
         ours: whether the row is ours; True where the table names no owners.
         ref: of the run that called last; None for none.
-        number: from which it called.
         since_at: when that call began, ms UTC.
     """
 
@@ -92,7 +88,7 @@ def lead_of(row_id: str) -> str:
 
 
 def share_of(row_id: str) -> int:
-    """A row's place in 0 to 9999: the same for ever, so that a percentage grows and never flaps."""
+    """A row's place in 0 to 9999: the same forever, so that a percentage grows and never flaps."""
     return int.from_bytes(sha256(row_id.encode()).digest()[:8]) % SHARES
 
 
@@ -116,6 +112,6 @@ class Recipe(Protocol):
         """The gates that its call must pass, as they are now; all are declared.
 
         Raises:
-            StoreError: the directory cannot tell now.
+            StoreError: the directory cannot be read now.
         """
         ...

@@ -12,12 +12,12 @@ from pydantic import AfterValidator, Field, StrictInt, StrictStr
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
+from headway.runtime.settings_table import OpenTable, Span, read_table
 from headway.systems.calls.truth.row import SHARES, LeadRow, share_of
-from headway.systems.telephony.settings_table import OpenTable, Span, read_table
 
 
 class Mode(StrEnum):
-    """What becomes of an older system's rows."""
+    """How an older system's rows are migrated."""
 
     OFF = "off"
     """They are left alone; rows that are ours stay ours."""
@@ -31,12 +31,12 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
-    """Which rows, and what becomes of them.
+    """Which rows are migrated, and how.
 
     Attributes:
-        mode: what becomes of them.
+        mode: how they are migrated.
         percent: of the rows, by a hash of each row's id.
-        resellers: only theirs; empty for everybody's.
+        resellers: only theirs; empty for all.
     """
 
     mode: Mode = Mode.OFF
@@ -44,14 +44,14 @@ class Chosen:
     resellers: tuple[str, ...] = ()
 
     def has(self, row: LeadRow) -> bool:
-        """Whether a row is among those chosen."""
+        """Return whether a row is among those chosen."""
         if self.mode is Mode.RELEASE or (self.resellers and row.reseller not in self.resellers):
             return False
         return share_of(row.id) < self.percent * SHARES / 100
 
 
 NEEDED = ("id", "phone", "status", "due_at", "ref", "number", "since")
-"""Columns without which nobody could tell who is called when, and who is being called."""
+"""Required columns: without them, due and running calls cannot be identified."""
 OFFERED = (
     *NEEDED,
     "tz",
@@ -151,9 +151,9 @@ class MigrationSettings(OpenTable):
     """[calls.migration]: how an older system's rows come to us.
 
     Attributes:
-        mode: what becomes of them, until somebody chooses otherwise at run time.
+        mode: how they are migrated, until it is changed at run time.
         percent: of the rows; None for all if resellers are named, else for none.
-        resellers: only theirs; empty for everybody's.
+        resellers: only theirs; empty for all.
         every: how long to rest between two looks at the older system's rows.
         batch: rows that are taken in one statement.
         talk: how long a call lasts that is not made, ms.
@@ -168,7 +168,7 @@ class MigrationSettings(OpenTable):
 
     @property
     def chosen(self) -> Chosen:
-        """Which rows, and what becomes of them."""
+        """Which rows are migrated, and how."""
         percent = (100 if self.resellers else 0) if self.percent is None else self.percent
         return Chosen(mode=self.mode, percent=float(percent), resellers=self.resellers)
 

@@ -1,4 +1,4 @@
-"""The shadow: it is decided when an older system's leads would be called, and nobody is called.
+"""The shadow: decides when an older system's leads would be called, without placing calls.
 
 Decisions go through the same engine and the same gates under names of their own, so that neither
 system takes a line from the other. They are kept beside what the older system did.
@@ -40,12 +40,10 @@ class Decision:
 
     Attributes:
         row_id: of the older system's row.
-        reseller: for whom it is.
         due_at: when it was due, ms UTC.
         decided_at: when it would have been called, ms UTC.
         number: from which; None if no pool is asked for.
-        why: why then.
-        theirs_at: when the older system called, ms UTC; None while nobody knows.
+        theirs_at: when the older system called, ms UTC; None until that is known.
     """
 
     row_id: str
@@ -75,17 +73,13 @@ class Comparison:
 
 
 class ShadowBook:
-    """What was decided, in the directory.
-
-    Args:
-        directory: that has the tables.
-    """
+    """What was decided, in the directory."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def note(self, decision: Decision) -> None:
-        """Writes a decision down; one that is written already stays.
+        """Write a decision down; one that is written already stays.
 
         Raises:
             StoreUnavailable: the directory cannot be reached; nothing was written.
@@ -103,7 +97,7 @@ class ShadowBook:
             return set((await session.execute(query)).scalars())
 
     async def look_up(self, table: LeadTable) -> None:
-        """Writes down when the older system called, of leads about which that is not known yet.
+        """Write down when the older system called, of leads about which that is not known yet.
 
         Raises:
             StoreUnavailable: the directory or the table cannot be reached.
@@ -185,11 +179,7 @@ PREFIX = "shadow."
 
 
 class ShadowGates:
-    """The gates of real calls under names of their own, declared when they are first needed.
-
-    Args:
-        app: that declares them.
-    """
+    """The gates of real calls under names of their own, declared when they are first needed."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -212,14 +202,11 @@ class ShadowGates:
 def declare_shadow(
     app: App, recipe: Recipe, table: LeadTable, migration: Migration, book: ShadowBook
 ) -> None:
-    """Adds to an app what shadows an older system.
+    """Add to an app what shadows an older system.
 
     Args:
         app: whose worker runs the leads.
         recipe: how a row becomes a job.
-        table: the older system's.
-        migration: says which rows.
-        book: where decisions are kept.
     """
     gates = ShadowGates(app)
     app.lane(LANE, fair="tenant")

@@ -39,7 +39,7 @@ from headway.systems.calls.truth.shadow import ShadowBook, declare_shadow
 
 
 class TakenIn(NamedTuple):
-    """What became of one lead.
+    """The result of writing one lead.
 
     Attributes:
         row: as it stands in the table now.
@@ -51,14 +51,13 @@ class TakenIn(NamedTuple):
 
 
 async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
-    """Writes leads, all or none.
+    """Write leads, all or none.
 
     Args:
-        table: that is the truth.
         rows: new ones; those without an id are given one.
 
     Returns:
-        What became of each, in this order. One whose key is known is the row that has that key.
+        The result for each, in this order. For a known key it is the row that has that key.
 
     Raises:
         KeyConflict: a key names a row with another body; nothing was written.
@@ -80,10 +79,10 @@ async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
 
 
 def _check_kept(table: LeadTable, row: LeadRow) -> None:
-    """Lets a lead pass of which the table keeps everything.
+    """Accept a lead if the table can store all of its fields.
 
     Raises:
-        InvalidValue: a lead that is made anew from its row would be another one.
+        InvalidValue: a lead rebuilt from its row would differ.
     """
     defaults: dict[str, object] = {"payload": None, "reporting_webhook_url": None}
     for field, default in {**defaults, **table.settings.defaults}.items():
@@ -104,7 +103,7 @@ def _named(table: LeadTable, row: LeadRow) -> LeadRow:
 
 
 async def _write_one(table: LeadTable, session: AsyncSession, row: LeadRow) -> TakenIn:
-    """Of a table that gives its rows their ids."""
+    """Write one row, for a table that generates its rows' ids."""
     statement = _insert(session)(table.columns.table).values(table.values_of(row))
     made = (
         await session.execute(statement.on_conflict_do_nothing().returning(table.columns["id"]))
@@ -167,8 +166,7 @@ class Truth:
     """The table that is the truth.
 
     Attributes:
-        table: of the leads.
-        migration: what becomes of an older system's rows.
+        migration: of an older system's rows.
         routers: the routes that come with it.
     """
 
@@ -181,11 +179,10 @@ class Truth:
         self._app: App | None = None
 
     def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
-        """Adds the sources from which a store is rebuilt, and what shadows an older system.
+        """Add the sources from which a store is rebuilt, and what shadows an older system.
 
         Args:
             app: whose worker runs the leads.
-            lead: the kind of leads.
             recipe: how a row becomes a job.
         """
         self._app = app
@@ -198,7 +195,7 @@ class Truth:
         declare_source(app, lead, recipe, self.table, following)
 
     async def intake(self, rows: Sequence[LeadRow]) -> list[TakenIn]:
-        """Writes leads, all or none; when this returns, they are committed.
+        """Write leads, all or none; when this returns, they are committed.
 
         Raises:
             KeyConflict: a key names a row with another body; nothing was written.
@@ -209,7 +206,7 @@ class Truth:
         return await take_in(self.table, rows)
 
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
-        """Makes the jobs of rows that were taken in, if the store can do it at once.
+        """Make the jobs of rows that were taken in, if the store can do it at once.
 
         Returns:
             Whether it did; if not, the source makes them as soon as it can.
@@ -228,12 +225,10 @@ class Truth:
         """Says in the table that a call begins; call it before the provider is touched.
 
         Args:
-            row_id: of the lead's row.
             ref: of the run that is about to call.
-            number: from which it calls.
 
         Raises:
-            Dead: the row is not ours, or not pending: whoever changed it has it.
+            Dead: the row is not ours, or not pending: another system has changed it.
             StoreUnavailable: the table cannot be reached; do not dial.
             StoreError: the store cannot be asked; do not dial.
         """
@@ -269,7 +264,7 @@ class Truth:
         return await self.table.put_back(row_id, ref=ref, due_at=due_at)
 
     async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
-        """Says in the table what became of a lead; said again, it changes nothing.
+        """Write the outcome of a lead to the table; a repetition changes nothing.
 
         Returns:
             Whether this call wrote it.
@@ -279,7 +274,7 @@ class Truth:
             StoreError: the store cannot be asked.
         """
         if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
-            # Somebody else has the row, or it is called anew: what ended says nothing of it.
+            # Another system has the row, or it is called again: this end does not apply to it.
             return False
         return await self.table.end(row_id, outcome=outcome, at=self._timing.wall_at())
 
@@ -290,7 +285,7 @@ class Truth:
         return view is not None and (view.state not in FINAL or is_elsewhere(view))
 
     async def _is_over(self, said: str, ref: str) -> bool:
-        """Whether the run that a row names is one of this job's, and has ended.
+        """Return whether the run that a row names is one of this job's, and has ended.
 
         What was to be written when it ended was lost on the way then.
         """

@@ -1,4 +1,4 @@
-"""The place in the directory where what was told of alerts outlives a server."""
+"""The place in the directory where the state of sent alerts outlives a server."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :
 
 
 class AlertPlace:
-    """See `headway.server.alerts.remembered.Place`."""
+    """See `headway.server.alerts.rule.Place`."""
 
     def __init__(self, directory: Directory) -> None:
-        """Reads nothing yet.
+        """Read nothing yet.
 
         Args:
             directory: of all servers of one store, with the table of `SCHEMA`.

@@ -1,4 +1,4 @@
-"""What follows answers and ends: others are told, dispatchers alerted, calls hung up."""
+"""Follow-up jobs of answers and ends: notify technicians, alert dispatchers, hang up calls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from headway.core.job import MAX_BATCH, NewJob, derived_id
 from headway.core.state import QUEUED, State
 from headway.runtime.answers import Snooze
 from headway.runtime.job import Job
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.kinds.ring import UNSURE
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
+from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.names import ALERT, LOOK_OVER, NAME, OFFER, RING, TEXT
+from headway.systems.field_service.observability.metrics import OfferEnd
 from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
 from headway.systems.field_service.request import (
     acceptor,
@@ -29,17 +31,15 @@ from headway.systems.field_service.request import (
     read_request,
     run_of,
 )
-from headway.systems.field_service.seen.metrics import OfferEnd
 from headway.systems.field_service.technicians import TECHNICIANS, became_idle
 from headway.systems.field_service.users import users_with_role
-from headway.systems.field_service.words import alert_words, taken_words, withdrawn_words
 from headway.systems.telephony.voice import CallStatus
 
 DISPATCHER = "dispatcher"
 REASSIGNED = "given to "
-"""With this begins the reason of a request that a dispatcher takes from whoever has it."""
+"""Prefix of the reason of a request that a dispatcher takes from its technician."""
 SOON = "10s"
-"""After which a request that was to be given to somebody else should be."""
+"""Within this, a request taken from a technician should be assigned to the next."""
 MOST_WAITS = 3
 
 _log = logging.getLogger("headway.field_service")
@@ -48,19 +48,12 @@ _log = logging.getLogger("headway.field_service")
 class Ended:
     """The handler of `offer_ended`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def ended(self, me: Job, job: str, state: str, reason: str) -> Snooze | None:
-        """Makes what the end of a request asks for, in one step with its own.
-
-        Args:
-            me: this job.
-            job: the request.
-            state: what became of it.
-            reason: why.
-        """
-        view = await self._desk.app.store.read(JobQuery(id=job))
+        """Make what the end of a request asks for, in one step with its own."""
+        view = await self._context.app.store.read(JobQuery(id=job))
         if view is None:
             return None
         try:
@@ -68,9 +61,9 @@ class Ended:
                 case State.SUCCEEDED:
                     await self._note_idle(view)
                 case State.CANCELLED:
-                    me.then(*await self._told_withdrawn(view))
+                    me.then(*await self._withdrawal_notices(view))
                 case _ if view.state is not State.DEAD:
-                    pass  # it lives again: somebody has seen to it
+                    pass  # it lives again: a dispatcher has acted
                 case _ if reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
                 case _:
@@ -78,7 +71,7 @@ class Ended:
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
         me.then(
-            self._desk.kind(LOOK_OVER).make(
+            self._context.kind(LOOK_OVER).make(
                 job_id=derived_id(LOOK_OVER, "ended", me.id), subject=job, request=job
             )
         )
@@ -86,14 +79,14 @@ class Ended:
 
     async def _alerts(self, view: JobView, reason: str) -> list[NewJob]:
         """One for each dispatcher, the same for the same life of the request."""
-        desk = self._desk
-        async with desk.directory.read() as session:
+        context = self._context
+        async with context.directory.read() as session:
             users = await users_with_role(session, DISPATCHER)
         if not users:
-            _log.error("nobody takes the request %s, and no user is a dispatcher", view.id)
-        text = alert_words(read_request(view.args), view.id, reason)
+            _log.error("no technician takes the request %s, and no user is a dispatcher", view.id)
+        text = alert_text(read_request(view.args), view.id, reason)
         return [
-            desk.kind(ALERT).make(
+            context.kind(ALERT).make(
                 job_id=derived_id(ALERT, view.id, view.life, one.id),
                 subject=view.id,
                 user=one.id,
@@ -106,27 +99,27 @@ class Ended:
         technician = acceptor(view)
         if not technician or view.finished_at is None:
             return
-        async with self._desk.directory.change() as session:
+        async with self._context.directory.change() as session:
             try:
                 await became_idle(session, technician, view.finished_at)
             except UnknownRecord:
                 return
 
-    async def _told_withdrawn(self, view: JobView) -> list[NewJob]:
-        desk, technician = self._desk, acceptor(view)
-        if not technician or not desk.settings.texts:
+    async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
+        context, technician = self._context, acceptor(view)
+        if not technician or not context.settings.texts:
             return []
-        async with desk.directory.read() as session:
+        async with context.directory.read() as session:
             try:
                 found = await TECHNICIANS.find(session, technician)
             except UnknownRecord:
                 return []
         return [
-            desk.kind(TEXT).make(
+            context.kind(TEXT).make(
                 job_id=derived_id("withdrawn", view.id, view.run),
                 subject=view.id,
                 to=found.phone,
-                text=withdrawn_words(read_request(view.args)),
+                text=withdrawn_text(read_request(view.args)),
             )
         ]
 
@@ -137,29 +130,25 @@ _MOST = MAX_BATCH - 100
 class Taken:
     """The handler of `offer_taken`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def taken(self, me: Job, job: str, state: str, candidate: str, run: int) -> Snooze | None:
-        """Tells those whose offers ran out that it is taken, and ends what still rings.
+        """Notify technicians with expired offers that it is taken, and hang up ringing calls.
 
         Args:
-            me: this job.
-            job: the request.
             state: "accepted".
-            candidate: who has it.
-            run: of the acceptance.
         """
         del state
-        desk = self._desk
-        view = await desk.app.store.read(JobQuery(id=job))
+        context = self._context
+        view = await context.app.store.read(JobQuery(id=job))
         if view is None:
             return None
         try:
             messages = await self._messages(view, candidate, run)
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        look = desk.kind(LOOK_OVER)
+        look = context.kind(LOOK_OVER)
         others = [one for one in await self._waiting_for(candidate) if one != job]
         me.then(
             *messages,
@@ -173,35 +162,35 @@ class Taken:
         return None
 
     async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
-        desk = self._desk
-        if not desk.settings.texts or view.cascade is None:
+        context = self._context
+        if not context.settings.texts or view.cascade is None:
             return []
         silent = {one.candidate for one in view.cascade.asked if one.answer is Answer.TIMEOUT}
         found: list[NewJob] = []
-        async with desk.directory.read() as session:
+        async with context.directory.read() as session:
             for name in sorted(silent - {winner}):
                 try:
                     technician = await TECHNICIANS.find(session, name)
                 except UnknownRecord:
                     continue
                 found.append(
-                    desk.kind(TEXT).make(
+                    context.kind(TEXT).make(
                         job_id=derived_id("taken", view.id, run, name),
                         subject=view.id,
                         to=technician.phone,
-                        text=taken_words(read_request(view.args)),
+                        text=taken_text(read_request(view.args)),
                     )
                 )
         return found
 
     async def _waiting_for(self, technician: str) -> list[str]:
         """The queued requests that the technician is left for."""
-        store, cursor = self._desk.app.store, None
+        store, cursor = self._context.app.store, None
         found: list[str] = []
         while len(found) < _MOST:
             page = await store.read(
                 JobsQuery(
-                    lane=self._desk.kind(OFFER).lane,
+                    lane=self._context.kind(OFFER).lane,
                     kind=OFFER,
                     states=QUEUED_STATES,
                     cursor=cursor,
@@ -228,22 +217,16 @@ _MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, C
 class RingEnded:
     """The handler of `ring_ended`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def ended(self, me: Job, job: str, state: str, reason: str) -> None:
-        """Lets the offer go on to the next candidate, if its own could not be reached.
+        """Let the offer go on to the next candidate, if its own could not be reached.
 
-        Whoever was on the telephone can be asked about other requests again: they are looked at.
-
-        Args:
-            me: this job.
-            job: the call or message.
-            state: what became of it.
-            reason: why.
+        A technician who was on the telephone can be asked about other requests again.
         """
         del state, reason
-        store = self._desk.app.store
+        store = self._context.app.store
         ring = await store.read(JobQuery(id=job))
         if ring is None or not (offer := offer_of(ring)):
             return
@@ -259,19 +242,19 @@ class RingEnded:
                 )
             )
             if reply.answer is Heard.APPLIED:
-                self._desk.tally.ended(OfferEnd.MISSED)
+                self._context.tally.ended(OfferEnd.MISSED)
         elif all(run.handed_at is None for run in ring.runs):
             return
         request, _ = run_of(offer)
         me.then(
-            self._desk.kind(LOOK_OVER).make(
+            self._context.kind(LOOK_OVER).make(
                 job_id=derived_id(LOOK_OVER, me.id), subject=request, request=request
             )
         )
 
 
 def _missed(ring: JobView) -> str:
-    """Why the technician was not reached; empty if he was, or nobody knows."""
+    """Return why the technician was not reached; empty if reached or unknown."""
     if ring.state is State.SUCCEEDED:
         return ring.reason if ring.reason in _MISSED else ""
     if ring.state is not State.DEAD or ring.reason == UNSURE:
@@ -285,17 +268,13 @@ BY_CALL = "by call"
 _LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
 
 
-async def hang_up_others(desk: Desk, request: JobView) -> bool:
-    """Ends the calls about a request, but for the one of the offer that stands or was accepted.
-
-    Args:
-        desk: of the system.
-        request: the request's job.
+async def hang_up_others(context: FieldContext, request: JobView) -> bool:
+    """End the calls about a request, but for the one of the offer that stands or was accepted.
 
     Returns:
         Whether none is left; one that is just being placed can be ended a little later.
     """
-    store = desk.app.store
+    store = context.app.store
     query = JobsQuery(subject=request.id, tenant="", kind=RING, states=_LIVE, runs=True)
     page = await store.read(query)
     done = True
@@ -314,7 +293,7 @@ async def hang_up_others(desk: Desk, request: JobView) -> bool:
                 )
             )
             continue
-        done = await _hang_up(desk, ring) and done
+        done = await _hang_up(context, ring) and done
     return done
 
 
@@ -333,14 +312,14 @@ def _says_goodbye(request: JobView, run: int) -> bool:
     )
 
 
-async def _hang_up(desk: Desk, ring: JobView) -> bool:
+async def _hang_up(context: FieldContext, ring: JobView) -> bool:
     run = last_run(ring)
     call = call_of(run.keys) if run is not None else None
     if call is None:
         return False
     provider, call_id = call
     try:
-        await desk.exchange.voice(provider).hang_up(call_id)
+        await context.exchange.voice(provider).hang_up(call_id)
     except ProviderError as error:
         _log.warning("a call of %s could not be hung up: %s", provider, error)
         return False
@@ -356,30 +335,28 @@ MOST_LOOKS = 40
 class LookOver:
     """The handler of `offer_look_over`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def look(self, me: Job, request: str, after_run: int = 0) -> object:
-        """Brings order into what an ended turn leaves behind.
+        """Bring order into what an ended turn leaves behind.
 
         Args:
-            me: this job.
-            request: the request's id.
             after_run: it waits for the end of this run's offer; 0 waits for none.
         """
-        view = await self._desk.app.store.read(JobQuery(id=request))
+        view = await self._context.app.store.read(JobQuery(id=request))
         if view is None:
             return None
         if after_run and view.run == after_run and is_open(view):
-            at = max(view.deadline_at or 0, self._desk.timing.wall_at()) + LAG_MS
+            at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
             return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
-        done = await hang_up_others(self._desk, view)
-        await pass_over_assigned(self._desk.app.store, view)
-        await look_at_those_who_wait(self._desk.app.store, view)
+        done = await hang_up_others(self._context, view)
+        await pass_over_assigned(self._context.app.store, view)
+        await look_at_those_who_wait(self._context.app.store, view)
         if not done and me.run < MOST_LOOKS:
             return Snooze(after=AGAIN)
         ended = next((one.outcome for one in view.runs if one.run == after_run), None)
         if ended == Answer.TIMEOUT:
             # Time alone ends such an offer: this look is what is made of it, once.
-            self._desk.tally.ended(OfferEnd.TIMEOUT)
+            self._context.tally.ended(OfferEnd.TIMEOUT)
         return None

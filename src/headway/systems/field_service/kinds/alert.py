@@ -9,8 +9,8 @@ from apprise import NotifyType
 from headway.core.errors import InvalidValue, StoreUnavailable, UnknownRecord
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
-from headway.server.alerts.apprise_address import AppriseAddress
-from headway.systems.field_service.desk import Desk
+from headway.server.alerts.apprise_sink import AppriseAddress
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.kinds.ring import Ring, Text, longest_ms
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
 from headway.systems.field_service.users import USERS
@@ -18,27 +18,22 @@ from headway.systems.telephony.voice import Say
 
 CHOOSE, CALL = "choose", "call"
 """The stages: a line is asked for only if the channel is a call."""
-TITLE = "Nobody takes a service request"
+TITLE = "No technician accepts a service request"
 
 
 class Alert:
     """The handlers of `alert_dispatcher`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._ring = Ring(desk)
-        self._text = Text(desk)
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+        self._ring = Ring(context)
+        self._text = Text(context)
 
     async def choose(self, job: Job, user: str, text: str) -> object:
-        """Tells the dispatcher by the channel of this attempt.
+        """Notify the dispatcher by the channel of this attempt.
 
-        An alert of which nobody knows whether it arrived is sent again, by the next channel if
-        there is one: one too many costs less than none.
-
-        Args:
-            job: this one.
-            user: the dispatcher's id.
-            text: what he is told.
+        An alert whose delivery is unknown is sent again, by the next channel if there is one: a
+        duplicate costs less than a lost alert.
 
         Raises:
             Retry: this channel did not take it.
@@ -49,7 +44,7 @@ class Alert:
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
         scheme, _, rest = channel.partition(":")
-        if scheme == "call" and self._desk.settings.lines:
+        if scheme == "call" and self._context.settings.lines:
             return Next(CALL)
         if scheme == "text":
             try:
@@ -64,7 +59,7 @@ class Alert:
         return {"channel": scheme}
 
     async def call(self, job: Job, user: str, text: str) -> object:
-        """Calls the dispatcher and says it twice.
+        """Call the dispatcher and say it twice.
 
         Raises:
             Retry: the provider will not place the call.
@@ -78,7 +73,7 @@ class Alert:
             return Next(CHOOSE)
         try:
             script = Say(text=f"{text} I repeat. {text}")
-            await self._ring.dial(job, phone, script, within_ms=longest_ms(self._desk.settings))
+            await self._ring.dial(job, phone, script, within_ms=longest_ms(self._context.settings))
         except Dead as dead:
             raise Retry(dead.reason, after="1s", stage=CHOOSE) from dead
         except Retry as retry:
@@ -91,7 +86,7 @@ class Alert:
         Raises:
             Dead: there is none.
         """
-        async with self._desk.directory.read() as session:
+        async with self._context.directory.read() as session:
             try:
                 found = await USERS.find(session, user)
             except UnknownRecord:
@@ -106,7 +101,8 @@ class Alert:
         """Sends by apprise.
 
         Raises:
-            Retry: it was not taken. The address is never told: in many, the path is the secret.
+            Retry: it was not taken. The message never contains the address: in many, the path is
+                the secret.
         """
         try:
             address = AppriseAddress(url, "the channel")

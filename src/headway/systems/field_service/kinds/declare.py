@@ -6,7 +6,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
 from headway.runtime.app import App
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.kinds.after import Ended, LookOver, RingEnded, Taken
 from headway.systems.field_service.kinds.alert import CALL, CHOOSE, Alert
 from headway.systems.field_service.kinds.ring import ASK_WITHIN, Ring, Text
@@ -38,23 +38,22 @@ LEASE = "10s"
 """After which the turn of a worker that died is taken up by another."""
 
 
-def declare(app: App, desk: Desk) -> None:
-    """Declares the kinds of this system.
+def declare(app: App, context: FieldContext) -> None:
+    """Declare the kinds of this system.
 
     Args:
-        app: whose workers run them.
-        desk: what their handlers work with.
+        context: what their handlers work with.
     """
-    settings = desk.settings
+    settings = context.settings
     lines = Pool(LINES, settings.lines)
     call_to = Slots(CALL_TO, 1)
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
-    ring, text, alert = Ring(desk), Text(desk), Alert(desk)
-    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(Ended(desk).ended)
-    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(Taken(desk).taken)
-    app.job(name=RING_ENDED, lane=AFTER)(RingEnded(desk).ended)
-    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(desk).look)
+    ring, text, alert = Ring(context), Text(context), Alert(context)
+    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(Ended(context).ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(Taken(context).taken)
+    app.job(name=RING_ENDED, lane=AFTER)(RingEnded(context).ended)
+    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(context).look)
     app.job(
         name=OFFER,
         lane=OFFERS,
@@ -66,7 +65,7 @@ def declare(app: App, desk: Desk) -> None:
         on_accepted=OFFER_TAKEN,
         on_final=OFFER_ENDED,
         on_final_states=("succeeded", "dead", "cancelled"),
-    )(Turn(desk).turn)
+    )(Turn(context).turn)
     app.job(
         name=RING,
         lane=RINGS,
@@ -93,4 +92,4 @@ def declare(app: App, desk: Desk) -> None:
         on_deadline="retry",
     )(alert.choose)
     alerting.stage(CALL)(alert.call)
-    desk.declared = app
+    context.declared = app

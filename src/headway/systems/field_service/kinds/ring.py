@@ -13,7 +13,7 @@ from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Ended, Retry, Running, Unknown
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
-from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.names import LINES
 from headway.systems.field_service.request import call_of, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
@@ -21,9 +21,9 @@ from headway.systems.telephony.texts import TextOrder, send_text
 from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
 
 ASK_EACH_S = 10
-"""After so long without a word of the provider it is asked."""
+"""After so long without a webhook, the provider is asked."""
 ASK_WITHIN = "1m"
-"""If nobody can ask it, the call's job ends so long after that."""
+"""If no worker can ask it, the call's job ends so long after that."""
 BEGINS_S = 10
 """Longer after the hand-over no call is placed, however long the worker stood still."""
 LISTED_S = 15
@@ -31,36 +31,35 @@ LISTED_S = 15
 SPARE_S = 60
 """Beyond ringing and talking, until a call must be over."""
 UNSURE = "deadline"
-"""The reason of a call of which nobody knows what became of it: the offer's own time decides."""
+"""The reason of a call with an unknown outcome: the offer's own timeout decides."""
 
 
-async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
-    """Asks the provider how a call to a technician goes.
+async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unknown:
+    """Ask the provider how a call to a technician goes.
 
-    The line and whoever is called are kept until it has ended, though nobody can say now whether it
+    The line and the technician stay locked until it has ended, though it is unknown whether it
     has; but not for a call that was certainly never placed, and never for longer than
     `given_up_ms`.
 
     Args:
-        desk: of the system.
         awaited: the call's job, in doubt or at its deadline.
 
     Raises:
-        StoreError: the store cannot tell now; it is asked again.
+        StoreError: the store cannot be read now; it is asked again.
     """
     if awaited.handed_at is None:
         return Unknown()
     handed_at = int(awaited.handed_at.timestamp() * 1000)
     # What counts is when it is asked: a call can begin while the provider looks.
-    past_ms = (await desk.app.store.read(StatsQuery())).now - handed_at
-    if past_ms >= given_up_ms(desk.settings):
+    past_ms = (await context.app.store.read(StatsQuery())).now - handed_at
+    if past_ms >= given_up_ms(context.settings):
         return Ended("dead", reason=UNSURE)
     number = awaited.permits.get(LINES, "")
-    if number not in desk.settings.lines:
+    if number not in context.settings.lines:
         return Running(extend=timedelta(seconds=ASK_EACH_S))
-    voice = desk.voice
+    voice = context.voice
     try:
-        event = await voice.look_up(await _sought(desk, awaited, number, handed_at))
+        event = await voice.look_up(await _sought(context, awaited, number, handed_at))
     except ProviderUnsure:
         return Running(extend=timedelta(seconds=ASK_EACH_S))
     return _answer(voice, event, past_ms)
@@ -72,7 +71,7 @@ def longest_ms(settings: FieldSettings) -> int:
 
 
 def given_up_ms(settings: FieldSettings) -> int:
-    """So long after the hand-over a line and whoever is called are free in any case."""
+    """How long after the hand-over a line and the called technician are free in any case."""
     return 2 * longest_ms(settings)
 
 
@@ -95,8 +94,8 @@ def _answer(voice: Voice, event: CallEvent | NotFound, past_ms: int) -> Running 
     return Ended("succeeded", body=body, reason=str(event.status))
 
 
-async def _sought(desk: Desk, awaited: Awaited, number: str, handed_at: int) -> Sought:
-    view = await desk.app.store.read(JobQuery(id=awaited.id))
+async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_at: int) -> Sought:
+    view = await context.app.store.read(JobQuery(id=awaited.id))
     runs = view.runs if view is not None else ()
     known = {one.run: call_of(one.keys) for one in runs}
     mine = known.pop(awaited.run, None)
@@ -119,21 +118,18 @@ NOT_DIALLED = {"dialled": False}
 class Ring:
     """The handlers of calls."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def ring(
         self, job: Job, *, to: str, text: str, offer: str, stands_ms: int, candidate: str = ""
     ) -> object:
-        """Calls the technician, if the offer still stands now that there is a line.
+        """Call the technician, if the offer still stands now that there is a line.
 
         From here on the offer stands for its full time: what passed before was the wait for a
         line.
 
         Args:
-            job: holds the line.
-            to: the technician's number.
-            text: what is said.
             offer: the reference of the offer's run.
             stands_ms: how long the offer stands from now on.
             candidate: the technician's id; names the gate of calls to him.
@@ -145,26 +141,23 @@ class Ring:
         del candidate
         if not await self._stands(offer, stands_ms):
             return NOT_DIALLED
-        hook = f"/hooks/{self._desk.voice.name}/answer?ref={offer}"
-        script = Ask(text=text, answer_url=self._desk.url(hook))
+        hook = f"/hooks/{self._context.voice.name}/answer?ref={offer}"
+        script = Ask(text=text, answer_url=self._context.url(hook))
         await self.dial(job, to, script, within_ms=ASK_EACH_S * 1000)
         return None
 
     async def dial(self, job: Job, to: str, script: Ask | Say, *, within_ms: int) -> None:
-        """Places one call on the line that the job holds; what happens then is told by webhooks.
+        """Place one call on the line that the job holds; webhooks report the rest.
 
         Args:
-            job: holds the line.
-            to: who is called.
-            script: what is said.
-            within_ms: until when there must be a word of the provider.
+            within_ms: until when the provider must have reported something.
 
         Raises:
             Retry: the provider takes no calls now.
             Dead: it will not place this one; there is no call.
         """
-        settings, voice = self._desk.settings, self._desk.voice
-        timing, begun = self._desk.timing, self._desk.timing.monotonic()
+        settings, voice = self._context.settings, self._context.voice
+        timing, begun = self._context.timing, self._context.timing.monotonic()
         await job.hand_over(timeout=timedelta(milliseconds=within_ms))
         if timing.monotonic() - begun > BEGINS_S:
             # `ask` takes a call that is not listed for one that was never placed.
@@ -175,7 +168,7 @@ class Ring:
             to=to,
             from_=job.permits[LINES],
             script=script,
-            status_url=self._desk.url(f"/hooks/{voice.name}/status?ref={job.ref}"),
+            status_url=self._context.url(f"/hooks/{voice.name}/status?ref={job.ref}"),
             ring_s=settings.ring // 1000,
             limit_s=settings.call_limit // 1000,
         )
@@ -188,12 +181,12 @@ class Ring:
             wait = REFUSED_AGAIN if after is None else timedelta(milliseconds=after)
             raise Retry(_reason(refused), after=wait) from refused
         except ProviderUnsure:
-            # There may be a call: its webhooks tell, or the provider when it is asked.
+            # There may be a call: its webhooks show it, or the provider when it is asked.
             return
         await job.known_as(f"{voice.name}:{dialled.call_id}")
 
     async def _stands(self, offer: str, stands_ms: int) -> bool:
-        store = self._desk.app.store
+        store = self._context.app.store
         reply = await store.signal(
             Signal(
                 key=offer,
@@ -211,7 +204,7 @@ class Ring:
 
     async def ask(self, awaited: Awaited) -> object:
         """See `asking.ask`."""
-        return await ask(self._desk, awaited)
+        return await ask(self._context, awaited)
 
 
 def _reason(refused: ProviderRefused) -> str:
@@ -221,27 +214,24 @@ def _reason(refused: ProviderRefused) -> str:
 class Text:
     """The handler of messages."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
         """Send a message, once; see `send_text`.
 
         Args:
-            job: this one.
-            to: whose phone.
-            text: what it says.
             offer: the reference of the offer that it makes; empty if it makes none.
 
         Raises:
-            Dead: nobody sends texts, or the provider does not send this one.
+            Dead: no provider of texts is set, or it does not send this one.
             Retry: the provider takes no messages now.
         """
         del offer
-        settings = self._desk.settings
+        settings = self._context.settings
         if settings.text_from is None:
-            reason = "refused: nobody sends texts"
+            reason = "refused: no provider of texts"
             raise Dead(reason)
-        texts = self._desk.exchange.text(settings.text_provider)
+        texts = self._context.exchange.text(settings.text_provider)
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
-        await send_text(self._desk.app.store, job, texts, order)
+        await send_text(self._context.app.store, job, texts, order)

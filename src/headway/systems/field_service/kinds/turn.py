@@ -13,9 +13,15 @@ from headway.core.cascade import Answer
 from headway.core.errors import StoreUnavailable, UnknownRecord
 from headway.core.job import NewJob, derived_id
 from headway.runtime.answers import Snooze, Unfit
-from headway.runtime.encoding import encode
 from headway.runtime.job import Job
-from headway.systems.field_service.desk import Desk
+from headway.runtime.records import encode
+from headway.systems.field_service.context import FieldContext
+from headway.systems.field_service.messages import (
+    assigned_text,
+    given_away_text,
+    offer_spoken,
+    offer_written,
+)
 from headway.systems.field_service.names import LOOK_OVER, RING, TEXT
 from headway.systems.field_service.nearby.cells import distance_km
 from headway.systems.field_service.offer_times import current_times
@@ -30,29 +36,23 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.skills import lacking
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.systems.field_service.words import (
-    assigned_words,
-    given_away_words,
-    offer_spoken,
-    offer_written,
-)
 
 AWAY_AGAIN = "5s"
 """How long a turn waits for a directory that does not answer."""
 ASSIGNING = "1m"
 """The deadline of an acceptance that comes with its own offer; it is never reached."""
 _ROUNDING_KM = 0.001
-"""By so much whoever was just within the radius may be beyond it."""
+"""By how much a technician just within the radius may be beyond it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Candidate:
-    """Whose turn it is, as the directory knows him now.
+    """The candidate whose turn it is, as in the directory now.
 
     Attributes:
-        technician: None if the directory knows nobody of this id.
+        technician: None if the directory has none with this id.
         timeout_ms: how long this offer stands.
-        had: from whom a dispatcher took the request; None for nobody, or if he is gone.
+        had: the technician from whom a dispatcher took the request; None if there is none.
     """
 
     technician: Technician | None
@@ -63,8 +63,8 @@ class _Candidate:
 class Turn:
     """The handler of `offer`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
 
     async def turn(  # noqa: PLR0913  (what a request's job carries)
         self,
@@ -78,7 +78,7 @@ class Turn:
         description: str = "",
         assigned: Assigned | None = None,
     ) -> object:
-        """Offers the request to the candidate whose lock this run holds.
+        """Offer the request to the candidate whose lock this run holds.
 
         What is read here holds for this offer; a later change for the next. A directory that is
         away puts the turn off, and uses no attempt.
@@ -100,8 +100,8 @@ class Turn:
         return await self._offer(job, request, technician, found.timeout_ms)
 
     def _pass_over(self, job: Job, reason: str) -> Unfit:
-        """Ends the turn, and looks whether those who are left have another request."""
-        look = self._desk.kind(LOOK_OVER)
+        """End the turn, and look whether those who are left have another request."""
+        look = self._context.kind(LOOK_OVER)
         job.then(
             look.make(
                 job_id=derived_id(LOOK_OVER, job.ref, "unfit"), subject=job.id, request=job.id
@@ -110,10 +110,10 @@ class Turn:
         return Unfit(reason)
 
     async def _look(self, job: Job, request: Request) -> _Candidate:
-        desk = self._desk
-        times = await current_times(desk.directory, desk.settings.times)
+        context = self._context
+        times = await current_times(context.directory, context.settings.times)
         had = request.assigned.had if request.assigned is not None else ""
-        async with desk.directory.read() as session:
+        async with context.directory.read() as session:
             return _Candidate(
                 technician=await _find(session, job.candidate),
                 timeout_ms=times.of(request.urgency),
@@ -127,12 +127,12 @@ class Turn:
         missing = lacking(technician.skills, request.skills)
         if missing:
             return f"lacks {', '.join(missing)}"
-        away_km, most_km = _away_km(request, technician), self._desk.settings.radius_km
+        away_km, most_km = _away_km(request, technician), self._context.settings.radius_km
         if away_km > most_km + _ROUNDING_KM:
             return f"is {away_km:.0f} km away"
-        view = await self._desk.app.store.read(JobQuery(id=job.id))
+        view = await self._context.app.store.read(JobQuery(id=job.id))
         asked = view.cascade.asked if view is not None and view.cascade is not None else ()
-        # Whoever edits the candidates of a queued request may have named him once more.
+        # An edit of a queued request's candidates may have named him again.
         if any(one.candidate == technician.id and one.answer is not Answer.UNFIT for one in asked):
             return "was asked before"
         return ""
@@ -140,15 +140,15 @@ class Turn:
     async def _offer(
         self, job: Job, request: Request, technician: Technician, timeout_ms: int
     ) -> None:
-        desk = self._desk
+        context = self._context
         away_km = _away_km(request, technician)
-        by_text = desk.settings.texts and (
-            technician.channel is Channel.TEXT or not desk.settings.lines
+        by_text = context.settings.texts and (
+            technician.channel is Channel.TEXT or not context.settings.lines
         )
         stands_ms = timeout_ms
         if by_text:
             job.then(
-                desk.kind(TEXT).make(
+                context.kind(TEXT).make(
                     job_id=derived_id(TEXT, job.ref),
                     subject=job.id,
                     to=technician.phone,
@@ -156,10 +156,10 @@ class Turn:
                     offer=job.ref,
                 )
             )
-        elif desk.settings.lines:
-            stands_ms += desk.settings.line_wait
+        elif context.settings.lines:
+            stands_ms += context.settings.line_wait
             job.then(
-                desk.kind(RING).make(
+                context.kind(RING).make(
                     job_id=derived_id(RING, job.ref),
                     subject=job.id,
                     to=technician.phone,
@@ -173,10 +173,10 @@ class Turn:
         await job.offer(timeout=timedelta(milliseconds=stands_ms))
 
     def _looks(self, job: Job, stands_ms: int) -> list[NewJob]:
-        """Looks over the request now, for calls of turns that are over; and when this one is."""
-        desk = self._desk
-        at = desk.timing.wall_at() + stands_ms
-        look = desk.kind(LOOK_OVER)
+        """Look over the request now, for calls of turns that are over; and when this one is."""
+        context = self._context
+        at = context.timing.wall_at() + stands_ms
+        look = context.kind(LOOK_OVER)
         later = look.make(
             job_id=derived_id(LOOK_OVER, job.ref, "end"),
             due=datetime.fromtimestamp(at / 1000, UTC),
@@ -199,13 +199,13 @@ class Turn:
         technician: Technician,
         had: Technician | None,
     ) -> None:
-        """Accepts in the candidate's name: a dispatcher has decided.
+        """Accept in the candidate's name: a dispatcher has decided.
 
-        Both are told: he, and whoever it was taken from.
+        Both get a message: he, and the technician it was taken from.
         """
-        desk = self._desk
+        context = self._context
         # It is kept until the hand-over, and applied in the same step: nothing lies between.
-        await desk.app.store.signal(
+        await context.app.store.signal(
             Signal(
                 key=job.ref,
                 event=f"assigned:{job.ref}",
@@ -214,16 +214,16 @@ class Turn:
                 body=encode("body", {"by": assigned.by, "assigned": True}),
             )
         )
-        if desk.settings.texts:
-            told = [(technician.phone, assigned_words(request))]
+        if context.settings.texts:
+            messages = [(technician.phone, assigned_text(request))]
             if had is not None and had.id != technician.id:
-                told.append((had.phone, given_away_words(request)))
+                messages.append((had.phone, given_away_text(request)))
             job.then(
                 *(
-                    desk.kind(TEXT).make(
+                    context.kind(TEXT).make(
                         job_id=derived_id("assigned", job.ref, to), subject=job.id, to=to, text=text
                     )
-                    for to, text in told
+                    for to, text in messages
                 )
             )
         await job.offer(timeout=ASSIGNING)

@@ -14,7 +14,7 @@ def _text(length: int) -> sa.String:
 
 
 def upgrade() -> None:
-    """Makes them."""
+    """Make them."""
     _technicians()
     _users()
     op.create_table(

@@ -25,14 +25,14 @@ FARTHEST_KM = pi * EARTH_KM
 
 
 def check_position(lat: float, lon: float) -> tuple[float, float]:
-    """Lets a position pass.
+    """Accept a position.
 
     Args:
         lat: degrees north, -90 to 90.
         lon: degrees east, -180 to 180.
 
     Returns:
-        It, to seven digits after the point; the longitude 180 is told as -180.
+        The position with seven decimals; the longitude 180 becomes -180.
 
     Raises:
         InvalidValue: it is not on the earth.
@@ -54,8 +54,6 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
     Args:
         lat: of one, degrees north.
         lon: of one, degrees east.
-        other_lat: of the other.
-        other_lon: of the other.
 
     Returns:
         Kilometres, by the haversine formula.
@@ -82,7 +80,7 @@ def reach_km(lat: float, degrees: float) -> float:
 
 
 DIGITS = 7
-"""Of a position in degrees, after the point: about a centimetre."""
+"""Decimal places of a position in degrees: about a centimetre."""
 PER_DEGREE = 10**DIGITS
 _TWICE = 2 * PER_DEGREE
 COLUMNS = 360 * PER_DEGREE
@@ -178,8 +176,6 @@ def square_at(size: int, column: int, row: int) -> Square:
 
     Args:
         size: its side is 2 to the power of this, in cells.
-        column: of the cell.
-        row: of the cell.
     """
     west, south = column >> size << size, row >> size << size
     return Square(size, west, south, _weave(west, south))
@@ -205,7 +201,7 @@ def _gather(number: int) -> int:
 
 
 MOST_SQUARES = 32
-"""Of one cover."""
+"""The most squares of one cover."""
 _FINER = 2
 """Powers of two by which squares may be smaller than half of what is covered is high."""
 _MARGIN = 1e-5
@@ -216,8 +212,6 @@ def cover(lat: float, lon: float, km: float) -> list[Square]:
     """The squares that hold all that is so near, and little else.
 
     Args:
-        lat: of the position.
-        lon: of the position.
         km: how near; more than half around the earth for all of it.
 
     Returns:

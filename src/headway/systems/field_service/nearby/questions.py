@@ -39,12 +39,12 @@ _SKILLS = {
     "postgresql": "SELECT skill FROM json_array_elements_text(CAST(:skills AS json)) AS t(skill)",
 }
 
-# What cannot be known beforehand is taken for little, so that PostgreSQL walks the index in its
-# order and stops; known, it may gather all first and sort them.
+# PostgreSQL assumes a small limit if it cannot know the value when planning: it then reads the
+# index in order and stops. With a known limit it may fetch all rows and sort them.
 _LOOK = "CAST(:look AS bigint)"
 
-# One value a square: rows would each cost more than what they tell.
-_TOLD = {
+# One JSON value per square: a row each would cost more than its content.
+_RESULT = {
     "sqlite": """
         json_array(count(*), json_group_array(json_array(technician_id, cell, idle_since)) {only})
     """,
@@ -56,7 +56,7 @@ _TOLD = {
 
 _IN_SQUARES = """
     WITH w AS ({squares})
-    SELECT n, (SELECT {told} FROM (
+    SELECT n, (SELECT {result} FROM (
         SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
         WHERE p.skill = :skill AND p.cell BETWEEN w.first AND w.last
         ORDER BY p.cell LIMIT (SELECT {look})) c)
@@ -96,7 +96,7 @@ _RARITY = """
 """
 
 Found = tuple[str, int, int]
-"""Somebody: the id, the cell, since when without a job."""
+"""A technician: the id, the cell, since when without a job."""
 
 
 class Looked(NamedTuple):
@@ -115,16 +115,10 @@ _LOOKED = msgspec.json.Decoder(tuple[int, list[Found] | None])
 
 
 async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) -> list[str]:
-    """Skills, those first whose holders are farther apart around a position.
-
-    Args:
-        session: of the directory.
-        skills: which.
-        cell: of the position.
-    """
-    told = _statement(_RARITY, session.get_bind().dialect.name, 0)
+    """Skills, those first whose holders are farther apart around a position."""
+    statement = _statement(_RARITY, session.get_bind().dialect.name, 0)
     given = {"skills": msgspec.json.encode(skills).decode(), "cell": cell, "look": _RARITY_STEPS}
-    rows = await session.execute(told, given)
+    rows = await session.execute(statement, given)
     spans = {
         skill: (_BEYOND if last is None else int(last)) - (-1 if first is None else int(first))
         for skill, first, last in rows
@@ -140,10 +134,9 @@ class Questions:
     """
 
     def __init__(self, session: AsyncSession, skill: str, others: Sequence[str]) -> None:
-        """Keeps what all questions have in common.
+        """Keep what all questions have in common.
 
         Args:
-            session: of the directory.
             skill: along which is walked; empty for none.
             others: those that must be there besides.
         """
@@ -155,20 +148,18 @@ class Questions:
             self._given[f"other_{number}"] = held((other,))
 
     async def beside(self, cell: int, look: int, most: int) -> Sequence[Found]:
-        """Who fits of those next to a number.
+        """Return the matching technicians next to a cell number.
 
         Args:
-            cell: the number.
             look: so many are looked at, on either side.
-            most: at most so many are told, of either side.
+            most: the most that are returned, of either side.
         """
         return await self._ask(_BESIDE, {"cell": cell, "look": look, "most": most})
 
     async def inside(self, squares: Sequence[Square], look: int) -> list[Looked]:
-        """Who fits in squares.
+        """Return the matching technicians in squares.
 
         Args:
-            squares: which.
             look: of one square no more are looked at.
 
         Returns:
@@ -176,31 +167,31 @@ class Questions:
         """
         asked = msgspec.json.encode([(one.first, one.last) for one in squares]).decode()
         rows = await self._ask(_IN_SQUARES, {"squares": asked, "look": look})
-        looked = (_LOOKED.decode(told) for _, told in rows)
+        looked = (_LOOKED.decode(one) for _, one in rows)
         return [Looked(seen, fit or ()) for seen, fit in looked]
 
     async def longest_idle(self, cell: int, most: int) -> Sequence[Found]:
         """Those at one position who are idle longest; of two, the one with the lesser id."""
         return await self._ask(_AT_ONE_PLACE, {"cell": cell, "most": most})
 
-    async def _ask(self, told: str, more: dict[str, Any]) -> Sequence[Any]:
-        asked = _statement(told, self._dialect, len(self.others))
+    async def _ask(self, query: str, more: dict[str, Any]) -> Sequence[Any]:
+        asked = _statement(query, self._dialect, len(self.others))
         return (await self._session.execute(asked, self._given | more)).all()
 
 
 @cache
-def _statement(told: str, dialect: str, others: int) -> TextClause:
+def _statement(query: str, dialect: str, others: int) -> TextClause:
     fits = " AND ".join(_FITS[dialect].format(f":other_{number}") for number in range(others))
     parts = {
         "{look}": _LOOK,
         "{squares}": _SQUARES[dialect],
         "{skills}": _SKILLS[dialect],
-        "{told}": _TOLD[dialect],
+        "{result}": _RESULT[dialect],
         "{only}": f"FILTER (WHERE {fits})" if others else "",
         "{where}": f"WHERE {fits}" if others else "",
         "{and_fits}": f"AND {fits}" if others else "",
         "{and_skills}": ", p.skills" if others else "",
     }
     for name, part in parts.items():
-        told = told.replace(name, part)
-    return text(told)
+        query = query.replace(name, part)
+    return text(query)

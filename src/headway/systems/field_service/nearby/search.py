@@ -1,10 +1,10 @@
-"""The search for those who are nearest.
+"""The search for the nearest technicians.
 
-It knows nothing of how densely they live. Those whose numbers are next to the position's live near
-it, mostly: the distance of the last one who is wanted bounds how far to look. Then it looks into
-the few squares that are so near, and at no more than some in each. In what was not seen to its end
-it looks again, in smaller squares and within what the bound has become. So what it reads follows
-from how many are wanted, not from how many there are.
+It does not depend on how dense they are. Cells with numbers next to the position's are mostly near
+it: the distance of the last technician wanted is an upper bound. The search then reads the few
+squares within that bound, and only some rows of each. Squares that were not read to their end are
+read again as smaller squares, within the bound of then. So the cost depends on how many are wanted,
+not on how many there are.
 
 Source: G. Hjaltason, H. Samet, Distance browsing in spatial databases, ACM TODS 24 (1999).
 """
@@ -31,11 +31,11 @@ from headway.systems.field_service.nearby.questions import Found, Questions, rar
 from headway.systems.field_service.skills import skill_key
 
 MOST = 1_000
-"""Who are told of one search."""
+"""The most technicians that one search returns."""
 _FEWEST = 24
-"""So many are looked at on either side, however few are wanted."""
+"""The fewest rows that are read on either side, however few are wanted."""
 _LOOKED_THROUGH = 512
-"""Those with one of several skills that are looked through, on either side or in a square."""
+"""Rows of one skill that are checked for further skills, on either side or in a square."""
 _ROUNDING_KM = 1e-6
 _FAR_KM = 20_000.0
 _FAR_ROUNDING_KM = 1e-3
@@ -46,11 +46,9 @@ _HALVES = tuple((1 << size) / PER_DEGREE / 2 for size in range(WHOLE + 1))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """Somebody who could be asked.
+    """A technician who could be asked.
 
     Attributes:
-        id: the technician's.
-        distance_km: from the position.
         idle_since: since when without a job, ms UTC.
     """
 
@@ -68,18 +66,17 @@ async def nearby(
     radius_km: float = FARTHEST_KM,
     most: int = 50,
 ) -> list[Candidate]:
-    """Who is on duty within a radius and has all skills.
+    """Return the technicians on duty within a radius who have all skills.
 
     Args:
-        directory: whose technicians.
         lat: degrees north, -90 to 90.
         lon: degrees east, -180 to 180.
-        skills: in any case; none for anybody.
+        skills: case-insensitive; empty for no requirement.
         radius_km: how far, this distance included.
         most: at most so many, and at most 1000.
 
     Returns:
-        The nearest first; of those as near, who is idle longest; of those, the lesser id.
+        The nearest first; at the same distance the longest idle; then the lesser id.
 
     Raises:
         InvalidValue: the position is not on the earth.
@@ -107,16 +104,16 @@ class _Search:
         self._lon = lon
         self._most = most
         self._look = max(most, _FEWEST, _LOOKED_THROUGH if questions.others else 0)
-        # Nobody farther can be among those who are told.
+        # No technician farther away can be in the result.
         self._bound = radius_km
         self._near: list[tuple[float, int, str]] = []
         self._seen: set[str] = set()
 
     async def run(self) -> list[Candidate]:
-        """Those who are nearest, in their order."""
+        """Return the nearest technicians, in order."""
         cell = cell_of(self._lat, self._lon)
-        told = max(self._most, _FEWEST)
-        self._note(await self._questions.beside(cell, self._look, told))
+        most = max(self._most, _FEWEST)
+        self._note(await self._questions.beside(cell, self._look, most))
         squares = self._so_near(cover(self._lat, self._lon, self._bound))
         while squares:
             crowded = await self._look_into(squares)
@@ -127,7 +124,7 @@ class _Search:
         ]
 
     async def _look_into(self, squares: Sequence[Square]) -> list[Square]:
-        """Notes who is in squares.
+        """Note who is in squares.
 
         Returns:
             Those in which not all have been looked at.
@@ -147,7 +144,7 @@ class _Search:
         return crowded
 
     def _note(self, found: Iterable[Found]) -> None:
-        """Keeps as many of the nearest as are wanted, and lowers the bound to the last of them."""
+        """Keep as many of the nearest as are wanted, and lower the bound to the last of them."""
         for id_, cell, idle_since in found:
             if id_ in self._seen:
                 continue

@@ -17,15 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError, StoreError
 from headway.core.instant import format_instant
-from headway.server.guards.access_log import AccessLog
-from headway.server.guards.body_limit import BodyLimit
-from headway.server.guards.browsers import Browsers
-from headway.server.guards.headers import SafeHeaders
-from headway.server.guards.request_id import RequestId
-from headway.server.pulling.hand_out import HandOut
-from headway.server.pulling.presence import ClientGone, Presence
-from headway.server.replies.answer import unread
+from headway.server.long_polling.delivery import ClientGone, ClientWatch, TrackedReply
+from headway.server.middleware.body_limit import BodyLimit
+from headway.server.middleware.checks import CrossSiteCheck, SecurityHeaders
+from headway.server.middleware.requests import AccessLog, RequestId
 from headway.server.replies.problem import status_of
+from headway.server.replies.reply import disconnected
 from headway.server.service import Service
 from headway.systems.lanes.dispenserd.queue import Queue, Received
 from headway.systems.lanes.dispenserd.requests import read_lane, read_scheduling
@@ -41,7 +38,7 @@ def dispenserd(service: Service) -> Starlette:
     """The app.
 
     Args:
-        service: whose store keeps the jobs, and in whose lobby receivers wait.
+        service: whose store keeps the jobs, and in whose registry receivers wait.
 
     Returns:
         An ASGI app without a lifespan; the service is the caller's to start and close.
@@ -49,9 +46,9 @@ def dispenserd(service: Service) -> Starlette:
     options = service.options
     guards = [
         Middleware(RequestId),
-        Middleware(SafeHeaders),
+        Middleware(SecurityHeaders),
         Middleware(AccessLog, timing=service.timing),
-        Middleware(Browsers, hosts=options.hosts),
+        Middleware(CrossSiteCheck, hosts=options.hosts),
         Middleware(
             BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
         ),
@@ -64,7 +61,7 @@ class _Dispenserd:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._queue = Queue(service.store, service.lobby, service.timing)
+        self._queue = Queue(service.store, service.long_polls, service.timing)
         self._routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/jobs": self._jobs,
             "/schedule": self._schedule,
@@ -78,7 +75,7 @@ class _Dispenserd:
         try:
             response = await answer(request)
         except ClientGone:
-            response = unread()
+            response = disconnected()
         except HeadwayError as error:
             response = _refusal(error)
         await response(scope, receive, send)
@@ -119,18 +116,18 @@ class _Dispenserd:
 
     async def _receive(self, request: Request, *, block: bool) -> Response:
         lane = read_lane(await request.body())
-        presence = Presence(request.receive)
+        presence = ClientWatch(request.receive)
         work = self._queue.receive(lane, block=block)
         received = await presence.during(work, self._queue.put_back)
         if received is not None:
             return self._handed(received, presence)
         presence.close()
         if block:
-            # Nobody waits in vain but for the end of the server.
+            # Only the server's stop ends a blocking wait without a job.
             return _reply({"status": "error", "code": WRONG, "message": "stopping"}, 503)
         return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
 
-    def _handed(self, received: Received, presence: Presence) -> Response:
+    def _handed(self, received: Received, presence: ClientWatch) -> Response:
         said = {"status": "ok", "code": DONE, "message": received.message}
 
         async def read() -> None:
@@ -139,7 +136,7 @@ class _Dispenserd:
             except StoreError as error:
                 _log.warning("received, and may be handed out again", error=str(error))
 
-        return HandOut(
+        return TrackedReply(
             _json(said),
             presence=presence,
             timing=self._service.timing,

@@ -20,9 +20,9 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import QUEUED
 from headway.runtime.persist import persist
 from headway.runtime.timing import Timing
-from headway.server.pulling.lobby import Lobby
-from headway.server.pulling.pull import Pull, Pulled
-from headway.server.pulling.wanted import Wanted
+from headway.server.long_polling.claiming import LongPoll, PollReply
+from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.registry import LongPollRegistry
 from headway.systems.lanes.dispenserd.requests import DEFAULT_LANE, PREFIX, Scheduling
 
 KIND = "dispenserd"
@@ -34,7 +34,7 @@ A_WEEK = 604_800.0
 DESKS = 32
 """Names under which it claims: several, so that receives need not wait for each other."""
 MOST_NAMED = 10_000
-"""Lanes that nobody sent to, and that are listed all the same because somebody asked for them."""
+"""The most lanes without jobs that are listed because a client has named them."""
 
 POLICY = JobPolicy(
     # What is lost on its way to a client comes back at once, as often as it takes.
@@ -50,11 +50,10 @@ class Received:
     """A job on its way to a client.
 
     Attributes:
-        message: of the job.
         pulled: the claim that brought it.
     """
 
-    def __init__(self, pulled: Pulled, claimed: Claimed) -> None:
+    def __init__(self, pulled: PollReply, claimed: Claimed) -> None:
         self.pulled = pulled
         self.claimed = claimed
         self.message = _message(claimed.args)
@@ -64,21 +63,19 @@ class Queue:
     """Jobs by lane, as dispenserd has them.
 
     Args:
-        store: keeps them.
-        lobby: of the store; where receivers wait.
-        timing: for pauses.
+        registry: of the store; where receivers wait.
     """
 
-    def __init__(self, store: Store, lobby: Lobby, timing: Timing) -> None:
+    def __init__(self, store: Store, registry: LongPollRegistry, timing: Timing) -> None:
         self._store = store
-        self._lobby = lobby
+        self._registry = registry
         self._timing = timing
         self._desks = count()
         self._session = secrets.token_hex(6)
         self._named: set[str] = {DEFAULT_LANE}
 
     async def schedule(self, said: Scheduling) -> None:
-        """Adds a job; it is kept when this returns.
+        """Add a job; it is kept when this returns.
 
         Raises:
             CallerError: it cannot be a job.
@@ -95,12 +92,11 @@ class Queue:
         await self._store.enqueue([job])
 
     async def receive(self, lane: str, *, block: bool) -> Received | None:
-        """Takes the first job of a lane.
+        """Take the first job of a lane.
 
-        Whoever has waited longest is served first. If it is cancelled, no job is taken.
+        The client that has waited longest is served first. If it is cancelled, no job is taken.
 
         Args:
-            lane: as clients name it.
             block: wait until there is one.
 
         Returns:
@@ -112,12 +108,12 @@ class Queue:
         if len(self._named) < MOST_NAMED:
             self._named.add(lane)
         desk = next(self._desks) % DESKS
-        pull = Pull(
+        pull = LongPoll(
             worker=f"{KIND}.{self._session}.{desk}",
-            wanted=Wanted(lanes=((PREFIX + lane, 1),)),
+            wanted=LaneSelection(lanes=((PREFIX + lane, 1),)),
             lease_ms=LEASE_MS,
         )
-        pulled = await self._lobby.pull(pull, A_WEEK if block else 0.0)
+        pulled = await self._registry.pull(pull, A_WEEK if block else 0.0)
         return Received(pulled, pulled.jobs[0]) if pulled.jobs else None
 
     async def done(self, received: Received) -> None:
@@ -141,9 +137,9 @@ class Queue:
             raise StoreError(message)
 
     def put_back(self, received: Received | None) -> None:
-        """Puts back a job that did not reach its client; it stands where it stood."""
+        """Put back a job that did not reach its client; it stands where it stood."""
         if received is not None:
-            self._lobby.give_back(received.pulled)
+            self._registry.give_back(received.pulled)
 
     async def waiting(self) -> dict[str, int]:
         """How many jobs wait in each lane that was ever named, by name."""
@@ -155,7 +151,7 @@ class Queue:
 
     def receivers(self, lane: str) -> int:
         """How many wait for a job of a lane."""
-        return self._lobby.waiting_for(PREFIX + lane)
+        return self._registry.waiting_for(PREFIX + lane)
 
     async def jobs(self, lane: str) -> list[dict[str, object]]:
         """The jobs that wait in a lane, in the order in which they will be received."""
@@ -187,5 +183,5 @@ def _message(args: bytes) -> str:
     try:
         return _decode(args).get("message", "")
     except msgspec.DecodeError:
-        # Somebody else sent it to this lane: what it says is passed on as it is.
+        # Another program sent it to this lane: its content is passed on as it is.
         return args.decode(errors="replace")

@@ -12,7 +12,7 @@ from headway.server.strict_json import decode_bounded
 
 DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
-"""Of its lanes' names in the store, so that they are nobody else's."""
+"""Prefix of its lanes' names in the store, so that they collide with no other lane."""
 
 Said = dict[str, object]
 
@@ -22,8 +22,6 @@ class Scheduling:
     """A job to be scheduled.
 
     Attributes:
-        message: of the job.
-        lane: as clients name it.
         priority: smaller first.
     """
 
@@ -33,7 +31,7 @@ class Scheduling:
 
 
 def read_scheduling(body: bytes) -> Scheduling:
-    """Reads the body of a schedule.
+    """Read the body of a schedule.
 
     Raises:
         InvalidValue: there is no message, or a field is not what it must be.
@@ -57,10 +55,10 @@ def read_scheduling(body: bytes) -> Scheduling:
 
 
 def read_lane(body: bytes) -> str:
-    """Reads the body of a receive; one that says nothing means the default lane.
+    """Read the body of a receive; one that says nothing means the default lane.
 
     Raises:
-        InvalidValue: the lane is no name.
+        InvalidValue: the lane is not a name.
     """
     return _lane(_read(body))
 

@@ -12,16 +12,13 @@ from headway.contract.operate import Acted, ActReply, Edit, Verb
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.asking import PageAsked, RepeatKey, numbered
-from headway.server.bodies.move import EditBody, FilterBody
-from headway.server.bodies.words import Name, TenantName
-from headway.server.for_callers.bounded_page import bounded_page
-from headway.server.for_callers.moving import Move, edit_of, move_fitting, move_named
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import page_model, reply
+from headway.server.bodies.base import Name, TenantName
+from headway.server.bodies.jobs import EditBody, FilterBody
+from headway.server.paging import PageQuery, RepeatKey, bounded_page, check_number_cursor
+from headway.server.replies.reply import answer, page_model, reply
+from headway.server.routes.moves import Operation, edit_of, move_fitting, move_named
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import RetryBody
 from headway.systems.lanes.job_ids import find_id
@@ -31,13 +28,13 @@ ROUTES = router("system: lanes", any_type=True)
 
 RETRIED_ONE = reply(
     "LanesRetriedOne",
-    "What became of one job.",
+    "The result for one job.",
     job_id=(str, "The engine's id."),
     answer=(Acted, '"refused": it is not dead.'),
 )
 RETRIED = reply(
     "LanesRetried",
-    "What became of a retry.",
+    "The result of a retry.",
     done=(int, "They wait again, with all their attempts."),
     refused=(int, "They are not dead."),
     unknown=(int, "There is no such job that the caller sees."),
@@ -45,7 +42,7 @@ RETRIED = reply(
 )
 
 
-class DeadAsked(PageAsked):
+class DeadAsked(PageQuery):
     """Which dead jobs."""
 
     lane: Name | None = Field(default=None, description="Only of this lane.")
@@ -74,7 +71,7 @@ async def dead(
         tenant=caller.tenant(asked.tenant),
         states=(State.DEAD,),
         newest=True,
-        cursor=numbered(asked.cursor),
+        cursor=check_number_cursor(asked.cursor),
         limit=asked.limit,
     )
     page = await bounded_page(service.store, query)
@@ -91,9 +88,9 @@ async def retry(
     caller: Annotated[Caller, needs(Permission.ACT)],
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Gives dead jobs a new life: those named, or those of a lane or a type, oldest first.
+    """Give dead jobs a new life: those named, or those of a lane or a type, oldest first.
 
-    One job may get another payload. With the header `Idempotency-Key` a repeat tells what the
+    One job may get another payload. With the header `Idempotency-Key` a repeat returns what the
     first did.
 
     Raises:
@@ -103,14 +100,14 @@ async def retry(
     edit = Edit()
     if body.payload is not None:
         edit = await edit_of(service, EditBody(args=body.payload))
-    move = Move(verb=Verb.RETRY, edit=edit, caller=caller, reason=body.reason)
+    move = Operation(verb=Verb.RETRY, edit=edit, caller=caller, reason=body.reason)
     move = move.under(repeat_key, body.model_dump())
     if body.job_ids is None:
         which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
-        return answer(_told(await move_fitting(service, move, which, body.limit), None))
+        return answer(_view(await move_fitting(service, move, which, body.limit), None))
     ids = [await find_id(service, caller, one, body.tenant) for one in body.job_ids]
     replies = await move_named(service, move, ids)
-    return answer(_told(Counter(one.answer for one in replies), replies))
+    return answer(_view(Counter(one.answer for one in replies), replies))
 
 
 def _check(body: RetryBody) -> None:
@@ -123,7 +120,7 @@ def _check(body: RetryBody) -> None:
         raise InvalidValue(message, hint="give its job_id alone")
 
 
-def _told(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
+def _view(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
     return {
         **{str(one): counts[one] for one in (Acted.DONE, Acted.REFUSED, Acted.UNKNOWN)},
         "jobs": None

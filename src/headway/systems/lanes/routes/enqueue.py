@@ -9,15 +9,12 @@ from fastapi import Response
 
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.job import JobBody
-from headway.server.for_callers.making import make_job
-from headway.server.for_callers.sending import send_jobs
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply
+from headway.server.bodies.jobs import JobBody
+from headway.server.replies.reply import answer, reply
 from headway.server.routes.router import TheService, router
+from headway.server.sending import make_job, send_jobs
 from headway.systems.lanes.bodies import EnqueueBody
 from headway.systems.lanes.job_ids import as_uuid
 
@@ -48,7 +45,7 @@ async def enqueue(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.SEND)],
 ) -> Response:
-    """Makes a job; when this returns, it is stored.
+    """Make a job; when this returns, it is stored.
 
     Sent again with the same `job_id` it is still one job, until seven days after its end; with
     another lane, type or payload that is a conflict (409).

@@ -8,12 +8,11 @@ import msgspec
 from fastapi import Request, Response
 
 from headway.contract.claims import Claimed
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.for_callers.pulls import answer_pull
-from headway.server.pulling.pull import Pulled
-from headway.server.replies.schema import reply
+from headway.server.long_polling.claiming import PollReply
+from headway.server.replies.reply import reply
+from headway.server.routes.claims import answer_pull
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import PullBody
 
@@ -28,7 +27,7 @@ PULLED_JOB = reply(
     type=(str, "Names the handler."),
     payload=(dict[str, Any], "For the handler."),
     attempt=(int, "1 for the first."),
-    tenant=(str, "For whom; empty for nobody in particular."),
+    tenant=(str, "The customer it runs for; may be empty."),
     due_at=(int, "When it was due."),
 )
 PULLED = reply(
@@ -36,7 +35,7 @@ PULLED = reply(
     "What a pull brought.",
     jobs=(list[PULLED_JOB], "In the order to be done; empty if the wait was over before one came."),
     now=(int, "The store's time."),
-    lease_until=(int | None, "Until when they are yours without a word; null without any."),
+    lease_until=(int | None, "Until when they are yours without a beat; null without any."),
 )
 
 
@@ -47,15 +46,15 @@ async def pull_jobs(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK)],
 ) -> Response:
-    """Takes up to `max` jobs; while there is none, waits up to `wait`.
+    """Take up to `max` jobs; while there is none, waits up to `wait`.
 
     A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
     comes back and is given to another. If you go away while you wait, nothing is taken.
     """
-    return await answer_pull(service, caller, body, request, _told)
+    return await answer_pull(service, caller, body, request, _view)
 
 
-def _told(pulled: Pulled) -> dict[str, object]:
+def _view(pulled: PollReply) -> dict[str, object]:
     return {
         "jobs": [_job(one) for one in pulled.jobs],
         "now": pulled.now,

@@ -11,16 +11,13 @@ from headway.contract.outcomes import Verdict
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidValue, LeaseLost
 from headway.core.state import State
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.lease import RunningBody
-from headway.server.bodies.settlement import AnyOutcome, DeadBody, FailedBody, SucceededBody
-from headway.server.for_callers.settling import settle
-from headway.server.pulling.lease import check_lease
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply
+from headway.server.bodies.work import AnyOutcome, DeadBody, FailedBody, RunningBody, SucceededBody
+from headway.server.long_polling.lanes import check_lease
+from headway.server.replies.reply import answer, reply
 from headway.server.routes.router import TheService, router
+from headway.server.routes.settlements import settle_runs
 from headway.server.service import Service
 from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, PulledBody
 from headway.systems.lanes.job_ids import find_id
@@ -31,12 +28,12 @@ Puller = Annotated[Caller, needs(Permission.WORK)]
 
 SETTLED = reply(
     "LanesSettled",
-    "What became of the job.",
+    "The result of an acknowledgement.",
     job_id=(str, "The engine's id."),
     answer=(
         Literal["done", "already", "cancelled"],
         '"already": this run was settled before, or the job is done, and nothing was written; '
-        '"cancelled": it was called off meanwhile, and ends so.',
+        '"cancelled": it was cancelled meanwhile, and ends so.',
     ),
     status=(Status | None, "Its status now; null if it is kept no longer."),
     due_at=(int | None, "When it is due again, if it is."),
@@ -45,9 +42,9 @@ EXTENDED = reply(
     "LanesExtended",
     "The job is still yours.",
     job_id=(str, "The engine's id."),
-    lease_until=(int, "Until when, without another word."),
+    lease_until=(int, "Until when, without another beat."),
     now=(int, "The store's time."),
-    cancel=(bool, "Somebody wants it called off: stop, and say fail."),
+    cancel=(bool, "Its cancellation was requested: stop, and say fail."),
 )
 
 _STOP = "its lease has ended, or it was never pulled so; stop"
@@ -55,7 +52,7 @@ _STOP = "its lease has ended, or it was never pulled so; stop"
 
 @ROUTES.post("/ack", operation_id="lanes_ack", summary="A job is done", response_model=SETTLED)
 async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
-    """Says that a job is done. Of one that is done already, also by another, it is a no-op.
+    """Acknowledge a job. If it is done already, also by another worker, this is a no-op.
 
     Raises:
         LeaseLost: the job is not done, and not this worker's any more; nothing was written.
@@ -94,7 +91,7 @@ async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
     "/extend", operation_id="lanes_extend", summary="A job takes longer", response_model=EXTENDED
 )
 async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Response:
-    """Keeps a job, and all others that the worker has pulled, for another lease from now.
+    """Keep a job, and all others that the worker has pulled, for another lease from now.
 
     Raises:
         LeaseLost: the job is not this worker's any more; stop, another may have it.
@@ -124,12 +121,12 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
 
 
 async def _settle(service: Service, caller: Caller, body: PulledBody, said: AnyOutcome) -> Response:
-    """Writes what a run says.
+    """Write what a run says.
 
     Raises:
         LeaseLost: it is not live any more, and says not only what is so anyway.
     """
-    (verdict,) = await settle(service, caller, body.worker, [said])
+    (verdict,) = await settle_runs(service, caller, body.worker, [said])
     found = await service.store.read(JobQuery(id=said.job))
     if verdict is Verdict.LOST:
         if not (isinstance(said, SucceededBody) and _is_done(caller, found)):

@@ -7,13 +7,10 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.server.access.caller import Caller
-from headway.server.access.permissions import Permission
+from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.body import Asked
-from headway.server.bodies.words import Name, TenantName
-from headway.server.replies.answer import answer
-from headway.server.replies.schema import reply, reply_model
+from headway.server.bodies.base import Name, QueryModel, TenantName
+from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.job_ids import find_job
 from headway.systems.lanes.lane_job import LaneJob, lane_job
@@ -24,13 +21,13 @@ ROUTES = router("system: lanes")
 LANES = reply("LaneStatuses", "Lanes.", lanes=(list[reply_model(LaneStatus)], "By name."))
 
 
-class LanesAsked(Asked):
+class LanesAsked(QueryModel):
     """Which lanes."""
 
     lane: list[Name] = Field(default=[], max_length=200, description="Only these; may be repeated.")
 
 
-class JobAsked(Asked):
+class JobAsked(QueryModel):
     """Whose job."""
 
     tenant: TenantName | None = Field(

@@ -27,7 +27,7 @@ def _records(table: str, *columns: sa.Column[Any]) -> None:
 
 
 def upgrade() -> None:
-    """Makes them."""
+    """Make them."""
     _records(
         "notify_recipients",
         sa.Column("tz", sa.String(64), nullable=False),

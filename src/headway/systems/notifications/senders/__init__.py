@@ -1,1 +1,1 @@
-"""Senders: each hands one message to one provider and says what became of it."""
+"""Senders: each hands one message to one provider and returns the outcome."""

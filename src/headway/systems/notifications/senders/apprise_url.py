@@ -10,7 +10,7 @@ from apprise import NotifyType
 
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import Timing
-from headway.server.alerts.apprise_address import AppriseAddress
+from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.last_moment import Withdrawn, last_moment
 from headway.systems.notifications.senders.sender import (
     Accepted,

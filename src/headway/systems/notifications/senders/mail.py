@@ -9,9 +9,10 @@ import re
 from datetime import UTC, datetime
 from email import policy
 from email.errors import MessageError
-from email.headerregistry import Address, AddressHeader, HeaderRegistry
+from email.headerregistry import Address, AddressHeader, BaseHeader, HeaderRegistry
 from email.message import EmailMessage
 from email.utils import format_datetime
+from functools import cache, lru_cache
 from typing import cast
 
 from headway.systems.notifications.senders.sender import Message
@@ -22,17 +23,34 @@ MAX_SUBJECT = 500
 MAX_URL = 900
 """With its header a URL must fit in a line, since it cannot be folded."""
 
+
+class _Headers(HeaderRegistry):
+    """Makes the class of each header once; the library's own does so for each header of a mail."""
+
+    def __getitem__(self, name: str) -> type[BaseHeader]:
+        return _header_class(name)
+
+
+_header_class = cache(HeaderRegistry().__getitem__)
+_header = _Headers()
+
+
+@lru_cache(maxsize=1024)
+def _addressed(name: str, text: str) -> BaseHeader:
+    """Return a header of addresses; parsing one takes longer than any other part of a mail."""
+    return _header(name, text)
+
+
 # 7-bit, so that any server carries it as it is.
-_MIME = policy.SMTP.clone(cte_type="7bit")
+_MIME = policy.SMTP.clone(cte_type="7bit", header_factory=_header)
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
-_read_header = HeaderRegistry()
 
 
 def read_address(text: str) -> Address | str:
     """Read `name@example.org`, with or without a display name; or return what is wrong with it."""
     if not text.isprintable() or len(text) > MAX_ADDRESS:
         return "it is too long, or has line breaks or control characters"
-    header = _read_header("to", text)
+    header = _addressed("To", text)
     addresses = cast("AddressHeader", header).addresses
     if header.defects or len(addresses) != 1:
         return "it is not exactly one address"
@@ -78,8 +96,8 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
         return fault
     mail = EmailMessage(_MIME)
     try:
-        mail["From"] = from_
-        mail["To"] = message.to
+        mail["From"] = _addressed("From", str(from_))
+        mail["To"] = _addressed("To", message.to)
         mail["Subject"] = message.title
         mail["Date"] = format_datetime(datetime.fromtimestamp(now // 1000, UTC))
         mail["Message-ID"] = f"<{message.id}@{from_.domain}>"

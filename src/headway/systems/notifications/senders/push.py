@@ -98,7 +98,7 @@ class _Connection(APNsTLSClientProtocol):
 
     def on_stream_ended(self, stream_id: int) -> None:
         super().on_stream_ended(stream_id)
-        # For the body of a refusal that has none the client waits for ever.
+        # For the body of a refusal that has none the client waits forever.
         if (found := self._taken(stream_id)) is not None:
             name, answer = found
             answer.set_result(NotificationResult(name, self.request_statuses.pop(name, "")))
@@ -237,7 +237,7 @@ def _payload(message: Message) -> dict[str, Any]:
 
 
 def _apns_id(message: Message) -> str:
-    # One for each device: the client tells answers apart by it.
+    # One for each device: the client distinguishes answers by it.
     return str(uuid5(NAMESPACE_URL, f"headway:{message.id}:{message.to}"))
 
 

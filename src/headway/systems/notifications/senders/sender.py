@@ -1,4 +1,4 @@
-"""Sender: hands one message to a provider, and says with a value what became of it."""
+"""Sender: hands one message to a provider, and returns the outcome as a value."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class SendGridMail:
 class _WireClient(Client):
     """The official client, whose requests go through the wire; for a thread of anyio's.
 
-    Its own way has no limit of time, and does not tell whether a request was sent.
+    The client's own transport has no timeout, and does not show whether a request was sent.
     """
 
     def __init__(self, wire: Wire, host: str, headers: dict[str, str], path: Sequence[str]) -> None:

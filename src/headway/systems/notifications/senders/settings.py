@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.errors import InvalidValue
-from headway.server.hooks.settings import Keys
+from headway.runtime.settings_table import BaseUrl, Span, Table
+from headway.server.hooks.providers import Keys
 from headway.systems.notifications.senders.mail import read_address
 from headway.systems.telephony.phone import Phone
-from headway.systems.telephony.settings_table import BaseUrl, Span, Table
 
 SENDGRID_URL = "https://api.sendgrid.com"
 APNS_HOST = "api.push.apple.com"

@@ -1,6 +1,7 @@
 """SMTP: e-mail to a server, by aiosmtplib, over connections that are kept.
 
-Until the content is sent, a lost connection means that nothing was sent; after that, nobody knows.
+Until the content is sent, a lost connection means that nothing was sent; after that, the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NO_SUCH_MAILBOX = frozenset({"5.1.1", "5.1.6", "5.1.10"})
 Source: IANA, "SMTP Enhanced Status Codes".
 """
 CREDENTIALS = frozenset({530, 534, 535, 538})
-"""Of a login that is missing, too weak or wrong: all messages wait until it is right.
+"""Codes for a missing, weak or wrong login: all messages wait until it is corrected.
 
 Source: RFC 4954, section 6.
 """
@@ -88,21 +89,17 @@ class Smtp:
             await _quit(client)
 
     async def _deliver(self, delivery: _Delivery) -> Outcome:
-        while self._idle:
-            client = self._idle.pop()
+        while True:
+            kept = bool(self._idle)
             try:
+                client = self._idle.pop() if kept else await self._connect()
                 return await self._through(client, delivery)
+            except SMTPResponseException as error:
+                return _read(error, fatal=False)
             except (SMTPException, OSError) as error:
                 # Most servers close what is idle for a while, and say so too late.
-                if delivery.begun:
+                if delivery.begun or not kept:
                     return delivery.failed(_words(error))
-        try:
-            client = await self._connect()
-            return await self._through(client, delivery)
-        except SMTPResponseException as error:
-            return _read(error, fatal=False)
-        except (SMTPException, OSError) as error:
-            return delivery.failed(_words(error))
 
     async def _through(self, client: SMTP, delivery: _Delivery) -> Outcome:
         """Send by a connection, and keep it if it is still of use.

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.systems.telephony.settings_table import read_table
+from headway.runtime.settings_table import read_table
 from headway.systems.telephony.twilio.account import Account
 from headway.systems.telephony.twilio.settings import TwilioSettings
 
 
 def make(settings: Mapping[str, object]) -> Account:
-    """Makes the provider.
-
-    Args:
-        settings: the table [telephony.twilio].
+    """Make the provider.
 
     Returns:
         Who places calls and sends messages; nothing is connected yet.

@@ -13,8 +13,8 @@ from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
-from headway.server.hooks.said import event_id
-from headway.server.hooks.twilio_signature import check_twilio
+from headway.server.hooks.signals import event_id
+from headway.server.hooks.twilio import check_twilio
 from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
 from headway.systems.telephony.twilio.http_client import UNKNOWN, WireClient, read_refusal
@@ -48,36 +48,36 @@ XML = "application/xml"
 
 
 def written(script: Say | Ask) -> str:
-    """A script in TwiML.
+    """Return a script as TwiML.
 
-    Of a question the words are said twice, each time followed by the wait. Only the second silence
-    is told: the first one goes on in the document.
+    A question is spoken twice, each time followed by the wait. Only the second silence is reported:
+    after the first one the document goes on.
     """
     spoken: Any = VoiceResponse()
     if isinstance(script, Say):
         spoken.say(script.text)
     else:
-        spoken.append(_gather(script, tells_silence=False))
-        spoken.append(_gather(script, tells_silence=True))
+        spoken.append(_gather(script, reports_silence=False))
+        spoken.append(_gather(script, reports_silence=True))
     return str(spoken)
 
 
 def answered(text: str | None) -> str:
-    """The answer to a message that somebody sent; None for none."""
+    """Return the reply to an inbound message as TwiML; None for no reply."""
     answer: Any = MessagingResponse()
     if text is not None:
         answer.message(text)
     return str(answer)
 
 
-def _gather(script: Ask, *, tells_silence: bool) -> object:
+def _gather(script: Ask, *, reports_silence: bool) -> object:
     gather: Any = Gather(
         input="dtmf",
         action=script.answer_url,
         method="POST",
         num_digits=script.digits,
         timeout=script.wait_s,
-        action_on_empty_result=tells_silence,
+        action_on_empty_result=reports_silence,
     )
     gather.say(script.text)
     return gather
@@ -109,12 +109,12 @@ class Account:
     name = NAME
 
     def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
-        """Connects nothing yet."""
+        """Connect nothing yet."""
         self._tokens = settings.tokens
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
         self.answers_ms = self._wire.answers_ms
         user, password = settings.user
-        self._client = Client(
+        client = Client(
             user,
             password,
             settings.account_sid,
@@ -124,6 +124,8 @@ class Account:
             # What stands in TWILIO_… variables must not mix with the settings.
             environment={"": ""},
         )
+        # Not at the first call or message: the client imports them then, and blocks the event loop.
+        self._calls, self._messages = client.calls, client.messages
 
     async def dial(self, order: CallOrder) -> Dialled:
         """See `Voice.dial`."""
@@ -134,7 +136,7 @@ class Account:
         if order.limit_s is not None:
             said["time_limit"] = order.limit_s
         call = await _read(
-            self._client.calls.create_async(
+            self._calls.create_async(
                 to=order.to,
                 from_=order.from_,
                 status_callback=order.status_url,
@@ -157,7 +159,7 @@ class Account:
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
-                return NotFound.UNCLEAR if call is None else self._told(call, sought)
+                return NotFound.UNCLEAR if call is None else self._event(call, sought)
             since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
             # In this order: one that starts in between is in the second list.
             listed = {
@@ -173,7 +175,7 @@ class Account:
             for one in listed.values()
             if one.sid not in sought.others and not _before(one, since)
         ]
-        return the_one([self._told(one, sought) for one in found])
+        return the_one([self._event(one, sought) for one in found])
 
     async def hang_up(self, call_id: str) -> None:
         """See `Voice.hang_up`.
@@ -185,7 +187,7 @@ class Account:
         # was just answered.
         wanted = CallStatus.COMPLETED.value
         try:
-            await _read(self._client.calls(call_id).update_async(status=wanted))
+            await _read(self._calls(call_id).update_async(status=wanted))
         except ProviderRefused:
             call = await self._fetch(call_id)
             if call is None or not _status(call).ended:
@@ -193,13 +195,11 @@ class Account:
 
     async def send(self, order: TextOrder) -> str:
         """See `Texts.send`."""
-        told: dict[str, Any] = (
+        callback: dict[str, Any] = (
             {} if order.status_url is None else {"status_callback": order.status_url}
         )
         message = await _read(
-            self._client.messages.create_async(
-                to=order.to, from_=order.from_, body=order.text, **told
-            )
+            self._messages.create_async(to=order.to, from_=order.from_, body=order.text, **callback)
         )
         return _named(message.sid)
 
@@ -238,19 +238,19 @@ class Account:
 
     async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:
         found = await _read(
-            self._client.calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
+            self._calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
         )
         return cast("list[_Call]", found)
 
     async def _fetch(self, call_id: str) -> _Call | None:
         try:
-            return cast("_Call", await _read(self._client.calls(call_id).fetch_async()))
+            return cast("_Call", await _read(self._calls(call_id).fetch_async()))
         except ProviderRefused as refused:
             if refused.provider_code == UNKNOWN:
                 return None
             raise
 
-    def _told(self, call: _Call, sought: Sought) -> CallEvent:
+    def _event(self, call: _Call, sought: Sought) -> CallEvent:
         call_id, status = _named(call.sid), _status(call)
         duration = call.duration or ""
         return CallEvent(
@@ -277,7 +277,7 @@ async def _read(asked: Awaitable[T]) -> T:
         raise
     except Exception as error:  # (the client raises anything for a reply of another shape)
         message = f"twilio's reply is not understood: {type(error).__name__}"
-        hint = "ask what became of it; do not ask again"
+        hint = "look it up; do not send it again"
         raise ProviderUnsure(message, hint=hint) from error
 
 
@@ -289,7 +289,7 @@ def _before(call: _Call, since: datetime) -> bool:
 def _named(sid: str | None) -> str:
     if not sid:
         message = "twilio's reply does not name the call or message"
-        raise ProviderUnsure(message, hint="ask what became of it; do not ask again")
+        raise ProviderUnsure(message, hint="look it up; do not send it again")
     return sid
 
 

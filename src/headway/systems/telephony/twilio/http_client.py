@@ -24,7 +24,7 @@ Fields = Mapping[str, object] | None
 class WireClient(AsyncHttpClient):
     """The seam that the official client has for its HTTP.
 
-    Its own one puts people's numbers in the log, and does not tell whether a request was sent.
+    The default one logs telephone numbers, and does not show whether a request was sent.
     """
 
     def __init__(self, wire: Wire, base_url: str) -> None:
@@ -44,7 +44,7 @@ class WireClient(AsyncHttpClient):
         timeout: float | None = None,  # noqa: ASYNC109  (as above)
         allow_redirects: bool = False,
     ) -> Response:
-        """Sends one request, once.
+        """Send one request, once.
 
         Returns:
             A reply of 2xx.
@@ -132,10 +132,6 @@ class _Error(msgspec.Struct):
 
 def read_refusal(status: int, body: bytes) -> Refusal:
     """What a reply of 4xx says.
-
-    Args:
-        status: of the reply.
-        body: of the reply.
 
     Returns:
         Whom it concerns: by its code; else by its status; a reply that has no code is not

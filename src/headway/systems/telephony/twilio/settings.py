@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from headway.server.hooks.settings import Keys
-from headway.systems.telephony.settings_table import BaseUrl, Span, Table
+from headway.runtime.settings_table import BaseUrl, Span, Table
+from headway.server.hooks.providers import Keys
 
 BASE_URL = "https://api.twilio.com"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
-from headway.server.hooks.said import MAX_REASON, event_id, fitting
+from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
 
@@ -163,5 +163,5 @@ def _reason(form: Form) -> str:
         "": only(form, "ErrorMessage"),
         "SIP": only(form, "SipResponseCode"),
     }
-    told = ", ".join(f"{name} {value}".strip() for name, value in said.items() if value)
-    return fitting(told, MAX_REASON)
+    reason = ", ".join(f"{name} {value}".strip() for name, value in said.items() if value)
+    return bounded_text(reason, MAX_REASON)

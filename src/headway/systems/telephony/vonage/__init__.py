@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.systems.telephony.settings_table import read_table
+from headway.runtime.settings_table import read_table
 from headway.systems.telephony.vonage.application import Application
 from headway.systems.telephony.vonage.settings import VonageSettings
 
 
 def make(settings: Mapping[str, object]) -> Application:
-    """Makes the provider.
-
-    Args:
-        settings: the table [telephony.vonage].
+    """Make the provider.
 
     Returns:
         Who places calls; nothing is connected yet.

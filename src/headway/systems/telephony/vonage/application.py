@@ -24,7 +24,7 @@ from vonage_voice.models.ncco import NccoAction  # pyright: ignore[reportMissing
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
-from headway.server.hooks.said import event_id
+from headway.server.hooks.signals import event_id
 from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.voice import (
     SKEW_MS,
@@ -58,10 +58,10 @@ LONGEST_WAIT_S = 10
 
 
 def actions(script: Say | Ask) -> list[NccoAction]:
-    """A script in actions.
+    """Return a script as actions.
 
-    The words of a question are said twice, and keys can be pressed all the while. Silence is told
-    once, after them.
+    A question is spoken twice, and keys can be pressed at any time. Silence is reported once, after
+    it.
 
     Raises:
         ValueError: the text is too long, or too many keys are asked for.
@@ -70,8 +70,8 @@ def actions(script: Say | Ask) -> list[NccoAction]:
         return [Talk.model_validate({"text": script.text})]
     asked = {"text": script.text, "bargeIn": True, "loop": 2}
     keys = Dtmf(timeOut=min(script.wait_s, LONGEST_WAIT_S), maxDigits=script.digits)
-    told = Input(type=["dtmf"], dtmf=keys, eventUrl=[script.answer_url], eventMethod="POST")
-    return [Talk.model_validate(asked), told]
+    input_ = Input(type=["dtmf"], dtmf=keys, eventUrl=[script.answer_url], eventMethod="POST")
+    return [Talk.model_validate(asked), input_]
 
 
 LONGEST_RING_S = 120
@@ -92,7 +92,7 @@ class Application:
     name = NAME
 
     def __init__(self, settings: VonageSettings, *, timing: Timing = REAL) -> None:
-        """Connects nothing yet."""
+        """Connect nothing yet."""
         self._settings = settings
         self._auth = Auth(application_id=settings.application_id, private_key=settings.private_key)
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
@@ -123,8 +123,8 @@ class Application:
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
-                return NotFound.UNCLEAR if call is None else _told(call, sought)
-            return the_one([_told(one, sought) for one in await self._list(sought)])
+                return NotFound.UNCLEAR if call is None else _event(call, sought)
+            return the_one([_event(one, sought) for one in await self._list(sought)])
         except ProviderRefused as refused:
             message = f"vonage cannot be asked: {refused.message}"
             raise ProviderUnsure(message, hint=refused.hint) from refused
@@ -198,7 +198,7 @@ class Application:
             raise
         except Exception as error:  # (the client raises anything for a reply of another shape)
             message = f"vonage's reply is not understood: {type(error).__name__}"
-            hint = "ask what became of it; do not ask again"
+            hint = "look it up; do not send it again"
             raise ProviderUnsure(message, hint=hint) from error
 
 
@@ -229,7 +229,7 @@ def _fits(call: CallInfo, sought: Sought) -> bool:
     return numbers == wanted and call.uuid not in sought.others
 
 
-def _told(call: CallInfo, sought: Sought) -> CallEvent:
+def _event(call: CallInfo, sought: Sought) -> CallEvent:
     status = _status(call)
     return CallEvent(
         provider=NAME,
@@ -250,5 +250,5 @@ def _status(call: CallInfo) -> CallStatus:
 
 
 def _first_line(error: Exception) -> str:
-    """Of a message that may go on to show what was given."""
+    """Return the first line of a message; later lines may show the input."""
     return str(error).partition("\n")[0]

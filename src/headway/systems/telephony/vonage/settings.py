@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import AfterValidator, Field
 
-from headway.systems.telephony.settings_table import BaseUrl, Span, Table
+from headway.runtime.settings_table import BaseUrl, Span, Table
 
 
 def _private_key(written: str) -> str:
@@ -46,7 +46,7 @@ class VonageSettings(Table):
     Attributes:
         application_id: of the application.
         private_key: of the application, in PEM; or the file that holds it.
-        signature_secret: of the account, which signs its webhooks; without it none is heard.
+        signature_secret: of the account, which signs its webhooks; without it all are refused.
         base_url: where the API is.
         timeout: until when a whole reply must be there, ms.
     """

@@ -35,7 +35,7 @@ class WireAdapter(BaseAdapter):
         cert: object = None,
         proxies: Mapping[str, str] | None = None,
     ) -> Response:
-        """Sends one request, once.
+        """Send one request, once.
 
         Returns:
             A reply of 2xx.
@@ -70,16 +70,17 @@ class WireAdapter(BaseAdapter):
 
 
 class WireClient(HttpClient):
-    """The official client, without the parts of it that ask again.
+    """The official client, without its retries.
 
-    It posts a call up to ten times more when the connection ends without a reply, and each of them
-    may be a call. It is made anew for each request: it keeps the headers of the last one.
+    It would post a call up to ten more times when the connection ends without a reply, and each may
+    place a call. Each request gets a new instance, because one keeps the headers of the last
+    request.
     """
 
     def __init__(self, auth: Auth, wire: Wire, base_url: str) -> None:
         """Sends by the wire."""
         super().__init__(auth)
-        self._session.trust_env = False  # the wire sees to proxies
+        self._session.trust_env = False  # the wire handles proxies
         self._session.mount("https://", WireAdapter(wire, base_url))
 
 
@@ -112,10 +113,6 @@ class _Error(msgspec.Struct):
 
 def read_refusal(status: int, body: bytes) -> Refusal:
     """What a reply of 4xx says.
-
-    Args:
-        status: of the reply.
-        body: of the reply.
 
     Returns:
         Whom it concerns: by the parameters that are invalid, else by the status; a reply that is

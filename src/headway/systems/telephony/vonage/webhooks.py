@@ -11,9 +11,8 @@ import msgspec
 from jwt.types import Options
 
 from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
-from headway.server.hooks.request import HookRequest, is_object
-from headway.server.hooks.said import MAX_REASON, event_id, fitting
-from headway.server.hooks.signatures import any_same, check_fresh, refuse
+from headway.server.hooks.request import HookRequest, any_same, check_fresh, is_object, refuse
+from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.strict_json import read_json
 from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
 
@@ -51,10 +50,9 @@ _OPTIONS: Options = {
 
 
 def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
-    """Lets a webhook pass that Vonage has signed within the last five minutes.
+    """Accept a webhook that Vonage has signed within the last five minutes.
 
     Args:
-        request: as it came.
         secret: of the account; None if there is none.
         now: the moment, ms UTC.
 
@@ -76,8 +74,8 @@ def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
     except jwt.PyJWTError:
         refuse()
     check_fresh(str(claims["iat"]), now, TOLERANCE_MS)
-    told = str(claims["payload_hash"]).encode("utf-8", "replace")
-    if not any_same(_digests(request.body), told):
+    hashes = str(claims["payload_hash"]).encode("utf-8", "replace")
+    if not any_same(_digests(request.body), hashes):
         refuse()
 
 
@@ -167,7 +165,7 @@ def _text(body: Mapping[str, object], name: str) -> str:
 
 def _reason(body: Mapping[str, object]) -> str:
     said = (body.get(name) for name in ("reason", "detail"))
-    return fitting(", ".join(str(one) for one in said if one), MAX_REASON)
+    return bounded_text(", ".join(str(one) for one in said if one), MAX_REASON)
 
 
 def _written(value: object) -> str:

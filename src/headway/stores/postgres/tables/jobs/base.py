@@ -18,7 +18,10 @@ class JobsBase:
         self._session = session
 
     def _rows(self, found: Rows) -> list[JobRow]:
-        flow_of, word_of = self._session.flows.thing, self._session.words.thing
+        session = self._session
+        session.flows.read(row[3] for row in found)
+        session.words.read(one for row in found for one in row[12:14] if one is not None)
+        flow_of, word_of = session.flows.thing, session.words.thing
         return [read_job(row, flow_of, word_of) for row in found]
 
     def _moved(self) -> None:
@@ -33,6 +36,7 @@ class JobsBase:
         session = self._session
         gone = session.gone
         gone.update(seqs)
+        session.parked.leave(seqs)
         for flow, (_, rows) in session.heads.items():
             left = [row for row in rows if row[2] in gone]
             if not left:

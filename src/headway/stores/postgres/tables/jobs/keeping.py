@@ -9,9 +9,8 @@ from headway.stores.ledger.packing import decoder, encode
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.postgres.arrays import Blobs, Ids, Numbers
 from headway.stores.postgres.mode import Mode
-from headway.stores.postgres.numbers import KEPT_EVENTS
 from headway.stores.postgres.registry import digest
-from headway.stores.postgres.statement import ANY_JOB, Ask, Tell, of
+from headway.stores.postgres.statement import ANY_JOB, Ask, Each, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.base import JobsBase
 from headway.stores.postgres.tables.jobs.record import (
@@ -25,9 +24,13 @@ from headway.stores.postgres.tables.jobs.record import (
     one_new,
     saved_values,
 )
+from headway.stores.postgres.tables.signals import DROP_EVENTS
 
 _KNOWN = Ask("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
-_LOAD = Ask(f"SELECT {COLUMNS} FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
+_LOAD = f"SELECT {COLUMNS} FROM @job AS job WHERE job.id {{}}"  # noqa: S608  (names only)
+JOBS = Each(_LOAD.format("= ANY ($1)"), ANY_JOB, ids_of, 1)
+OF_KNOWN = _LOAD.format("= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))")
+"""The jobs that are known under keys."""
 _ARRIVED = Ask(
     f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
     ANY_JOB,
@@ -36,14 +39,15 @@ _SEQS = Ask("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY
 _REMOVE = Tell("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
 _REMOVE_RUNS = Tell("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
 _REMOVE_KNOWN = Tell("DELETE FROM @known WHERE job = ANY ($1)", of("known"))
-_COUNT_EVENTS = Ask(
-    "SELECT count(*) FROM @event WHERE scope = ANY ($1::uuid[]::text[]) AND kept_until IS NOT NULL",
-    of("event"),
+_REMOVE_EVENTS = Tell(
+    DROP_EVENTS.format("scope = ANY ($1::uuid[]::text[])"),
+    of("event", "counts"),
 )
-_REMOVE_EVENTS = Tell("DELETE FROM @event WHERE scope = ANY ($1::uuid[]::text[])", of("event"))
 _REMOVE_KEYS = Tell(
-    "DELETE FROM @dedupe AS kept USING unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
-    " WHERE kept.hash = gone.hash AND kept.job = gone.job",
+    # By hash again: to a server that last saw the table empty a walk over it looks as good.
+    "DELETE FROM @dedupe AS kept WHERE kept.hash = ANY ($1::bytea[]) AND EXISTS"
+    " (SELECT FROM unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
+    " WHERE kept.hash = gone.hash AND kept.job = gone.job)",
     of("key"),
 )
 _ADD_RUNS = Tell(
@@ -52,10 +56,14 @@ _ADD_RUNS = Tell(
     " JOIN @job AS job ON job.id = new.id",
     of("run"),
 )
-_RUNS = Ask(
-    "SELECT job.id::text, run.body FROM @job AS job JOIN @run AS run ON run.job = job.seq"
-    " WHERE job.id = ANY ($1) ORDER BY run.job, run.run",
+RUNS = Each(
+    # From the jobs to their runs, and never the other way round.
+    "SELECT job.id::text, run.body"
+    " FROM (SELECT id, seq FROM @job AS job WHERE id = ANY ($1) OFFSET 0) AS job CROSS JOIN LATERAL"
+    " (SELECT job, run, body FROM @run AS run WHERE run.job = job.seq OFFSET 0) AS run"
+    " ORDER BY run.job, run.run",
     of("run"),
+    ids_of,
 )
 
 _decode_run = decoder(RunRow)
@@ -88,8 +96,8 @@ class JobKeeping(JobsBase):
         wanted = ids_of(ids)
         if not wanted:
             return {}
-        found = {row.id: row for row in self._rows(self._session.ask(_LOAD, wanted))}
-        return {one: found[one] for one in wanted if one in found}
+        found = self._session.each(JOBS, wanted)
+        return {row.id: row for row in self._rows([row for one in wanted for row in found[one]])}
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
         return self._rows(self._session.ask(_ARRIVED, after, limit))
@@ -99,11 +107,15 @@ class JobKeeping(JobsBase):
         if changed:
             self._moved()
             self._session.tell(SAVE, *saved_values(self._session, changed))
+            self._session.parked.leave(row.seq for row in changed)
             for row in changed:
                 if row.state is State.WAITING:
                     self._wait_behind(row.flow, row.priority, row.due_at, row.seq)
                 if row.parked_at is not None:
                     self._session.quiet.discard(row.parked_at)
+                for gate in (row.parked_at, row.ticket):
+                    if gate is not None:
+                        self._session.parked.forget(gate)
 
     def remove(self, ids: Sequence[str]) -> None:
         session, named = self._session, ids_of(ids)
@@ -116,11 +128,10 @@ class JobKeeping(JobsBase):
             for _, one, key, number in found
             if key is not None
         }
-        kept: int = session.ask(_COUNT_EVENTS, named)[0][0]
-        session.count(KEPT_EVENTS, -kept)
         gone = Numbers(row[0] for row in found)
         self._moved()
         session.tell(_REMOVE_EVENTS, named)
+        session.kept_events = None
         session.tell(_REMOVE_KNOWN, named)
         session.tell(_REMOVE_RUNS, gone)
         session.tell(_REMOVE, gone)
@@ -140,7 +151,8 @@ class JobKeeping(JobsBase):
     def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
         found: dict[str, list[RunRow]] = {}
         wanted = ids_of(ids)
-        if wanted:
-            for one, body in self._session.ask(_RUNS, wanted):
-                found.setdefault(one, []).append(_decode_run(body))
+        known = self._session.each(RUNS, wanted) if wanted else {}
+        for one in wanted:
+            if known[one]:
+                found[one] = [_decode_run(body) for _, body in known[one]]
         return found

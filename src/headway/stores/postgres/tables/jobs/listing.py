@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headway.contract.views import JobsQuery
 from headway.core.flow import Order
 from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.paging import CHUNK, Seen, page_of, start_of
 from headway.stores.ledger.rows import JobRow
-from headway.stores.ledger.walks import CHUNK, Seen, page_of, start_of
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.statement import ANY_JOB, Ask, of
 from headway.stores.postgres.tables.jobs.record import COLUMNS
@@ -32,6 +32,12 @@ _BEFORE = Ask(
     f" WHERE {_OF_FLOW} AND (priority, due_at, seq) < ($3, $4, $5) LIMIT $6) AS one)",
     of("waiting"),
 )
+_WAITING = Ask(
+    "SELECT want.flow, (SELECT count(*) FROM (SELECT FROM @job AS job WHERE state = 1"
+    " AND lane = $1 AND job.flow = want.flow ORDER BY priority, due_at LIMIT $3) AS one)"
+    " FROM unnest($2::bigint[]) AS want (flow)",
+    of("waiting"),
+)
 _FIRSTS = Ask(
     "SELECT head.due_at FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL ("
     "SELECT due_at FROM @job AS job WHERE state = 1 AND lane = $1 AND job.flow = want.flow"
@@ -46,6 +52,12 @@ class JobListing(JobStarting):
     def place(self, flow: int, order: Order, limit: int) -> int:
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
         return self._session.ask(_BEFORE, lane, flow, *order, limit)[0][0]
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        number = self._session.lanes.find(lane)
+        self._session.flows.read(flows)
+        rows = self._session.ask(_WAITING, number, Numbers(flows), limit) if flows else []
+        return dict(rows)
 
     def oldest_due(self, lane: str) -> int | None:
         number = self._session.lanes.find(lane)

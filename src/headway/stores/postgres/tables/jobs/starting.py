@@ -13,7 +13,7 @@ from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.marks import WHOLE
 from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
+from headway.stores.postgres.statement import Ask, Each, Row, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.keeping import JobKeeping
 from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD
@@ -83,6 +83,14 @@ _HELD_BY = Ask(
     of("held"),
     ahead=True,
 )
+HELD_OF = Each(
+    # The first of each worker in the order of `_HELD_BY`; no sweep takes more.
+    "SELECT who.no, one.* FROM unnest($1::bigint[]) AS who (no) CROSS JOIN LATERAL"
+    " (SELECT id::text, run, request, state, cancel_requested FROM @job"
+    " WHERE state IN (3, 4) AND worker = who.no ORDER BY priority, due_at, seq LIMIT 1000) AS one",
+    of("held"),
+    Numbers,
+)
 _TAKEN_BY = Ask(
     f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
     " WHERE state IN (3, 4) AND worker = $1 AND request = $2 AND state = 3"
@@ -147,7 +155,7 @@ class JobStarting(JobKeeping):
         return read_heads(known[1][:limit])
 
     def _read_heads(self, flow: int, limit: int) -> None:
-        """Reads the heads of a flow, and of those that will be asked for next."""
+        """Read the heads of a flow, and of those that will be asked for next."""
         session = self._session
         flows = [flow]
         if flow in session.found:
@@ -178,26 +186,36 @@ class JobStarting(JobKeeping):
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
         session = self._session
-        rows = session.finished
-        if rows is None:
-            who = session.words.find(worker)
-            rows = list[Row]()
+        ahead, rows = session.finished, list[Row]()
+        left: dict[int, list[str]] = {}
+        for one, run in runs:
+            if (worker, run, one) not in ahead:
+                left.setdefault(run, []).append(one)
+            elif (row := ahead[worker, run, one]) is not None:
+                rows.append(row)
+                ahead[worker, run, one] = None
+        who = session.words.find(worker) if left else None
+        if who is not None:
             keep_ms = purge_at - session.now
-            for run in dict.fromkeys(run for _, run in runs) if who is not None else ():
-                same = [one for one, its in runs if its == run]
+            for run, same in left.items():
                 rows += session.do(FINISH, ids_of(same), run, who, keep_ms)
-        session.finished = None
         lane = session.lanes.thing
         lanes = {one: lane(number) for one, number, _ in rows}
         return Finished([lanes.get(one) for one, _ in runs], any(row[2] for row in rows))
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
-        who = self._session.words.find(worker)
+        session = self._session
+        who = session.words.find(worker)
         if who is None:
             return []
+        known = session.known_of(HELD_OF).get(who) if limit is not None else None
+        if known is not None:
+            rows = [row[1:] for row in known[:limit]]
+        else:
+            rows = session.ask(_HELD_BY, who, limit)
         return [
             HeldRow(one, run, request, STATES[state], cancel)
-            for one, run, request, state, cancel in self._session.ask(_HELD_BY, who, limit)
+            for one, run, request, state, cancel in rows
         ]
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
@@ -228,7 +246,6 @@ def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, .
     """What `HEADS` is bound to.
 
     Args:
-        session: the step's.
         wanted: how many heads, by flow.
     """
     lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
@@ -242,7 +259,7 @@ def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, .
 
 
 def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
-    """Remembers for the step what `HEADS` found."""
+    """Remember for the step what `HEADS` found."""
     found: dict[int, Rows] = {flow: [] for flow in wanted}
     for row in rows:
         found[row[0]].append(row[1:])

@@ -3,7 +3,7 @@
 
 local Fail = {}
 
--- Refuses the verb: the runner undoes what was written and tells the caller.
+-- Refuses the verb: the runner undoes what was written and replies with the error.
 --   name: the class of the error, as "KeyConflict".
 function Fail.refuse(name, message, hint)
   error({ refused = { error = name, message = message, hint = hint or '' } }, 0)

@@ -70,7 +70,7 @@ Keys.facts = KEYS[46]
 Keys.leaders = KEYS[47]
 Keys.shut = KEYS[48]
 Keys.waiters = KEYS[49]
--- Not a key but the channel on which wakes are told; named like one, for the rights of users.
+-- Not a key but the channel on which wakes are published; named like one, for the rights of users.
 Keys.wakes = KEYS[50]
 -- By name, for those who read all: keys that runs are known as, and lane|tenant.
 Keys.known_names = KEYS[51]

@@ -16,7 +16,7 @@ Quick.now = 0
 
 local identity, epoch, high_at
 
--- Whether the store is just the one that the client saw last, and nobody doubts it.
+-- Whether the store is the one that the client saw last, and is not marked as suspect.
 local function look()
   local facts =
     redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'format', 'suspect', 'high_at')

@@ -4,7 +4,7 @@
 -- the client saw of the store last, packed {identity, epoch, high, suspected epoch or nothing}, or
 -- "" where it saw nothing; ARGV[4] is random, the client's own, and becomes the identity of a
 -- store without one; ARGV[5] "1" if nothing may be done in a store that is another one, or an older
--- one, than a process saw, and "2" if it shall be marked so.
+-- one, than a process saw, and "2" to mark it so.
 --
 -- The reply is packed: {status, value, now, wakes, identity, epoch, high, doubted}. Status 0: the
 -- verb's value. 1: refused, {error, message, hint}. 2: asked again with hours, {hours}. 3: the store
@@ -71,7 +71,7 @@ local function refused_as_changed()
   return nil
 end
 
--- Tells other processes whom to wake, if anybody sleeps.
+-- Publishes to other processes which lanes to wake, if any process waits.
 local function publish(wakes)
   if #wakes > 0 and redis.call('EXISTS', Keys.waiters) == 1 then
     redis.call('PUBLISH', CHANNEL, cmsgpack.pack({ ARGV[4], wakes }))
@@ -119,7 +119,7 @@ function Run.call(verb, writes)
   local done, value = pcall(verb.run, request)
   if not done then
     Write.roll_back()
-    -- A client that is told a time which nobody remembers would take the store for an older one.
+    -- A client that got a time which the store does not keep would take the store for an older one.
     Time.look_again()
     return failed(value)
   end

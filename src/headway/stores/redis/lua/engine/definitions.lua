@@ -1,7 +1,7 @@
 -- One item of a definition: a gate, lane, entry, closing or token declared, changed or reset.
 -- needs: base.fail, base.codec, tables.gates, tables.lanes
--- needs: engine.alike, engine.entry_changes, engine.gate_book, engine.gate_changes
--- needs: engine.implicit, engine.pool, engine.quoted, engine.states, engine.step
+-- needs: engine.records, engine.entry_changes, engine.gate_book, engine.gate_changes
+-- needs: engine.implicit, rules.pool, engine.quoted, engine.states, engine.step
 -- needs: engine.token_changes
 local Definitions = {}
 
@@ -33,7 +33,7 @@ end
 function DO.SetGate(step, item)
   local before = values(step, item.name)
   GateChanges.set_gate(step, item)
-  if not Alike.same(values(step, item.name), before) then
+  if not Records.same(values(step, item.name), before) then
     return 'set gate', item.name, item.said
   end
 end
@@ -41,7 +41,7 @@ end
 function DO.ResetGate(step, item)
   local before = values(step, item.name)
   GateChanges.reset_gate(step, item.name)
-  if not Alike.same(values(step, item.name), before) then
+  if not Records.same(values(step, item.name), before) then
     return 'reset gate', item.name, ''
   end
 end
@@ -68,7 +68,7 @@ function DO.CloseGate(step, item, request)
     if row.closed_until == until_at and row.closed_by == author and row.closed_reason == reason then
       return nil
     end
-    -- An operator's word replaces what was said before, shorter or longer.
+    -- An operator's closing replaces the former one, whether shorter or longer.
     GateBook.change(step.book, item.name, row.template, row.pool).closed_until = nil
   end
   Step.close_gate(step, item.name, until_at, author, reason)
@@ -95,7 +95,7 @@ end
 
 function DO.DeclareLane(step, item)
   local row = lane(item.spec.name)
-  if row.spec ~= nil and Alike.same(row.spec, item.spec) then
+  if row.spec ~= nil and Records.same(row.spec, item.spec) then
     return nil
   end
   row.spec = item.spec
@@ -105,7 +105,7 @@ end
 
 function DO.SetLane(step, item)
   local row = lane(item.spec.name)
-  if row.override ~= nil and Alike.same(row.override, item.spec) then
+  if row.override ~= nil and Records.same(row.override, item.spec) then
     return nil
   end
   row.override = item.spec

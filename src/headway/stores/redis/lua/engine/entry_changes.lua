@@ -1,9 +1,9 @@
 -- Changes of the timetable: entries are declared, switched and removed.
 -- needs: base.codec, base.fail, base.time, tables.entries, tables.jobs
--- needs: engine.alike, engine.overlap, engine.quoted
+-- needs: engine.records, engine.overlap, engine.quoted
 local EntryChanges = {}
 
--- Fires that are laid ahead but not due fall, and may be laid anew by the next revision.
+-- Cancels fires that are not due yet; the next revision may insert them again.
 local function drop_fires(step, row)
   local earliest
   for _, job in ipairs(Jobs.of_entry(row.name)) do
@@ -43,15 +43,15 @@ function EntryChanges.declare(step, spec)
   end
   if row.spec ~= nil then
     -- Whether it is switched on is the operator's; code decides it only at first.
-    local job = Alike.replace(spec.job, { id = row.spec.job.id })
-    spec = Alike.replace(spec, { enabled = row.spec.enabled, job = job })
-    if Alike.same(spec, row.spec) then
+    local job = Records.replace(spec.job, { id = row.spec.job.id })
+    spec = Records.replace(spec, { enabled = row.spec.enabled, job = job })
+    if Records.same(spec, row.spec) then
       return nil
     end
   end
   drop_fires(step, row)
   -- A new schedule has missed nothing; the same one still makes up for an outage.
-  local same = row.spec ~= nil and Alike.same(schedule_of(spec), schedule_of(row.spec))
+  local same = row.spec ~= nil and Records.same(schedule_of(spec), schedule_of(row.spec))
   row.ahead_until = nil
   if not same then
     row.ahead_until = Time.now
@@ -88,7 +88,7 @@ function EntryChanges.enable(step, name, enabled)
   if not enabled then
     drop_fires(step, row)
   end
-  row.spec = Alike.replace(row.spec, { enabled = enabled })
+  row.spec = Records.replace(row.spec, { enabled = enabled })
   row.revision = row.revision + 1
   row.ahead_until = nil
   -- What would have fired while it was off is not missed.

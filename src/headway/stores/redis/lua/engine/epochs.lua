@@ -15,7 +15,7 @@ end
 function Epochs.begin(author, reason)
   local epoch = Write.hincrby(Keys.facts, 'epoch', 1)
   Write.put(Keys.facts, 'epoch_at', Time.now)
-  -- Somebody has looked, so that what a process found odd before stops nobody any more.
+  -- An operator has decided, so the suspicion of before no longer stops claims.
   Write.hdel(Keys.facts, { 'suspect' })
   end_leases()
   Trail.add({

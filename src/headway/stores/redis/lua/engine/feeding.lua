@@ -1,6 +1,6 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
 -- needs: base.order, base.time, tables.jobs, tables.counts, tables.gates
--- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.wakes
+-- needs: rules.claiming, engine.gate_book, rules.gate_view, engine.wakes
 
 local Feeding = {}
 
@@ -61,7 +61,7 @@ local function mark_unfit(book, gate, heads)
   return true
 end
 
--- Heads that ask for more than their gate can give since it was lowered hold nobody back. Returns
+-- Marks heads that ask for more than the gate's lowered capacity, so that they block none. Returns
 -- those that are first now: two, if there are as many.
 local function set_aside(book, gate, flow)
   for _ = 1, REFIT / FEED_HEADS do
@@ -97,7 +97,7 @@ local function fitting(gate, flow, heads, view)
   return ids, amounts, ahead
 end
 
--- Sees to it that a head that stays parked is fed one day.
+-- Reserves for a head that stays parked, or sets a timer, so that it is fed eventually.
 --   ahead: what ticketed jobs before it ask for. They take it without another look at the gate.
 local function keep_waiting(book, head, gate, ahead)
   local use = GateBook.use_at(head, gate)
@@ -113,7 +113,7 @@ end
 
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
 function Feeding.feed_flow(book, gate, flow)
-  -- Two, for who comes after the last that is fed needs a timer, if the gate opens by itself.
+  -- Two: the head after the last one fed needs a timer if the gate opens by itself.
   local heads = Jobs.parked_heads(gate, flow, 2)
   if #heads > 0 and never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
@@ -178,7 +178,7 @@ local function ring(book, gate)
   end
   local kept = row.reserved
   if kept ~= nil and kept.until_at <= Time.now then
-    -- Whoever is parked and still needs it reserves it again below.
+    -- A parked job that still needs it reserves it again below.
     row.reserved = nil
   elseif kept ~= nil then
     row.timer_at = kept.until_at
@@ -207,8 +207,7 @@ local function fits_now(book, row, gate)
   return true
 end
 
--- Takes jobs that asked for more than their gate could give into its queue again. Whether they fit
--- now is seen when they are looked at; so a capacity that was raised strands nobody.
+-- Puts unfit jobs back into the gate's queue if its capacity fits them now.
 function Feeding.refit(book, gate)
   local ids, back = Jobs.unfit_at(gate, REFIT), {}
   if #ids == 0 then

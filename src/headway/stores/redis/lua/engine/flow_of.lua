@@ -20,7 +20,7 @@ local function characters_of(name)
   return count
 end
 
--- Lets a usable name and amount pass.
+-- Validates a name and an amount.
 local function check_words(use)
   local name, amount = use.name, use.amount
   if name == '' then
@@ -36,7 +36,7 @@ local function check_words(use)
   end
 end
 
--- Lets gates pass that a job can ask for together.
+-- Checks that a job can ask for gates together.
 local function check_together(kind, gates)
   local seen, shared = {}, 0
   for _, use in ipairs(gates) do
@@ -60,7 +60,7 @@ local function check_use(book, kind, use)
   local spec = GateBook.spec(book, use.template)
   if spec == nil then
     local message = 'a job of kind ' .. Quoted.text(kind) .. ' needs the gate '
-    local hint = 'nothing declares it; declare it before you enqueue'
+    local hint = 'it is not declared; declare it before you enqueue'
     Fail.refuse('UnknownGate', message .. Quoted.text(use.template), hint)
   end
   if spec.shared ~= use.shared then
@@ -77,7 +77,7 @@ local function check_use(book, kind, use)
   end
 end
 
--- Lets gates pass that a job of a kind can ask for now. Refuses with UnknownGate if one is not
+-- Checks that a job of a kind can ask for gates now. Refuses with UnknownGate if one is not
 -- declared, with InvalidValue if they cannot be asked for together, or if one is declared as a
 -- shared gate and asked for as a keyed one or the reverse. Writes nothing.
 function FlowOf.check(book, kind, gates)

@@ -85,7 +85,7 @@ local function new_job(row, kind, lane, policy)
   }
 end
 
--- The job that a final one brings about; the same life gives the same job.
+-- The `on_final` job of a job that ended; the same life gives the same job.
 --   row: the cause, already final; follow: what its kind says.
 function FollowUps.follow_up(row, follow)
   local job = new_job(row, follow.kind, follow.lane or row.lane, FollowUps.DEFAULT_POLICY)
@@ -100,7 +100,7 @@ function FollowUps.follow_up(row, follow)
   return job
 end
 
--- The job that an acceptance brings about; the same run gives the same job.
+-- The `on_accepted` job of a job that was accepted; the same run gives the same job.
 --   row: the cause, awaiting its end; follow: what its kind says.
 function FollowUps.accepted_job(row, follow)
   local job = new_job(row, follow.kind, follow.lane or row.lane, FollowUps.DEFAULT_POLICY)

@@ -2,7 +2,7 @@
 --
 -- A book loads each gate once and is written once, at the end of the step.
 -- needs: base.fail, base.order, base.time, tables.gates, tables.starts, tables.lanes
--- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.pool, engine.slots
+-- needs: rules.cascade, engine.gate_views, rules.gate_view, rules.pool, rules.slots
 
 local GateBook = {}
 
@@ -95,7 +95,7 @@ function GateBook.view(book, use)
     local message = "the gate '" .. name .. "' is asked for, but '" .. use.template
     Fail.refuse('InvariantBroken', message .. "' is not declared")
   end
-  local view = GateLooks.look(name, spec, GateBook.find(book, name), function(other)
+  local view = GateViews.view(name, spec, GateBook.find(book, name), function(other)
     return GateBook.find(book, other)
   end)
   book.views[name] = view
@@ -118,15 +118,15 @@ function GateBook.implicit(book, name, capacity)
   if row ~= nil and row.capacity ~= nil then
     most = row.capacity
   end
-  if most == nil and not GateLooks.is_shut(row) then
+  if most == nil and not GateViews.is_shut(row) then
     return nil
   end
-  local view = GateView.new(name, most ~= nil and 'slots' or nil)
+  local view = GateViews.new(name, most ~= nil and 'slots' or nil)
   if most ~= nil then
     view.most = most
-    view.free = Slots.room(most, GateLooks.used_of(row))
+    view.free = Slots.room(most, GateViews.used_of(row))
   end
-  GateLooks.close(view, row)
+  GateViews.close(view, row)
   book.views[name] = view
   return view
 end
@@ -164,13 +164,13 @@ function GateBook.opens_at(book, view, template, amount)
     return view.opens_at
   end
   local spec, row = GateBook.spec(book, template), GateBook.find(book, view.name)
-  if spec == nil or GateLooks.is_shut(row) or amount > view.most then
+  if spec == nil or GateViews.is_shut(row) or amount > view.most then
     return nil
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
   -- So many starts must leave the window first; each stored moment counts at least one.
-  local excess = Starts.total(view.name, after_at, GateLooks.used_of(row)) + amount - view.most
+  local excess = Starts.total(view.name, after_at, GateViews.used_of(row)) + amount - view.most
   for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
     excess = excess - one[2]
     if excess <= 0 then

@@ -1,7 +1,7 @@
 -- Changes of what a gate is: declared by code, set and reset by an operator, opened.
 -- needs: base.time, base.fail, tables.gates, tables.jobs
--- needs: engine.alike, engine.feeding, engine.gate_book, engine.gate_names, engine.horizon
--- needs: engine.implicit, engine.pool, engine.quoted, engine.wakes
+-- needs: engine.records, engine.feeding, engine.gate_book, engine.gate_names, engine.horizon
+-- needs: engine.implicit, rules.pool, engine.quoted, engine.wakes
 local GateChanges = {}
 
 local PAGE = 1000
@@ -11,7 +11,7 @@ local PAGE = 1000
 -- Refuses with InvalidValue where it is declared as another kind.
 function GateChanges.declare_gate(step, spec)
   local known = Gates.templates()[spec.name]
-  if known ~= nil and Alike.same(known.spec, spec) then
+  if known ~= nil and Records.same(known.spec, spec) then
     return false
   end
   if known ~= nil and (known.spec.kind ~= spec.kind or known.spec.shared ~= spec.shared) then
@@ -93,10 +93,10 @@ local function changed(declared, item)
     Fail.refuse(
       'InvalidValue',
       'the gate ' .. Quoted.text(item.name) .. ' is a ' .. kind,
-      'a slots has a capacity, a rate a limit and per, a pool members'
+      'Slots has a capacity, Rate a limit and per, Pool members'
     )
   end
-  return Alike.replace(spec, {
+  return Records.replace(spec, {
     capacity = item.capacity,
     limit = item.limit,
     per_ms = item.per_ms,

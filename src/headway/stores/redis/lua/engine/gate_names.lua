@@ -1,5 +1,5 @@
 -- Which declared gate a resolved name belongs to.
--- needs: base.codec, base.fail, tables.gates, engine.pool
+-- needs: base.codec, base.fail, tables.gates, rules.pool
 
 local GateNames = {}
 
@@ -121,8 +121,8 @@ function GateNames.place_of(templates, gate)
     end
   end
   if best == nil then
-    local message = "no gate '" .. gate .. "' is declared"
-    Fail.refuse('UnknownGate', message, '`headway gates` lists those that are')
+    local message = "the gate '" .. gate .. "' is not declared"
+    Fail.refuse('UnknownGate', message, '`headway gates` lists the declared gates')
   end
   return { template = best.template, pool = best.pool }
 end

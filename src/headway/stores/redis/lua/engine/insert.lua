@@ -53,9 +53,9 @@ local function check_same(job)
   refuse_other_body(job, body_of_row(Jobs.load({ job.id })[job.id]))
 end
 
--- Gives a job the first id of its series that is free. Ids can be chosen, so that somebody may have
--- taken the one that it would have, with its very body even: what must follow follows all the same.
--- A step that is repeated does not come here, for its own guard says that it is done.
+-- Gives a job the first free id of its series. Callers can choose ids, so another job may have the
+-- derived one, even with the same body; the follow-up is inserted nevertheless. A repeated step does
+-- not get here, because its own guard detects the repeat.
 local function find_id(job)
   local series = { job.id }
   while true do

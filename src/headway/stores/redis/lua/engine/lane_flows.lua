@@ -1,7 +1,7 @@
 -- The flows of a lane as one claim sees them: those that can run, with what they need, and those
 -- that a shared gate shuts.
--- needs: tables.gates, tables.jobs, tables.lanes, engine.cascade, engine.fairness, engine.gate_book
--- needs: engine.gate_view, engine.shut_spells
+-- needs: tables.gates, tables.jobs, tables.lanes, rules.cascade, rules.fairness, engine.gate_book
+-- needs: rules.gate_view, engine.shut_spells
 
 local LaneFlows = {}
 
@@ -45,7 +45,15 @@ function LaneFlows.find(work)
   local spec = Lanes.current(work.row)
   if spec.fair == 'tenant' and #found > 0 then
     local starts = Lanes.tenant_starts(work.lane, LaneFlows.tenants_of(found))
-    work.fairness = Fairness.new(work.row.level, starts, weights_of(spec))
+    work.fairness = {
+      level = work.row.level,
+      starts = starts,
+      weights = weights_of(spec),
+      ready = {},
+      held = {},
+      changed = {},
+      step = 0,
+    }
   end
 end
 
@@ -85,31 +93,31 @@ local function shared_of(work, flow)
   local key, gated = Jobs.flow(flow), false
   local gates = {}
   for _, view in ipairs(GateBook.implicit_of(work.book, key)) do
-    gates[#gates + 1] = { view = view, amount = 1 }
+    gates[#gates + 1] = { view, 1 }
   end
   for _, use in ipairs(key.shared) do
-    gates[#gates + 1] = { view = GateBook.view(work.book, use), amount = use.amount }
+    gates[#gates + 1] = { GateBook.view(work.book, use), use.amount }
   end
   for _, one in ipairs(gates) do
-    gated = gated or one.view.kind ~= nil
+    gated = gated or one[1].kind ~= nil
   end
   found = { gates = gates, gated = gated }
   work.shared[flow] = found
   return found
 end
 
--- The gates that have no room for the amount, whoever asks.
+-- The gates that have no room for the amount, for any job.
 local function closed_of(gates)
   local closed = {}
   for _, one in ipairs(gates) do
-    if not GateView.fits(one.view, one.amount) then
+    if not GateView.fits(one[1], one[2]) then
       closed[#closed + 1] = one
     end
   end
   return closed
 end
 
--- How many times the amount can be taken now, if nobody else takes.
+-- How many times the amount can be taken now.
 local function room(view, amount)
   if #view.members == 0 then
     return math.floor(view.free / amount)
@@ -129,17 +137,17 @@ local function tell_gate(work, gate, template)
   end
 end
 
--- Tells the lane to those gates that shut a flow, to be woken when they have room. Returns when all
+-- Adds the lane to the gates that shut a flow, to be woken when they have room. Returns when all
 -- of them are open again, if that is known of each.
 local function when_open(work, flow, order)
   local latest
   local is_known = true
   for _, one in ipairs(work.shared[flow].gates) do
-    local view = one.view
-    if not GateView.fits(view, one.amount, order) then
+    local view, amount = one[1], one[2]
+    if not GateView.fits(view, amount, order) then
       local template = view.template
-      local at = GateBook.opens_at(work.book, view, template, one.amount)
-      if at == nil and view.reserved and GateView.fits(view, one.amount) then
+      local at = GateBook.opens_at(work.book, view, template, amount)
+      if at == nil and view.reserved and GateView.fits(view, amount) then
         at = view.reserved.until_at
       end
       is_known = is_known and at ~= nil
@@ -155,7 +163,7 @@ function LaneFlows.note_opening(work, at)
   work.opens_at = work.opens_at and math.min(at, work.opens_at) or at
 end
 
--- Remembers that a flow is shut, when it opens, and whom to wake.
+-- Records that a flow is shut, when it opens, and which lane to wake.
 --   order: of its head; nil if a gate has no room for any job of the flow.
 function LaneFlows.shut(work, flow, order)
   work.stopped[flow] = true
@@ -169,7 +177,7 @@ end
 -- Whether a flow can only wait; one that is short of several permits may reserve them.
 local function is_shut(closed)
   for _, one in ipairs(closed) do
-    if not GateView.is_short_for(one.view, one.amount) then
+    if not GateView.is_short_for(one[1], one[2]) then
       return true
     end
   end
@@ -180,7 +188,7 @@ end
 local function view_of(work, flow, shared, most, least, short)
   local free = most
   for _, one in ipairs(shared.gates) do
-    free = math.min(free, room(one.view, one.amount))
+    free = math.min(free, room(one[1], one[2]))
   end
   -- Without gates `most` is all; with them, one more than they let through says that there are more.
   local limit = most
@@ -225,7 +233,7 @@ local function hold(work, flow, gates)
   end
   Fairness.stop(fairness, flow)
   for _, one in ipairs(gates) do
-    if one.view.shut then
+    if one[1].shut then
       return
     end
   end

@@ -1,6 +1,6 @@
 -- Lapse: a lease has ended; what ran is tried again, what was handed over is in doubt.
 -- needs: base.time, tables.jobs, tables.workers, tables.counts
--- needs: engine.cascade, engine.follow_ups, engine.retry, engine.step
+-- needs: rules.job_row, engine.follow_ups, engine.retry, engine.step
 local Lapse = {}
 
 -- Takes everything from a worker whose lease has ended, or its first `most` jobs; its row is marked
@@ -40,7 +40,7 @@ end
 function Lapse.doubt(step, row)
   row.last_worker, row.worker = row.worker or '', nil
   Step.changed(step, row)
-  if Cascade.is_accepted(row) then
+  if JobRow.accepted(row) then
     -- The answer has come: there is nothing to doubt.
     return
   end

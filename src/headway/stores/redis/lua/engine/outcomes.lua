@@ -1,13 +1,13 @@
 -- One outcome of a live run, by its kind.
 -- needs: base.fail, base.time, tables.counts, tables.jobs, tables.signals
--- needs: engine.cascade, engine.hearing, engine.lapse, engine.retry, engine.staging
+-- needs: rules.job_row, engine.apply_signal, engine.lapse, engine.retry, engine.staging
 -- needs: engine.states, engine.step, engine.turns
 local Outcomes = {}
 
 -- Bytes of a result.
 local MAX_RESULT = 1000000
 
--- Outcomes that were written by somebody else than the run itself.
+-- Outcomes that the run did not report itself.
 local LOST_WORDS = { lost = true, unused = true, forced = true }
 
 local DONE, ALREADY, LOST, CANCELLED = 'd', 'a', 'l', 'c'
@@ -87,9 +87,12 @@ function APPLY.Snoozed(step, row, outcome)
   if due_at == nil then
     Fail.refuse(
       'InvalidValue',
-      'job ' .. row.id .. ' snoozes, but says not until when',
-      'give a delay or a moment'
+      'job ' .. row.id .. ' snoozes without a delay or a moment',
+      'pass one of them'
     )
+  end
+  if (outcome.reason or '') ~= '' then
+    row.reason = outcome.reason
   end
   Step.requeue(step, row, 'snoozed', { due_at = due_at, again = true })
   Counts.happened('snoozed', 1)
@@ -112,7 +115,7 @@ function APPLY.NextStage(step, row, outcome)
 end
 
 function APPLY.FoundUnfit(step, row, outcome)
-  if Cascade.is_accepted(row) then
+  if JobRow.accepted(row) then
     -- The turn is over; what its handler says now is only recorded.
     return APPLY.Returned(step, row, { job = outcome.job, run = outcome.run })
   end
@@ -122,7 +125,7 @@ end
 
 local function know(step, row, key)
   Signals.make_known(key, row.id, row.run)
-  Hearing.apply_kept(step, row, key)
+  ApplySignal.apply_kept(step, row, key)
 end
 
 function APPLY.HandedOver(step, row, outcome)
@@ -130,7 +133,7 @@ function APPLY.HandedOver(step, row, outcome)
     Fail.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' hands over without a key',
-      'pass the key under which its end will be told'
+      'pass the key of the signal that will report its end'
     )
   end
   if row.state == 'awaiting' then
@@ -138,7 +141,7 @@ function APPLY.HandedOver(step, row, outcome)
     return job == row.id and run == row.run and ALREADY or LOST
   end
   if row.cancel_requested then
-    -- Somebody wants it cancelled, and the outside world has not been touched yet.
+    -- A cancel was requested, and nothing has happened outside yet.
     Step.finish(step, row, 'cancelled', 'cancelled', { reason = 'cancelled' })
     return DONE
   end
@@ -147,10 +150,10 @@ function APPLY.HandedOver(step, row, outcome)
   row.error, row.care = '', true
   Step.give_back(step, row, nil, 'run')
   Counts.happened('handed_over', 1)
-  local own = Hearing.reference(row)
+  local own = ApplySignal.reference(row)
   Signals.make_known(own, row.id, row.run)
   know(step, row, outcome.key)
-  Hearing.apply_kept(step, row, own)
+  ApplySignal.apply_kept(step, row, own)
   return DONE
 end
 
@@ -173,7 +176,7 @@ function APPLY.Returned(step, row, outcome)
     Fail.refuse(
       'InvalidState',
       'job ' .. row.id .. " has not handed over, so its handler's return cannot be recorded",
-      'say how it ended: succeeded, failed, …'
+      'report how it ended: succeeded, failed, …'
     )
   end
   row.last_worker, row.worker = row.worker or '', nil
@@ -190,7 +193,7 @@ function APPLY.GaveBack(step, row, outcome)
   return DONE
 end
 
--- A run that has settled by its own word is told so; any other is lost.
+-- A run that has settled itself gets `already`; any other is lost.
 local function already(worker, row, outcome)
   if outcome.type == 'GaveBack' or outcome.type == 'KnownAs' then
     return LOST

@@ -25,7 +25,7 @@ States.FINAL = set('succeeded', 'dead', 'cancelled')
 -- The states in which a job holds permits.
 States.HELD = set('running', 'awaiting')
 
--- The states in which nobody holds the job.
+-- The states in which a job has no holder.
 States.QUEUED = set('scheduled', 'waiting', 'parked')
 
 -- From each state, the states a job may go to.
@@ -40,7 +40,7 @@ local MOVES = {
   cancelled = set('waiting', 'scheduled'),
 }
 
--- Lets a move of the table pass; refuses any other with InvariantBroken.
+-- Checks a move against the table; refuses any other with InvariantBroken.
 function States.check_move(old, new)
   if not MOVES[old][new] then
     Fail.refuse('InvariantBroken', 'no move leads from ' .. old .. ' to ' .. new)

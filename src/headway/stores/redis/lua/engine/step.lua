@@ -3,7 +3,7 @@
 -- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
--- needs: engine.cascade, engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
+-- needs: rules.cascade, engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
 -- needs: engine.follow_ups, engine.insert, engine.retention
 local Step = {}
 
@@ -191,8 +191,8 @@ function Step.finish(step, row, state, outcome, said)
   return state
 end
 
--- Puts a held job back into its queue; one that is to be cancelled ends instead. So does a cascade
--- that has nobody left to ask.
+-- Puts a held job back into its queue. One with a requested cancel, or a cascade without candidates
+-- left, ends instead.
 --
 -- `how` holds due_at (when it is due again; nil keeps its due time, and so its place), again
 -- (whether the attempt is repeated, not used) and error. Returns the state in which it is now.
@@ -201,7 +201,7 @@ function Step.requeue(step, row, outcome, how)
     local said = { reason = 'cancelled', error = how.error }
     return Step.finish(step, row, 'cancelled', outcome, said)
   end
-  if row.cascade ~= nil and Cascade.is_exhausted(row.cascade) then
+  if row.cascade ~= nil and Cascade.exhausted(row.cascade) then
     return Step.finish(step, row, 'dead', outcome, { reason = 'exhausted', error = how.error })
   end
   Step.give_back(step, row)
@@ -312,7 +312,7 @@ local function wake_waiting(step, gate)
   GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
 end
 
--- Wakes those whom shared gates turned away; returns the keyed ones, to be fed.
+-- Wakes the lanes that shared gates blocked, and returns the keyed gates, to be fed.
 local function have_room(step, gates)
   local freed, known = {}, {}
   for _, gate in ipairs(gates) do

@@ -1,6 +1,6 @@
 -- Changes of tokens: they are set, revoked, and noted as used. What can be no token the client has
 -- refused already.
--- needs: base.fail, base.codec, base.time, tables.tokens, engine.alike
+-- needs: base.fail, base.codec, base.time, tables.tokens, engine.records
 local TokenChanges = {}
 
 local MAX_TOKENS = 10000
@@ -11,7 +11,7 @@ function TokenChanges.set(item, request)
   local row = Tokens.load({ item.spec.id })[1]
   if row == nil then
     row = { created_at = Time.now, created_by = request.author }
-  elseif Alike.same(row.spec, item.spec) then
+  elseif Records.same(row.spec, item.spec) then
     return nil
   end
   row.spec = item.spec
@@ -25,7 +25,7 @@ function TokenChanges.check_number()
     Fail.refuse(
       'InvalidValue',
       'there would be more than ' .. Codec.digits(MAX_TOKENS) .. ' tokens',
-      'revoke some that nobody uses'
+      'revoke tokens that are not used'
     )
   end
 end

@@ -1,5 +1,5 @@
 -- The turns of a cascade: the cursor moves by a decline, a timeout or a candidate found unfit.
--- needs: base.time, tables.jobs, engine.cascade, engine.follow_ups, engine.step
+-- needs: base.time, tables.jobs, rules.cascade, engine.follow_ups, engine.step
 local Turns = {}
 
 -- Ends the offer to a candidate; the next turn begins, or the cascade is exhausted.
@@ -8,11 +8,11 @@ local Turns = {}
 -- record. Returns the job's state now.
 function Turns.end_turn(step, row, answer, reason)
   if row.cascade == nil then
-    -- Not a cascade: there is nobody else to ask.
+    -- Not a cascade: there is no other candidate.
     return Step.finish(step, row, 'dead', answer, { reason = reason ~= '' and reason or answer })
   end
-  row.cascade = Cascade.finish(row.cascade, answer, Time.now, reason)
-  if Cascade.is_exhausted(row.cascade) then
+  row.cascade = Cascade.end_(row.cascade, answer, Time.now, reason)
+  if Cascade.exhausted(row.cascade) then
     return Step.finish(step, row, 'dead', answer, { reason = 'exhausted' })
   end
   -- The next candidate's turn is a new run of the same attempt.
@@ -23,7 +23,7 @@ end
 function Turns.accept(step, row, body)
   local candidate = row.candidate
   if row.cascade ~= nil then
-    row.cascade = Cascade.finish(row.cascade, 'accepted', Time.now, '')
+    row.cascade = Cascade.end_(row.cascade, 'accepted', Time.now, '')
   end
   local reason = candidate ~= '' and 'accepted by ' .. candidate or ''
   local follow = Jobs.policy(row.policy).on_accepted
@@ -32,7 +32,7 @@ function Turns.accept(step, row, body)
     return
   end
   row.reason, row.result = reason, body
-  -- Nothing but a word of somebody ends it now: neither time, nor its worker's death.
+  -- Only a signal or an operator ends it now: neither a deadline nor its worker's death.
   row.deadline_at, row.in_doubt = nil, false
   Step.changed(step, row)
   step.follow[#step.follow + 1] = FollowUps.accepted_job(row, follow)

@@ -71,8 +71,8 @@ local function heads_of(number, n)
   return found, ids, raws
 end
 
--- The row of a job that starts; what is told of it goes into `told`.
-local function started(told, request, id, raw)
+-- The row of a job that starts; its flow and policy are added to `reply`.
+local function started(reply, request, id, raw)
   local worker = request.worker
   local priority, due, _, policy, _, run, attempt, blocked =
     unpack_bytes('>I4I6I6I4I6I4I4I6', raw, 7)
@@ -80,12 +80,12 @@ local function started(told, request, id, raw)
   local from = 80 + before
   local args = sub(raw, from + last, -2)
   local flow = unpack_bytes('>I4', raw, 3)
-  told.jobs[#told.jobs + 1] =
+  reply.jobs[#reply.jobs + 1] =
     { id, run + 1, attempt + 1, '', false, args, priority, due, flow, policy, false, false, '' }
-  if not told.known[policy] then
-    told.known[policy] = true
+  if not reply.known[policy] then
+    reply.known[policy] = true
     local kept = redis.call('HGET', Keys.numbers, 'P' .. sub(raw, 23, 26))
-    told.policies[#told.policies + 1] = { policy, PolicyTexts.decode(cmsgpack.unpack(kept)) }
+    reply.policies[#reply.policies + 1] = { policy, PolicyTexts.decode(cmsgpack.unpack(kept)) }
   end
   return 'r'
     .. sub(raw, 2, 32)
@@ -97,11 +97,11 @@ local function started(told, request, id, raw)
     .. sub(raw, from)
 end
 
-local function start(told, request, name, number, holder, heads, ids, raws)
+local function start(reply, request, name, number, holder, heads, ids, raws)
   local rows, held = {}, {}
   for place = 1, #ids do
     rows[2 * place - 1] = ids[place]
-    rows[2 * place] = started(told, request, ids[place], raws[place])
+    rows[2 * place] = started(reply, request, ids[place], raws[place])
     held[2 * place - 1], held[2 * place] = 0, holder .. ids[place]
   end
   redis.call('ZREM', Keys.waiting, unpack(heads))
@@ -142,7 +142,7 @@ function QuickClaim.run(request)
   end
   local low, high = '[' .. name, '(' .. sub(name, 1, -2) .. '\1'
   local flows = redis.call('ZRANGEBYLEX', Keys.flowing, low, high, 'LIMIT', 0, 2)
-  local told = { jobs = {}, flows = {}, policies = {}, known = {} }
+  local reply = { jobs = {}, flows = {}, policies = {}, known = {} }
   if #flows > 1 or not is_bare(lane) then
     return nil
   end
@@ -161,17 +161,17 @@ function QuickClaim.run(request)
   Quick.freely()
   Quick.keep()
   if heads then
-    told.flows[1] = { unpack_bytes('>I4', number), flow[1], flow[2], flow[3] }
-    start(told, request, name, number, holder, heads, ids, raws)
+    reply.flows[1] = { unpack_bytes('>I4', number), flow[1], flow[2], flow[3] }
+    start(reply, request, name, number, holder, heads, ids, raws)
   end
-  keep_worker(worker, request, #told.jobs)
+  keep_worker(worker, request, #reply.jobs)
   return {
-    jobs = told.jobs,
-    flows = told.flows,
-    policies = told.policies,
+    jobs = reply.jobs,
+    flows = reply.flows,
+    policies = reply.policies,
     lease_until = worker[4],
     next_at = at < math.huge and at or nil,
-    again = #told.jobs >= request.n,
+    again = #reply.jobs >= request.n,
     after = {},
   }
 end

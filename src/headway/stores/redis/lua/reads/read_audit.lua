@@ -1,17 +1,17 @@
 -- A page of the audit: gates and what is out of them, then permits, then jobs that are held.
--- needs: reads.look, tables.gates, tables.permits, tables.starts, tables.jobs
+-- needs: reads.snapshot, tables.gates, tables.permits, tables.starts, tables.jobs
 local ReadAudit = {}
 
--- Tells permits and starts of a gate, counted from the rows themselves.
-local function count(look, row)
-  local told = look.told
+-- Adds permits and starts of a gate, counted from the rows themselves.
+local function count(snapshot, row)
+  local reply = snapshot.reply
   local permits, amount = Permits.count(row.name)
-  told.permits[#told.permits + 1] = { row.name, permits, amount, {} }
-  told.starts[#told.starts + 1] = { row.name, Starts.total(row.name, -1), false }
+  reply.permits[#reply.permits + 1] = { row.name, permits, amount, {} }
+  reply.starts[#reply.starts + 1] = { row.name, Starts.total(row.name, -1), false }
 end
 
-local function look_at_gates(look, after, limit)
-  local told = look.told
+local function look_at_gates(snapshot, after, limit)
+  local reply = snapshot.reply
   local rows, sums = Gates.page(after, limit), Permits.sums(after, limit)
   local names = {}
   for place, sum in ipairs(sums) do
@@ -19,23 +19,23 @@ local function look_at_gates(look, after, limit)
   end
   local known = Gates.load(names)
   for place, row in ipairs(rows) do
-    told.gate_page[place] = row.name
+    reply.gate_page[place] = row.name
     known[row.name] = row
-    count(look, row)
+    count(snapshot, row)
   end
   for name, row in pairs(known) do
-    told.gates[#told.gates + 1] = { name, row }
+    reply.gates[#reply.gates + 1] = { name, row }
   end
   for _, name in ipairs(names) do
     if known[name] == nil then
-      told.gates[#told.gates + 1] = { name, false }
+      reply.gates[#reply.gates + 1] = { name, false }
     end
   end
-  told.sums = sums
+  reply.sums = sums
   return #rows
 end
 
-local function look_at_permits(look, after, limit)
+local function look_at_permits(snapshot, after, limit)
   local place = after:find('\031', 1, true)
   local gate = place and after:sub(1, place - 1) or after
   local rows = Permits.page({ gate, place and after:sub(place + 1) or '' }, limit)
@@ -47,20 +47,20 @@ local function look_at_permits(look, after, limit)
     end
   end
   for _, row in pairs(Jobs.load(ids)) do
-    Look.jobs(look, { row })
+    Snapshot.jobs(snapshot, { row })
   end
-  look.told.permit_page = rows
+  snapshot.reply.permit_page = rows
   return #rows
 end
 
-local function look_at_held(look, after, limit)
+local function look_at_held(snapshot, after, limit)
   local rows = Jobs.held(after, limit)
   local ids = {}
   for place, row in ipairs(rows) do
     ids[place] = row.id
   end
-  Look.jobs(look, rows, 'held')
-  look.told.permits_of_held = Permits.of_jobs(ids)
+  Snapshot.jobs(snapshot, rows, 'held')
+  snapshot.reply.permits_of_held = Permits.of_jobs(ids)
   return #rows
 end
 
@@ -72,19 +72,19 @@ local PARTS = {
 
 -- The parts share one limit: the next is begun while something of it is left.
 function ReadAudit.run(request)
-  local look = Look.new()
-  local told = look.told
-  told.gate_page, told.gates, told.permits, told.starts = {}, {}, {}, {}
-  Look.templates(look)
+  local snapshot = Snapshot.new()
+  local reply = snapshot.reply
+  reply.gate_page, reply.gates, reply.permits, reply.starts = {}, {}, {}, {}
+  Snapshot.templates(snapshot)
   local left, begun = request.limit, false
   for _, part in ipairs(PARTS) do
     if begun or part[1] == request.part then
-      local found = part[2](look, begun and '' or request.after, math.max(1, left))
+      local found = part[2](snapshot, begun and '' or request.after, math.max(1, left))
       begun, left = true, left - found
       if left <= 0 and found > 0 then
         break
       end
     end
   end
-  return told
+  return reply
 end

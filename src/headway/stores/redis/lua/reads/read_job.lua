@@ -1,19 +1,19 @@
 -- One job with its runs and trail.
--- needs: reads.look, tables.jobs, tables.trail
+-- needs: reads.snapshot, tables.jobs, tables.trail
 local ReadJob = {}
 
 function ReadJob.run(request)
-  local look = Look.new()
+  local snapshot = Snapshot.new()
   local row = Jobs.load({ request.id })[request.id]
   if row == nil then
-    return look.told
+    return snapshot.reply
   end
-  Look.jobs(look, { row })
-  Look.runs(look, { row.id })
-  Look.known(look, { row.id })
-  Look.notes(look, row.id, request.notes)
+  Snapshot.jobs(snapshot, { row })
+  Snapshot.runs(snapshot, { row.id })
+  Snapshot.known(snapshot, { row.id })
+  Snapshot.notes(snapshot, row.id, request.notes)
   if row.state == 'waiting' then
-    Look.gates_of(look, Look.flow(look, row.flow))
+    Snapshot.gates_of(snapshot, Snapshot.flow(snapshot, row.flow))
   end
-  return look.told
+  return snapshot.reply
 end

@@ -1,45 +1,47 @@
 -- A page of a listing of jobs.
--- needs: reads.look, reads.listing, tables.jobs, tables.dedupe, tables.trail
+-- needs: reads.snapshot, reads.listing, tables.jobs, tables.dedupe, tables.trail
 local ReadJobs = {}
 
 local function by_ids(ids)
   local found, rows = Jobs.load(ids), {}
   for _, id in ipairs(ids) do
     rows[#rows + 1] = found[id]
-    -- A job that is asked for twice is told once.
+    -- A job that is asked for twice is added once.
     found[id] = nil
   end
   return rows
 end
 
-local function by_key(look, tenant, key)
+local function by_key(snapshot, tenant, key)
   local known = Dedupe.get(tenant, key)
-  look.told.dedupe = { known }
+  snapshot.reply.dedupe = { known }
   return known and by_ids({ known.job }) or {}
 end
 
 function ReadJobs.run(request)
-  local look = Look.new()
+  local snapshot = Snapshot.new()
   local rows, cursor
   if request.ids ~= nil then
     rows = by_ids(request.ids)
   elseif request.key ~= nil then
-    rows = by_key(look, request.tenant, request.key)
+    rows = by_key(snapshot, request.tenant, request.key)
+  elseif request.worker ~= nil then
+    rows = Jobs.held_by(request.worker, request.limit)
   else
     rows, cursor = Listing.page(request)
   end
-  Look.jobs(look, rows)
-  look.told.cursor = cursor
+  Snapshot.jobs(snapshot, rows)
+  snapshot.reply.cursor = cursor
   local ids = {}
   for place, row in ipairs(rows) do
     ids[place] = row.id
     if request.notes ~= nil then
-      Look.notes(look, row.id, request.notes)
+      Snapshot.notes(snapshot, row.id, request.notes)
     end
   end
   if request.runs then
-    Look.runs(look, ids)
-    Look.known(look, ids)
+    Snapshot.runs(snapshot, ids)
+    Snapshot.known(snapshot, ids)
   end
-  return look.told
+  return snapshot.reply
 end

@@ -1,9 +1,9 @@
 -- The gates as they are declared.
--- needs: reads.look
+-- needs: reads.snapshot
 local ReadSpecs = {}
 
 function ReadSpecs.run(_)
-  local look = Look.new()
-  Look.templates(look)
-  return look.told
+  local snapshot = Snapshot.new()
+  Snapshot.templates(snapshot)
+  return snapshot.reply
 end

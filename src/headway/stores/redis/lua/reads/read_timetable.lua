@@ -1,9 +1,9 @@
 -- All entries of the timetable.
--- needs: reads.look, tables.entries
+-- needs: reads.snapshot, tables.entries
 local ReadTimetable = {}
 
 function ReadTimetable.run(_)
-  local told = Look.new().told
-  told.entries = Entries.all()
-  return told
+  local reply = Snapshot.new().reply
+  reply.entries = Entries.all()
+  return reply
 end

@@ -1,9 +1,9 @@
 -- Tokens: those of some ids, or all.
--- needs: reads.look, tables.tokens
+-- needs: reads.snapshot, tables.tokens
 local ReadTokens = {}
 
 function ReadTokens.run(request)
-  local told = Look.new().told
-  told.tokens = request.ids and Tokens.load(request.ids) or Tokens.all()
-  return told
+  local reply = Snapshot.new().reply
+  reply.tokens = request.ids and Tokens.load(request.ids) or Tokens.all()
+  return reply
 end

@@ -1,9 +1,9 @@
 -- A page of the trail, newest first; of one target, or all of it.
--- needs: reads.look, tables.trail
+-- needs: reads.snapshot, tables.trail
 local ReadTrail = {}
 
 function ReadTrail.run(request)
-  local told = Look.new().told
-  told.trail = Trail.page(request.target, request.before, request.limit)
-  return told
+  local reply = Snapshot.new().reply
+  reply.trail = Trail.page(request.target, request.before, request.limit)
+  return reply
 end

@@ -1,5 +1,5 @@
 -- Why a job is not running: the job, its gates and who holds them, its place, its lane's workers.
--- needs: base.keys, reads.look, tables.jobs, tables.workers, engine.cascade, engine.states
+-- needs: base.keys, reads.snapshot, tables.jobs, tables.workers, rules.cascade, engine.states
 local ReadWhy = {}
 
 -- The gates of a use: one, or that of each candidate who may be asked next.
@@ -16,38 +16,38 @@ local function names_of(use, row, limit)
   return names
 end
 
-local function look_at_gates(look, row, request)
-  local flow = Look.flow(look, row.flow)
-  Look.templates(look)
-  Look.gates_of(look, flow)
+local function look_at_gates(snapshot, row, request)
+  local flow = Snapshot.flow(snapshot, row.flow)
+  Snapshot.templates(snapshot)
+  Snapshot.gates_of(snapshot, flow)
   for _, name in ipairs({ 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }) do
-    Look.state(look, name, request)
+    Snapshot.state(snapshot, name, request)
   end
   for _, uses in ipairs({ flow.shared, row.keyed }) do
     for _, use in ipairs(uses) do
       for _, name in ipairs(names_of(use, row, request.candidates)) do
-        Look.state(look, name, request)
+        Snapshot.state(snapshot, name, request)
       end
     end
   end
 end
 
 function ReadWhy.run(request)
-  local look = Look.new()
+  local snapshot = Snapshot.new()
   local row = Jobs.load({ request.id })[request.id]
   if row == nil then
-    return look.told
+    return snapshot.reply
   end
-  Look.jobs(look, { row })
-  look.told.workers = Workers.all()
+  Snapshot.jobs(snapshot, { row })
+  snapshot.reply.workers = Workers.all()
   if States.QUEUED[row.state] then
     local suspect = redis.call('HGET', Keys.facts, 'suspect')
-    look.told.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
-    look_at_gates(look, row, request)
+    snapshot.reply.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
+    look_at_gates(snapshot, row, request)
   end
   if row.state == 'waiting' then
     local order = { priority = row.priority, due_at = row.due_at, seq = row.seq }
-    look.told.place = Jobs.place(row.flow, order, request.places)
+    snapshot.reply.place = Jobs.place(row.flow, order, request.places)
   end
-  return look.told
+  return snapshot.reply
 end

@@ -1,12 +1,12 @@
 -- Workers, and how many runs each holds.
--- needs: reads.look, tables.workers, tables.jobs
+-- needs: reads.snapshot, tables.workers, tables.jobs
 local ReadWorkers = {}
 
 function ReadWorkers.run(_)
-  local told = Look.new().told
-  told.workers = Workers.all()
-  for _, worker in ipairs(told.workers) do
+  local reply = Snapshot.new().reply
+  reply.workers = Workers.all()
+  for _, worker in ipairs(reply.workers) do
     worker.running = Jobs.held_count(worker.id)
   end
-  return told
+  return reply
 end

@@ -1,4 +1,4 @@
--- Counts that are kept, so that nobody has to scan.
+-- Maintained counts, so that nothing has to be scanned.
 -- needs: base.keys, base.codec, base.write
 
 local Counts = {}

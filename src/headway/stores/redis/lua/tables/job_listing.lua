@@ -13,6 +13,12 @@ function JobListing.place(flow, order, limit)
   return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
 end
 
+-- How many jobs of a flow wait; counted up to `limit`.
+function JobListing.waiting_count(flow, limit)
+  local low, high = Codec.prefix(Codec.n4(flow))
+  return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
+end
+
 -- The due time of a waiting job that is among the oldest of its lane; a hint for people.
 -- nil for none.
 function JobListing.oldest_due(lane)

@@ -33,15 +33,20 @@ function JobParking.parked_flows(gate, after, limit)
   return flows
 end
 
--- The first jobs of a flow parked at a gate (unfit ones left out), in order.
-function JobParking.parked_heads(gate, flow, limit)
+-- The ids of the first jobs of a flow parked at a gate (unfit ones left out), in order.
+function JobParking.parked_ids(gate, flow, limit)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
   local ids = members(Keys.parked, low, high, limit)
   for place = 1, #ids do
     ids[place] = sub(ids[place], #prefix + 17)
   end
-  return JobStarts.heads_of(ids)
+  return ids
+end
+
+-- The first of them, as heads.
+function JobParking.parked_heads(gate, flow, limit)
+  return JobStarts.heads_of(JobParking.parked_ids(gate, flow, limit))
 end
 
 -- The order of the first of them; nil for none.

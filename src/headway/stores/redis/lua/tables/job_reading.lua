@@ -153,12 +153,12 @@ function JobReading.far_of(raw)
   return letters
 end
 
-local NOBODY = {}
+local EMPTY = {}
 
 -- Who may be asked now: the one whose turn was cut short first, then the others.
 local function order_of(cascade)
   if cascade == nil then
-    return NOBODY
+    return EMPTY
   end
   local turn, rest, among = cascade.turn, {}, false
   for _, name in ipairs(cascade.left) do
@@ -182,7 +182,7 @@ function JobReading.head(raw, id)
   return {
     order = { priority = priority, due_at = due, seq = seq },
     id = id,
-    keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or NOBODY,
+    keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or EMPTY,
     ticket = rest.ticket,
     candidates = order_of(rest.cascade),
     run = run,

@@ -41,14 +41,19 @@ function JobStarts.heads_of(ids)
   return heads
 end
 
--- The first waiting jobs of a flow, in order.
-function JobStarts.heads(flow, limit)
+-- The ids of the first waiting jobs of a flow, in order.
+function JobStarts.waiting_ids(flow, limit)
   local low, high = Codec.prefix(Codec.n4(flow))
   local ids = redis.call('ZRANGEBYLEX', Keys.waiting, low, high, 'LIMIT', 0, limit)
   for place = 1, #ids do
     ids[place] = sub(ids[place], 21)
   end
-  return JobStarts.heads_of(ids)
+  return ids
+end
+
+-- The first waiting jobs of a flow, in order.
+function JobStarts.heads(flow, limit)
+  return JobStarts.heads_of(JobStarts.waiting_ids(flow, limit))
 end
 
 -- What begins with a run: it is written on the row.

@@ -1,4 +1,4 @@
--- The table of lanes, which come into being with their first job, and of fairness.
+-- The table of lanes, each created with its first job, and of fairness.
 -- needs: base.keys, base.codec, base.write
 
 local Lanes = {}

@@ -1,4 +1,4 @@
--- The table of keys that runs are known as, and of events that were heard.
+-- The table of signal keys of runs, and of received events.
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Signals = {}
@@ -78,7 +78,7 @@ local function decode(scope, event, kept)
   }
 end
 
--- The event, if it was heard in the scope; nil if not.
+-- The event, if it was received in the scope; nil if not.
 function Signals.heard(scope, event)
   local kept = redis.call('HGET', Keys.events, name(scope) .. event)
   return kept and decode(scope, event, kept) or nil
@@ -192,7 +192,7 @@ local function known_fields(jobs)
   return fields, names
 end
 
--- Jobs are gone, and what was known and heard of them with them.
+-- Removes the signal keys and events of removed jobs.
 function Signals.forget_jobs(jobs)
   local fields, names = known_fields(jobs)
   Write.hdel(Keys.known, fields)

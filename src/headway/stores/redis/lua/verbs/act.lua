@@ -1,6 +1,6 @@
 -- Act: an operator's moves on jobs, each on the trail.
 -- needs: base.time, base.write, tables.dedupe, tables.trail
--- needs: engine.cascade, engine.horizon, engine.ids, engine.staging, engine.states, engine.step
+-- needs: rules.cascade, engine.horizon, engine.ids, engine.staging, engine.states, engine.step
 -- needs: engine.wakes
 local Act = {}
 
@@ -46,7 +46,7 @@ local function edit_fields(row, edit)
   end
 end
 
--- Whether there is somebody to be asked, where the edit says who.
+-- Whether the job is a cascade, if the edit has candidates.
 local function can_be_edited(row, edit)
   return edit.candidates == nil or row.cascade ~= nil
 end
@@ -69,9 +69,9 @@ local function queue(step, row, stage)
   Staging.enter(step, row, stage)
 end
 
--- A cascade that has nobody left to ask is over, as one that is made so.
+-- Ends a cascade that has no candidates left, as at its creation.
 local function exhaust(step, row)
-  if row.cascade ~= nil and Cascade.is_exhausted(row.cascade) then
+  if row.cascade ~= nil and Cascade.exhausted(row.cascade) then
     Step.finish(step, row, 'dead', '', { reason = 'exhausted' })
   end
 end

@@ -1,4 +1,4 @@
--- Beat: a worker keeps its leases, and hears what it has lost or must cancel.
+-- Beat: a worker extends its leases, and learns which runs are lost or to be cancelled.
 -- needs: base.codec, base.time, base.write, tables.jobs, tables.workers
 -- needs: engine.lapse, engine.step
 local Beat = {}

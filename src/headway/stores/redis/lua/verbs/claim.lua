@@ -1,7 +1,7 @@
 -- Claim: what is due is promoted, then jobs start in order with all their permits.
 -- quick: quick.claim
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers
--- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_work
+-- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_claim
 -- needs: engine.lapse, engine.promotion, engine.step
 
 local Claim = {}
@@ -32,42 +32,42 @@ local function worker_of(request, dead)
   return worker
 end
 
-local function members_told(members)
-  local told
+local function chosen_members(members)
+  local chosen
   for gate, member in pairs(members) do
     if member ~= '' then
-      told = told or {}
-      told[gate] = member
+      chosen = chosen or {}
+      chosen[gate] = member
     end
   end
-  return told or false
+  return chosen or false
 end
 
--- Gathers what is told of jobs: each flow and policy once.
-local function new_telling()
+-- Collects the flows and policies of jobs, each once.
+local function new_result()
   return { jobs = {}, flows = {}, policies = {}, has_flow = {}, has_policy = {} }
 end
 
-local function tell_flow(telling, flow)
-  if not telling.has_flow[flow] then
-    telling.has_flow[flow] = true
+local function add_flow(result, flow)
+  if not result.has_flow[flow] then
+    result.has_flow[flow] = true
     local key = Jobs.flow(flow)
-    telling.flows[#telling.flows + 1] = { flow, key.lane, key.tenant, key.kind }
+    result.flows[#result.flows + 1] = { flow, key.lane, key.tenant, key.kind }
   end
 end
 
-local function tell_policy(telling, policy)
-  if not telling.has_policy[policy] then
-    telling.has_policy[policy] = true
-    telling.policies[#telling.policies + 1] = { policy, Jobs.policy(policy) }
+local function add_policy(result, policy)
+  if not result.has_policy[policy] then
+    result.has_policy[policy] = true
+    result.policies[#result.policies + 1] = { policy, Jobs.policy(policy) }
   end
 end
 
-local function tell_start(telling, start)
+local function add_start(result, start)
   local head, order = start.head, start.head.order
-  tell_flow(telling, start.flow)
-  tell_policy(telling, head.policy)
-  telling.jobs[#telling.jobs + 1] = {
+  add_flow(result, start.flow)
+  add_policy(result, head.policy)
+  result.jobs[#result.jobs + 1] = {
     head.id,
     head.run + 1,
     head.attempt + 1,
@@ -79,15 +79,15 @@ local function tell_start(telling, start)
     start.flow,
     head.policy,
     start.gated,
-    members_told(start.members),
+    chosen_members(start.members),
     start.candidate,
   }
 end
 
-local function tell_row(telling, row)
-  tell_flow(telling, row.flow)
-  tell_policy(telling, row.policy)
-  telling.jobs[#telling.jobs + 1] = {
+local function add_row(result, row)
+  add_flow(result, row.flow)
+  add_policy(result, row.policy)
+  result.jobs[#result.jobs + 1] = {
     row.id,
     row.run,
     row.attempt,
@@ -99,16 +99,16 @@ local function tell_row(telling, row)
     row.flow,
     row.policy,
     row.gated,
-    members_told(row.members),
+    chosen_members(row.members),
     row.candidate,
   }
 end
 
-local function reply(telling, worker, next_at, again, after, dead)
+local function reply(result, worker, next_at, again, after, dead)
   return {
-    jobs = telling.jobs,
-    flows = telling.flows,
-    policies = telling.policies,
+    jobs = result.jobs,
+    flows = result.flows,
+    policies = result.policies,
     lease_until = worker.lease_until,
     next_at = next_at,
     again = again,
@@ -119,13 +119,13 @@ end
 
 -- The answer to a request that was answered before: the same runs, as far as they still are.
 local function tell_again(request, worker, dead)
-  local telling = new_telling()
+  local result = new_result()
   if request.request == worker.request then
     for _, row in ipairs(Jobs.taken_by(request.worker, request.request)) do
-      tell_row(telling, row)
+      add_row(result, row)
     end
   end
-  return reply(telling, worker, Time.now, true, {}, dead)
+  return reply(result, worker, Time.now, true, {}, dead)
 end
 
 -- Whether time alone has brought anything about: mostly it has not, and what would deal with it
@@ -175,7 +175,7 @@ local function new_work(request)
   for _, one in ipairs(request.lanes) do
     local lane = one[1]
     if lanes[lane] == nil then
-      lanes[lane] = LaneWork.new(book, request, lane, cursors[lane] or -1)
+      lanes[lane] = LaneClaim.new(book, request, lane, cursors[lane] or -1)
       order[#order + 1] = lanes[lane]
     end
   end
@@ -184,7 +184,7 @@ local function new_work(request)
     book = book,
     lanes = lanes,
     order = order,
-    telling = new_telling(),
+    result = new_result(),
     free = request.free,
   }
 end
@@ -193,8 +193,8 @@ local function take(work, lane, n)
   if n <= 0 then
     return
   end
-  for _, one in ipairs(LaneWork.take(work.lanes[lane], n, work.free)) do
-    tell_start(work.telling, one.start)
+  for _, one in ipairs(LaneClaim.take(work.lanes[lane], n, work.free)) do
+    add_start(work.result, one.start)
     work.free = work.free - (one.start.gated and 1 or 0)
   end
 end
@@ -213,7 +213,7 @@ end
 
 -- Takes each lane's share, then what the others left.
 local function run(work)
-  local request, jobs = work.request, work.telling.jobs
+  local request, jobs = work.request, work.result.jobs
   local shares = shares_of(request)
   for _, one in ipairs(shares) do
     take(work, one[1], math.min(one[2], request.n - #jobs))
@@ -240,7 +240,7 @@ local function outlook(work)
   for _, one in ipairs(work.order) do
     next_at = earlier(next_at, earlier(one.opens_at, Jobs.next_due(one.lane)))
     again = again or one.again
-    local cursor = LaneWork.after(one)
+    local cursor = LaneClaim.after(one)
     if cursor >= 0 then
       after[#after + 1] = { one.lane, cursor }
     end
@@ -283,8 +283,8 @@ function Claim.run(request)
   let_time_pass(request, dead)
   local work = new_work(request)
   run(work)
-  local started = #work.telling.jobs
+  local started = #work.result.jobs
   keep_worker(worker, request, started)
   local next_at, again, after = outlook(work)
-  return reply(work.telling, worker, next_at, again or started >= request.n, after, dead)
+  return reply(work.result, worker, next_at, again or started >= request.n, after, dead)
 end

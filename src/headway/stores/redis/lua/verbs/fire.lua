@@ -1,13 +1,13 @@
 -- Fire: a timetable entry's next moments are laid ahead as scheduled jobs.
 -- needs: base.time, base.write, tables.entries
--- needs: engine.alike, engine.gate_book, engine.horizon, engine.ids, engine.insert, engine.wakes
+-- needs: engine.records, engine.gate_book, engine.horizon, engine.ids, engine.insert, engine.wakes
 local Fire = {}
 
 Fire.journal = true
 
 local function job_of(row, moment)
   local id = Ids.derived_id({ 'fire', row.name, row.first_seen_at, row.revision, moment })
-  local job = Alike.replace(row.spec.job, {
+  local job = Records.replace(row.spec.job, {
     id = id,
     due_at = moment,
     entry = row.name,

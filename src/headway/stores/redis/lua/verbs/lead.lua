@@ -2,8 +2,7 @@
 -- needs: base.time, base.write, tables.facts
 local Lead = {}
 
--- Makes or keeps the holder the leader of a role. Returns its term, or false while somebody else
--- leads.
+-- Makes or keeps the holder the leader of a role. Returns its term, or false while another leads.
 function Lead.run(request)
   local current = Facts.leader(request.role)
   local term = 1

@@ -1,7 +1,7 @@
 -- Restore: jobs whose work is under way already are made, awaiting, with their permits.
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.permits, tables.signals
--- needs: engine.gate_book, engine.hearing, engine.horizon, engine.insert, engine.lapse
--- needs: engine.pool, engine.staging, engine.states, engine.step
+-- needs: engine.gate_book, engine.apply_signal, engine.horizon, engine.insert, engine.lapse
+-- needs: rules.pool, engine.staging, engine.states, engine.step
 local Restore = {}
 
 Restore.journal = true
@@ -120,11 +120,11 @@ local function take_up(step, row, one)
       take(step, row, use, one)
     end
   end
-  Signals.make_known(Hearing.reference(row), row.id, row.run)
+  Signals.make_known(ApplySignal.reference(row), row.id, row.run)
   Signals.make_known(one.signal_key, row.id, row.run)
   Step.changed(step, row)
   Lapse.ask_provider(step, row)
-  Hearing.apply_kept(step, row, one.signal_key)
+  ApplySignal.apply_kept(step, row, one.signal_key)
 end
 
 -- Makes the jobs that are not known yet. Returns {id, created} each, in order.

@@ -1,4 +1,4 @@
--- Settle: what live runs say is written, each checked by itself.
+-- Settle: writes the outcomes of live runs, each checked on its own.
 -- quick: quick.settle
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
 -- needs: engine.horizon, engine.outcomes, engine.step

@@ -1,4 +1,4 @@
--- Sweep: what time alone brings about, bounded; any number of sweepers may run at once.
+-- Sweep: bounded work that only the passing of time causes; any number may run at once.
 -- needs: base.time, base.write, tables.counts, tables.gates, tables.jobs, tables.signals
 -- needs: tables.trail, tables.workers, engine.expire, engine.feeding, engine.horizon, engine.lapse
 -- needs: engine.promotion, engine.step, engine.turns
@@ -120,7 +120,7 @@ local function promote_due(step)
   return promoted
 end
 
--- Does up to n of each thing. Returns what `SweepReply` tells.
+-- Does up to n of each thing. Returns the fields of `SweepReply`.
 function Sweep.run(request)
   local n = request.n
   Horizon.begin(request)

@@ -9,4 +9,4 @@ from headway.stores.sqlite.tables.jobs.parking import JobParking
 
 
 class SqliteJobs(JobFlows, JobTiming, JobParking, JobListing):
-    """See `JobTable`: each part in its own file."""
+    """See `JobTable`; each part is in its own file."""

@@ -1,4 +1,4 @@
-"""What the parts of the job table share."""
+"""The base of the parts of the job table."""
 
 from __future__ import annotations
 

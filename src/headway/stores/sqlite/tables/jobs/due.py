@@ -1,4 +1,4 @@
-"""What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten."""
+"""Jobs by time: due, expired, past a deadline, or past their retention."""
 
 from __future__ import annotations
 
@@ -59,55 +59,41 @@ class JobTiming(JobsBase):
     """The part of the job table that is ordered by moments."""
 
     def due(self, lane: str, limit: int) -> list[DueRow]:
-        """Scheduled jobs of a lane whose time has come, by due time and arrival."""
         number = self._session.lanes.find(lane)
         if number is None:
             return []
         return list(map(DueRow._make, self._db.execute(_DUE, (number, self._session.now, limit))))
 
     def promote(self, seqs: Sequence[int]) -> set[int]:
-        """Scheduled jobs become waiting.
-
-        Returns:
-            Their flows.
-        """
         which = (number_list(seqs),)
         self._db.execute(_PROMOTE, which)
         return {flow for (flow,) in self._db.execute(_FLOWS_OF, which)}
 
     def next_due(self, lane: str) -> int | None:
-        """When the next scheduled job of a lane is due."""
         number = self._session.lanes.find(lane)
         return None if number is None else self._db.execute(_NEXT_DUE, (number,)).get
 
     def lanes_due(self, limit: int) -> list[str]:
-        """Lanes that have a scheduled job whose time has come, by name."""
         found = self._db.execute(_LANES_DUE, (self._session.now, limit))
         return [name for (name,) in found]
 
     def expired(self, limit: int) -> list[str]:
-        """Queued jobs that never ran past their `expires_at`, earliest first."""
         return self._past(_EXPIRED, limit)
 
     def next_expiry(self) -> int | None:
-        """When the next queued job that never ran expires."""
         return self._db.execute(_NEXT_EXPIRY).get
 
     def deadlines(self, limit: int) -> list[str]:
-        """Awaiting jobs whose deadline has come, earliest first."""
         return self._past(_DEADLINES, limit)
 
     def next_deadline(self) -> int | None:
-        """When the next deadline comes."""
         return self._db.execute(_NEXT_DEADLINE).get
 
     def purgeable(self, limit: int) -> list[str]:
-        """Final jobs past their retention, oldest first."""
         return self._past(_PURGEABLE, limit)
 
     def _past(self, sql: str, limit: int) -> list[str]:
         return [one for (one,) in self._db.execute(sql, (self._session.now, limit))]
 
     def of_entry(self, entry: str) -> list[JobRow]:
-        """Jobs of a timetable entry that are not final, by the moment fired."""
         return self._rows(self._db.execute(_OF_ENTRY, (entry,)))

@@ -1,4 +1,4 @@
-"""Jobs are written, read by id and forgotten, and the runs that ended with them."""
+"""Write, load and remove jobs and their ended runs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ _decode_run = decoder(RunRow)
 
 
 class JobKeeping(JobsBase):
-    """The part of the job table that keeps whole rows."""
+    """The part of the job table with whole rows."""
 
     def insert(self, rows: Sequence[JobRow]) -> None:
-        """Adds jobs whose ids are new, and gives each its `seq`, growing in this order."""
         session = self._session
         last = session.numbers.get(LAST_SEQ)
         lane = session.lanes.number
@@ -61,7 +60,6 @@ class JobKeeping(JobsBase):
         session.numbers.put(LAST_SEQ, last + len(rows))
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that exist."""
         if len(ids) == 1:
             found = self._db.execute(_KNOWN_ONE, ids).get
             return set() if found is None else {found}
@@ -70,7 +68,6 @@ class JobKeeping(JobsBase):
         return {one for (one,) in self._db.execute(_KNOWN, (text_list(ids),))}
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
-        """The jobs that exist, by id in the order asked; a copy each."""
         wanted = tuple(dict.fromkeys(ids))
         if not wanted:
             return {}
@@ -79,16 +76,13 @@ class JobKeeping(JobsBase):
         return {one: found[one] for one in wanted if one in found}
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
-        """Jobs in any state by `seq`, those above `after`; a copy each."""
         return self._rows(self._db.execute(_ARRIVED, (after, limit)))
 
     def save(self, rows: Iterable[JobRow]) -> None:
-        """Writes changed jobs back whole."""
         session = self._session
         self._db.executemany(SAVE, [saved_values(session, row) for row in rows])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forgets jobs with their runs, known keys, events and dedupe keys."""
         if not ids:
             return
         db, named = self._db, text_list(ids)
@@ -108,11 +102,9 @@ class JobKeeping(JobsBase):
         db.executemany(_REMOVE_KEY, keys)
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
-        """Keeps runs that ended."""
         self._db.executemany(_ADD_RUN, [(row.job, row.run, encode(row)) for row in rows])
 
     def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
-        """The runs kept of each job, oldest first."""
         if not ids:
             return {}
         found: dict[str, list[RunRow]] = {}

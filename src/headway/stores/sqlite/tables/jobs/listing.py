@@ -1,14 +1,14 @@
-"""Listings for people: a bounded walk, a place in a flow, the oldest that waits."""
+"""Listings: a bounded page, a place in a flow, the oldest waiting job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headway.contract.views import JobsQuery
 from headway.core.flow import Order
 from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.paging import CHUNK, Seen, page_of, start_of
 from headway.stores.ledger.rows import JobRow
-from headway.stores.ledger.walks import CHUNK, Seen, page_of, start_of
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.record import COLUMNS
 from headway.stores.sqlite.tables.jobs.starting import JobStarting
@@ -44,6 +44,10 @@ _BEFORE_SEQ = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting WHERE state = 1"
     " AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at = ?5 AND seq < ?6 LIMIT ?4)"
 )
+_WAITING = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ? AND flow = ? LIMIT ?)"
+)
 _FIRST_DUE = (
     "SELECT due_at FROM job INDEXED BY job_waiting"
     " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at LIMIT 1"
@@ -51,10 +55,9 @@ _FIRST_DUE = (
 
 
 class JobListing(JobStarting):
-    """The part of the job table that people look at."""
+    """The part of the job table with listings."""
 
     def place(self, flow: int, order: Order, limit: int) -> int:
-        """How many waiting jobs of the flow stand before this order; counted up to `limit`."""
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
         which = (lane, flow, order.priority, limit)
         count: int = self._db.execute(_BEFORE, which).get
@@ -64,8 +67,12 @@ class JobListing(JobStarting):
             count += self._db.execute(_BEFORE_SEQ, (*which, order.due_at, order.seq)).get
         return min(limit, count)
 
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        number = self._session.lanes.find(lane)
+        counted = {flow: self._db.execute(_WAITING, (number, flow, limit)).get for flow in flows}
+        return {flow: int(count) for flow, count in counted.items()}
+
     def oldest_due(self, lane: str) -> int | None:
-        """The due time of a waiting job that is among the oldest of its lane; a hint for people."""
         number = self._session.lanes.find(lane)
         firsts = [
             self._db.execute(_FIRST_DUE, (number, flow)).get
@@ -74,7 +81,6 @@ class JobListing(JobStarting):
         return min(firsts, default=None)
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        """A bounded page of a listing, and its cursor; `ids` and `key` are not its business."""
         seqs, cursor = page_of(query, self._walk(query), self._session.flows.thing)
         return self._by_seq(seqs), cursor
 

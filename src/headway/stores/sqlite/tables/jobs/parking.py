@@ -1,4 +1,4 @@
-"""Jobs that are set aside at a closed keyed gate, and those that were fed from one."""
+"""Jobs that are parked at a closed keyed gate, and jobs that were fed from one."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ _PARKED_ORDER = (
     "SELECT priority, due_at, seq FROM job INDEXED BY job_parked"
     " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
     " ORDER BY priority, due_at, seq LIMIT 1"
+)
+_PARKED_IDS = (
+    "SELECT id FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
+    " ORDER BY priority, due_at, seq LIMIT ?"
 )
 _COUNT_FIT = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_parked"
@@ -75,50 +80,46 @@ _PARK = (
 
 
 class JobParking(JobsBase):
-    """The part of the job table that waits at keyed gates."""
+    """The part of the job table with jobs at keyed gates."""
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        """Flows with jobs parked at a gate (unfit ones left out), those above `after`."""
         return [flow for (flow,) in self._db.execute(_PARKED_FLOWS, (gate, after, limit))]
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
-        """The first jobs of a flow parked at a gate (unfit ones left out), in order."""
         return read_heads(self._db.execute(_PARKED_HEADS, (gate, flow, limit)))
 
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        ids = {flow: self._db.execute(_PARKED_IDS, (gate, flow, limit)) for flow in flows}
+        found = {flow: [one for (one,) in rows] for flow, rows in ids.items()}
+        return {flow: some for flow, some in found.items() if some}
+
     def parked_order(self, gate: str, flow: int) -> Order | None:
-        """The order of the first of them."""
         row = self._db.execute(_PARKED_ORDER, (gate, flow)).fetchone()
         return Order._make(row) if row is not None else None
 
     def parked_count(self, gate: str, limit: int) -> int:
-        """How many jobs are parked at a gate, unfit ones among them; counted up to `limit`."""
         fit: int = self._db.execute(_COUNT_FIT, (gate, limit)).get
         unfit: int = self._db.execute(_COUNT_UNFIT, (gate, limit)).get
         return min(limit, fit + unfit)
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
-        """Unfit jobs parked at a gate, in order of arrival."""
         return [one for (one,) in self._db.execute(_UNFIT_AT, (gate, limit))]
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
-        """Gates with parked jobs, unfit ones among them, by name, those above `after`."""
         found = self._db.execute(_GATES_FIT, (after, limit)).fetchall()
         found += self._db.execute(_GATES_UNFIT, (after, limit)).fetchall()
         return sorted({gate for (gate,) in found})[:limit]
 
     def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
-        """Waiting jobs of a flow that carry the gate's ticket, and what each asks for, in order."""
         return [
             (Order(priority, due_at, seq), amount)
             for priority, due_at, seq, amount in self._db.execute(_TICKETS, (gate, flow))
         ]
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        """Parked jobs become waiting with the gate's ticket; the time parked is added up."""
         now = self._session.now
         fed = [(seq, gate, amount, now) for seq, amount in zip(seqs, amounts, strict=True)]
         self._db.executemany(_FEED, fed)
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
-        """Waiting jobs become parked at a gate now; a ticket is gone."""
         self._db.execute(_PARK, (number_list(seqs), gate, unfit, self._session.now))

@@ -1,4 +1,4 @@
-"""A job's row: its columns, and how they are written."""
+"""The columns of a job's row, and their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSERT_QUEUED = (
 
 
 def queued_values(row: JobRow, seq: int, lane: int) -> Row:
-    """The values of a job that is inserted scheduled or waiting."""
+    """Return the values of a job that is inserted scheduled or waiting."""
     return (
         seq,
         row.id,
@@ -62,7 +62,7 @@ INSERT = (
 
 
 def new_values(session: Session, row: JobRow, seq: int) -> Row:
-    """The values of a job that is inserted in any other state: it is under way, or over at once."""
+    """Return the values of a job that is inserted in any other state, such as final."""
     words = session.words.number
     return (
         seq,
@@ -110,7 +110,7 @@ SAVE = (
 
 
 def saved_values(session: Session, row: JobRow) -> Row:
-    """The values of a job that is written back."""
+    """Return the values of a changed job."""
     words = session.words.number
     return (
         CODES[row.state],

@@ -1,4 +1,4 @@
-"""Jobs start and end: the heads of flows, and what a worker holds."""
+"""Starting and finishing jobs: the heads of flows, and what a worker holds."""
 
 from __future__ import annotations
 
@@ -75,28 +75,24 @@ class JobStarting(JobKeeping):
     """The part of the job table that claims and settlements use."""
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        """Flows of a lane with waiting jobs, by number, those above `after`."""
         number = self._session.lanes.find(lane)
         if number is None:
             return []
         return [flow for (flow,) in self._db.execute(_FLOWS_WAITING, (number, after, limit))]
 
     def heads(self, flow: int, limit: int) -> list[Head]:
-        """The first waiting jobs of a flow, in order."""
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
         return read_heads(self._db.execute(_HEADS, (lane, flow, limit)).fetchall())
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
-        """Waiting jobs that hold nothing become running, claimed now."""
         who = self._session.words.number(worker)
         now = self._session.now
         self._db.execute(_START_PLAIN, (number_list(seqs), who, request, now))
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
-        """As `start_plain`, with what each holds; the ticket is gone."""
         who = self._session.words.number(worker)
         now = self._session.now
-        # Jobs of one flow mostly take the same: one statement for all that do.
+        # Jobs of one flow usually take the same, so they share one statement.
         alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
         for seq, members, candidate, cascade, blocked_ms in starts:
             taken = encode_members(members)
@@ -108,7 +104,6 @@ class JobStarting(JobKeeping):
             self._db.execute(_START_GATED, bound)
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
-        """Running jobs of this worker and run, with no need of care, become succeeded now."""
         who = self._session.words.find(worker)
         by_run: dict[int, list[str]] = {}
         if who is not None:
@@ -141,7 +136,6 @@ class JobStarting(JobKeeping):
         return count, first, last, bool(gated), which
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
-        """Running and awaiting jobs whose run this worker holds, in order of start."""
         who = self._session.words.find(worker)
         if who is None:
             return []
@@ -152,12 +146,10 @@ class JobStarting(JobKeeping):
         ]
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
-        """Running jobs that this claim of the worker took, in order of start (their order)."""
         who = self._session.words.find(worker)
         return [] if who is None else self._rows(self._db.execute(_TAKEN_BY, (who, request)))
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        """Running and awaiting jobs by id, those above `after`."""
         # By worker, because an index by id alone would be written at each start and end.
         holders = [None, *(worker for (worker,) in self._db.execute(_HOLDERS).fetchall())]
         ids: list[str] = []

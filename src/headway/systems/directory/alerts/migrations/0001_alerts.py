@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Makes the table."""
+    """Make the table."""
     op.create_table(
         "alerts_told",
         sa.Column("id", sa.Integer, nullable=False),

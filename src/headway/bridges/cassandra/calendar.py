@@ -1,0 +1,373 @@
+"""The calendar as producers and operators use it: jobs go in, are found, and come out by id.
+
+A job that lies here is moved into the store before anything is done with it, so that each move of
+an operator is one of the store's verbs, on its trail; the leader that reads ahead at the same time
+makes no second job, for the store knows the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
+
+from headway.bridges.cassandra.buckets import (
+    LONGEST_WRITE_MS,
+    Place,
+    index_seconds,
+    is_far,
+    place_of,
+    write_stamp,
+)
+from headway.bridges.cassandra.link import Link, ms_of
+from headway.bridges.cassandra.progress import begin
+from headway.bridges.cassandra.rows import job_of, row_of
+from headway.bridges.cassandra.tables import Cql
+from headway.contract.enqueue import Enqueued
+from headway.contract.operate import ActReply, ActRequest, Edit, Verb
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, StatsQuery
+from headway.core.check import check_jobs, is_job_id
+from headway.core.errors import CallerError, IdConflict, KeyConflict
+from headway.core.job import MAX_BATCH, NewJob, body_hash
+from headway.core.state import State
+
+Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Enqueued]]]
+"""Makes any number of jobs in the store."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shelved:
+    """A job that lies in the calendar.
+
+    Attributes:
+        stamp: of its row, in microseconds; a deletion with it deletes this row alone.
+    """
+
+    place: Place
+    job: NewJob
+    stamp: int
+
+
+class Calendar:
+    """Jobs that are due far ahead, in Cassandra; the others, in the store."""
+
+    def __init__(self, link: Link, store: Store) -> None:
+        """Open nothing.
+
+        Args:
+            store: into which jobs move before they are due; its time decides.
+        """
+        self._link = link
+        self._store = store
+        self._begun = False
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, send: Send | None = None) -> list[Enqueued]:
+        """Make jobs; each lies in the calendar or in the store when this returns.
+
+        It can be repeated after any error with the effect of one execution, if ids and due times
+        are the same. A key is unique among the jobs of the calendar, and among those of the store.
+
+        Args:
+            send: makes those that are due soon; by default the store's `enqueue`.
+
+        Returns:
+            For each job, in this order, which job exists and whether this call made it.
+
+        Raises:
+            CallerError: a job is refused, as by `Store.enqueue`; others may have been made.
+            StoreError: the store or Cassandra cannot do it now; some may have been made.
+        """
+        send = send or self._send
+        now = await self._now()
+        far = [job for job in jobs if self._is_far(job, now)]
+        check_jobs(far)
+        made = await self._put(far, now, send) if far else []
+        near = [job for job in jobs if not self._is_far(job, now)]
+        sent = iter(await send(near)) if near else iter(())
+        put = iter(made)
+        return [next(put) if self._is_far(job, now) else next(sent) for job in jobs]
+
+    async def find(self, ids: Iterable[str]) -> dict[str, Shelved]:
+        """The jobs of these ids that lie in the calendar; those that moved to the store do not.
+
+        Raises:
+            StoreUnavailable: Cassandra does not answer.
+        """
+        wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
+        index = await self._link.run_many(Cql.GET_INDEX, [(one,) for one in wanted])
+        shards = self._link.settings.shards
+        places = [
+            place_of(one, ms_of(rows[0][1]), shards)
+            for one, rows in zip(wanted, index, strict=True)
+            if rows
+        ]
+        found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
+        return {
+            place.id: Shelved(
+                place=place, job=job_of(place.id, place.due_at, rows[0][0]), stamp=rows[0][1]
+            )
+            for place, rows in zip(places, found, strict=True)
+            if rows
+        }
+
+    async def view(self, id_: str) -> JobView | None:
+        """Return a job of the calendar, in the form of a scheduled job of the store."""
+        found = (await self.find([id_])).get(id_)
+        if found is None:
+            return None
+        job = found.job
+        return JobView(
+            id=id_,
+            kind=job.kind,
+            lane=job.lane,
+            tenant=job.tenant,
+            subject=job.subject,
+            stage=job.stage,
+            state=State.SCHEDULED,
+            shown=State.SCHEDULED,
+            priority=job.priority,
+            due_at=found.place.due_at,
+            created_at=found.stamp // 1000,
+            expires_at=job.expires_at,
+            finished_at=None,
+            deadline_at=None,
+            args=job.args,
+            result=None,
+            progress=None,
+            key=job.key,
+            gates=job.gates,
+            policy=job.policy,
+            run=0,
+            attempt=0,
+            life=1,
+            reason="",
+            error="",
+            parked_at=None,
+            worker=None,
+            cancel_requested=False,
+            in_doubt=False,
+            entry=None,
+            fired_at=None,
+            cascade=None,
+            seq=0,
+        )
+
+    async def fetch(self, ids: Iterable[str], *, send: Send | None = None) -> list[str]:
+        """Move jobs to the store now, at their due time, as an operator's move needs them there.
+
+        Returns:
+            The ids of those that lay in the calendar.
+
+        Raises:
+            CallerError: the store refuses one, such as for a full lane; those stay here.
+            StoreError: the store or Cassandra cannot do it now; repeat the call.
+        """
+        found = list((await self.find(ids)).values())
+        if found:
+            # In the store first: whatever ends this in between leaves the job in one place at
+            # least, and the store makes one of two.
+            await (send or self._send)([one.job for one in found])
+            await self._link.run_many(
+                Cql.DROP_ROW, [(one.stamp, *key_of(one.place)) for one in found]
+            )
+        return [one.job.id for one in found]
+
+    async def cancel(self, ids: Sequence[str], author: str, reason: str = "") -> list[ActReply]:
+        """Cancel jobs, wherever they are; a record of each stays in the store.
+
+        Args:
+            ids: up to 1000.
+
+        Returns:
+            The reply for each, as from `Store.act`.
+
+        Raises:
+            StoreError: the store or Cassandra cannot do it now; repeat the call.
+        """
+        return await self._act(ids, Verb.CANCEL, Edit(), author, reason)
+
+    async def reschedule(
+        self, ids: Sequence[str], due_at: int, author: str, reason: str = ""
+    ) -> list[ActReply]:
+        """Give jobs another due time; they are in the store from then on, however far that is.
+
+        Args:
+            ids: up to 1000.
+            due_at: ms UTC.
+
+        Returns:
+            The reply for each, as from `Store.act`.
+
+        Raises:
+            StoreError: the store or Cassandra cannot do it now; repeat the call.
+        """
+        return await self._act(ids, Verb.EDIT, Edit(due_at=due_at), author, reason)
+
+    async def retry_refused(self) -> int:
+        """Send rows that the store refused once more, one by one, oldest page first.
+
+        Returns:
+            How many went into the store; the others stay apart.
+
+        Raises:
+            StoreError: the store or Cassandra cannot do it now; repeat the call.
+        """
+        sent = 0
+        after: bytes | None = None
+        while True:
+            page = await self._link.run(Cql.LIST_REFUSED, (), after)
+            for id_, due, row, _, stamp in page.rows:
+                with suppress(CallerError):
+                    await self._store.enqueue([job_of(str(id_), ms_of(due), row)])
+                    await self._link.run(Cql.DROP_REFUSED, (stamp, id_))
+                    sent += 1
+            after = page.after
+            if after is None:
+                return sent
+
+    # ------------------------------------------------------------------------------ internals
+
+    async def _act(
+        self, ids: Sequence[str], verb: Verb, edit: Edit, author: str, reason: str
+    ) -> list[ActReply]:
+        await self.fetch(ids)
+        request = ActRequest(
+            request=str(uuid4()),
+            ids=tuple(ids),
+            verb=verb,
+            edit=edit,
+            author=author,
+            reason=reason,
+        )
+        return await self._store.act(request)
+
+    def _is_far(self, job: NewJob, now: int) -> bool:
+        settings = self._link.settings
+        return is_far(job, now, horizon_ms=settings.horizon, margin_ms=settings.margin)
+
+    async def _put(self, jobs: Sequence[NewJob], now: int, send: Send) -> list[Enqueued]:
+        """Write jobs that are due far ahead.
+
+        Raises:
+            IdConflict: two of them have one id and another body; nothing was written.
+        """
+        if not self._begun:
+            await begin(self._link, now)
+            self._begun = True
+        jobs, taken = await self._with_keys(jobs, now)
+        taken |= await self._taken([job for job in jobs if job.id not in taken])
+        new: dict[str, NewJob] = {}
+        for job in jobs:
+            if job.id not in taken and new.setdefault(job.id, job).body_hash() != job.body_hash():
+                raise IdConflict(_other_body(job.id), hint="make a new id")
+        shards, stamp = self._link.settings.shards, write_stamp(now)
+        # The index first: a job whose row is acknowledged is found by its id.
+        await self._link.run_many(
+            Cql.PUT_INDEX,
+            [(*_index(id_, job), _seconds(job, now), stamp) for id_, job in new.items()],
+        )
+        rows = [
+            (*key_of(place_of(id_, job.due_at or now, shards)), row_of(job), stamp)
+            for id_, job in new.items()
+        ]
+        await self._link.run_many(Cql.PUT_ROW, rows)
+        if new and await self._now() - now >= LONGEST_WRITE_MS:
+            # A partition may have been read and deleted before such a row arrived there.
+            await send(list(new.values()))
+        return [Enqueued(job.id, created=new.pop(job.id, None) is not None) for job in jobs]
+
+    async def _with_keys(
+        self, jobs: Sequence[NewJob], now: int
+    ) -> tuple[Sequence[NewJob], set[str]]:
+        """The jobs, each under the id that its key stands for; and those that the store has.
+
+        Raises:
+            KeyConflict: a key names a job with another body; nothing was written.
+        """
+        keyed = [job for job in jobs if job.key is not None]
+        if not keyed:
+            return jobs, set()
+        holders: dict[str, tuple[str, bytes]] = {}
+        for job in keyed:
+            held = await self._store.read(JobsQuery(key=job.key, tenant=job.tenant, limit=1))
+            for one in held.rows:
+                body = body_hash(one.kind, one.lane, one.tenant, one.subject, one.args)
+                holders[_key_name(job)] = one.id, body
+        stored = {id_ for id_, _ in holders.values()}
+        new = [job for job in keyed if _key_name(job) not in holders]
+        claims = [(*_index(_key_name(job), job), _seconds(job, now)) for job in new]
+        for job, rows in zip(new, await self._link.run_many(Cql.CLAIM_KEY, claims), strict=True):
+            if rows[0][0]:
+                holders[_key_name(job)] = job.id, job.body_hash()
+            else:
+                _, _, body, id_, *_ = rows[0]
+                holders[_key_name(job)] = str(id_), bytes(body)
+        return [_under(job, holders) for job in jobs], stored
+
+    async def _taken(self, jobs: Sequence[NewJob]) -> set[str]:
+        """The ids of jobs that were made before.
+
+        An entry of the index proves nothing by itself: its writer may have been killed before
+        the row. The job was made if its row is there, or if the store knows it.
+
+        Raises:
+            IdConflict: an id names a job with another body; nothing was written.
+        """
+        index = await self._link.run_many(Cql.GET_INDEX, [(job.id,) for job in jobs])
+        known: list[str] = []
+        for job, rows in zip(jobs, index, strict=True):
+            if rows and bytes(rows[0][2]) != job.body_hash():
+                raise IdConflict(_other_body(job.id), hint="make a new id")
+            if rows:
+                known.append(job.id)
+        taken = set(await self.find(known)) if known else set[str]()
+        moved = [one for one in known if one not in taken]
+        for start in range(0, len(moved), MAX_BATCH):
+            ids = tuple(moved[start : start + MAX_BATCH])
+            page = await self._store.read(JobsQuery(ids=ids, limit=MAX_BATCH))
+            taken.update(one.id for one in page.rows)
+        return taken
+
+    async def _send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        replies: list[Enqueued] = []
+        for start in range(0, len(jobs), MAX_BATCH):
+            replies += await self._store.enqueue(jobs[start : start + MAX_BATCH])
+        return replies
+
+    async def _now(self) -> int:
+        return (await self._store.read(StatsQuery())).now
+
+
+def key_of(place: Place) -> tuple[str, int, int, UUID]:
+    """The primary key of a row, as statements take it."""
+    return place.bucket, place.shard, place.due_at, UUID(place.id)
+
+
+def _index(name: str, job: NewJob) -> tuple[str, UUID, int | None, bytes]:
+    """An entry of the index."""
+    return name, UUID(job.id), job.due_at, job.body_hash()
+
+
+def _seconds(job: NewJob, now: int) -> int:
+    return index_seconds(job.due_at or now, now)
+
+
+def _key_name(job: NewJob) -> str:
+    """The name of a key in the index; the tenant's length keeps two texts apart."""
+    return f"key {len(job.tenant)} {job.tenant} {job.key}"
+
+
+def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
+    if job.key is None:
+        return job
+    id_, body = holders[_key_name(job)]
+    if body != job.body_hash():
+        message = f"the key {job.key!r} names job {id_}, which has another body"
+        raise KeyConflict(message, hint="kind, lane, subject and arguments must be the same")
+    return job if id_ == job.id else replace(job, id=id_)
+
+
+def _other_body(id_: str) -> str:
+    return f"the id {id_} names a job with another body"

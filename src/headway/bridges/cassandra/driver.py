@@ -1,0 +1,190 @@
+"""The connection to Cassandra by its official driver, on threads of its own."""
+
+# The driver has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from cassandra import ConsistencyLevel, DriverException
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.policies import (
+    ConstantReconnectionPolicy,
+    DCAwareRoundRobinPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.query import tuple_factory
+
+from headway.bridges.cassandra.link import PAGE, Page, Rows, Values
+from headway.bridges.cassandra.settings import CassandraSettings
+from headway.bridges.cassandra.tables import TABLES, Cql
+from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
+
+THREADS = 8
+TIMEOUT_S = 10.0
+"""How long a statement may take; then its outcome is unknown."""
+
+Reply = TypeVar("Reply")
+
+_log = logging.getLogger("headway.cassandra")
+
+
+class CassandraLink:
+    """A session with a cluster, opened when it is first needed.
+
+    Its calls block, and are made on threads. It connects again by itself.
+    """
+
+    def __init__(self, settings: CassandraSettings) -> None:
+        self.settings = settings
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headway-cassandra")
+        self._opening = asyncio.Lock()
+        self._session: Any = None
+        self._prepared: Mapping[Cql, Any] = {}
+
+    async def open(self) -> None:
+        """Connect; if the cluster is away, only log it: the first use tries again.
+
+        Raises:
+            InvalidValue: there is no such keyspace.
+        """
+        try:
+            await self._ready()
+        except StoreUnavailable as error:
+            _log.warning("cassandra is away, jobs that are due far ahead are refused: %s", error)
+
+    async def close(self) -> None:
+        """Disconnect; running statements end first."""
+        if self._session is not None:
+            await self._on_thread(self._session.cluster.shutdown)
+            self._session = None
+        self._threads.shutdown(wait=False)
+
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+        """See `Link.run`."""
+        await self._ready()
+
+        def work() -> Page:
+            found = self._session.execute(self._prepared[statement], values, paging_state=after)
+            return Page(found.current_rows or (), found.paging_state)
+
+        return await self._guarded(work, writes=statement.writes)
+
+    async def run_many(self, statement: Cql, each: Sequence[Values]) -> list[Rows]:
+        """See `Link.run_many`."""
+        if not each:
+            return []
+        await self._ready()
+
+        def work() -> list[Rows]:
+            prepared = self._prepared[statement]
+            at_once = self.settings.at_once
+            done: Any = execute_concurrent_with_args(
+                self._session, prepared, each, concurrency=at_once
+            )
+            return [found.current_rows or () for _, found in done]
+
+        return await self._guarded(work, writes=statement.writes)
+
+    # ------------------------------------------------------------------------------- opening
+
+    async def _ready(self) -> None:
+        if self._session is not None:
+            return
+        async with self._opening:
+            if self._session is None:
+                self._session = await self._guarded(self._connect, writes=False)
+
+    def _connect(self) -> Any:  # noqa: ANN401  (the driver has no types)
+        session: Any = _cluster(self.settings).connect()
+        try:
+            self._make_tables(session)
+            table = f"{self.settings.keyspace}.{self.settings.calendar}"
+            self._prepared = {one: session.prepare(one.value.format(t=table)) for one in Cql}
+            for prepared in self._prepared.values():
+                prepared.is_idempotent = True
+                prepared.fetch_size = PAGE
+        except BaseException:
+            session.cluster.shutdown()
+            raise
+        return session
+
+    def _make_tables(self, session: Any) -> None:  # noqa: ANN401  (as above)
+        """Make what is missing; it looks first, for two that make a table at once may clash.
+
+        Raises:
+            InvalidValue: there is no such keyspace, and the settings do not say how to make it.
+        """
+        wanted = self.settings
+        known: Any = session.cluster.metadata.keyspaces
+        if wanted.keyspace not in known:
+            if wanted.replication is None:
+                message = f"cassandra.keyspace: there is no keyspace {wanted.keyspace!r}"
+                raise InvalidValue(message, hint="make it, or give `replication`, such as 3")
+            session.execute(
+                f"CREATE KEYSPACE IF NOT EXISTS {wanted.keyspace}"
+                f" WITH replication = {_replication(wanted.replication)}"
+            )
+        there = known[wanted.keyspace].tables if wanted.keyspace in known else {}
+        for suffix, statement in TABLES.items():
+            if wanted.calendar + suffix not in there:
+                session.execute(statement.format(t=f"{wanted.keyspace}.{wanted.calendar}"))
+
+    async def _guarded(self, work: Callable[[], Reply], *, writes: bool) -> Reply:
+        """Do it on a thread.
+
+        Raises:
+            StoreUnavailable: it failed, and it only read.
+            OutcomeUnknown: it failed, and may have written.
+        """
+        try:
+            return await self._on_thread(work)
+        except (DriverException, NoHostAvailable, OSError) as error:
+            kind = OutcomeUnknown if writes else StoreUnavailable
+            message = f"cassandra: {type(error).__name__}: {error!s:.300}"
+            raise kind(message, hint="see `headway doctor`; the call can be repeated") from error
+
+    async def _on_thread(self, work: Callable[[], Reply]) -> Reply:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _cluster(settings: CassandraSettings) -> Any:  # noqa: ANN401  (the driver has no types)
+    level = settings.consistency
+    serial = "SERIAL" if level == "QUORUM" else "LOCAL_SERIAL"
+    profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.datacenter or "")),
+        consistency_level=getattr(ConsistencyLevel, level),
+        serial_consistency_level=getattr(ConsistencyLevel, serial),
+        request_timeout=TIMEOUT_S,
+        row_factory=tuple_factory,
+    )
+    more: dict[str, Any] = {}
+    if settings.username is not None and settings.password is not None:
+        secret = settings.password.get_secret_value()
+        more["auth_provider"] = PlainTextAuthProvider(settings.username, secret)
+    if settings.tls_ca is not None:
+        context = ssl.create_default_context(cafile=settings.tls_ca)
+        # The driver finds nodes by their addresses, and certificates rarely name these.
+        context.check_hostname = False
+        more["ssl_context"] = context
+    return Cluster(
+        settings.hosts,
+        port=settings.port,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),  # pyright: ignore[reportArgumentType]  (forever)
+        **more,
+    )
+
+
+def _replication(wanted: int | dict[str, int]) -> dict[str, object]:
+    if isinstance(wanted, int):
+        return {"class": "SimpleStrategy", "replication_factor": wanted}
+    return {"class": "NetworkTopologyStrategy", **wanted}

@@ -1,0 +1,176 @@
+"""The calendar's reader in a server, its metrics and its alert rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client.core import Metric
+
+from headway.bridges.cassandra.buckets import MINUTE_MS
+from headway.bridges.cassandra.link import Link
+from headway.bridges.cassandra.progress import Progress, ahead_ms, load_progress
+from headway.bridges.cassandra.reader import Reader
+from headway.core.duration import format_duration
+from headway.core.errors import StoreError
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.declared import Grows, Lasts, Texts
+from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import Samples, one
+from headway.server.overview import Overview
+from headway.server.sending import send_jobs
+from headway.server.service import Service
+
+UP = gauge("calendar_up", "Whether Cassandra answered: 1 or 0; with 0, the others are away.")
+AHEAD = gauge(
+    "calendar_ahead_seconds", "Until how long from now the calendar was read; 0 if it is behind."
+)
+OPEN = gauge(
+    "calendar_open_seconds",
+    "How long ago the first minute began that is still read; about 200 while all is well.",
+)
+ROWS = counter(
+    "calendar_rows",
+    "Rows by result, since the calendar was created: read, enqueued, late (in a minute "
+    "that had been read before), refused.",
+    "what",
+)
+FAMILIES: tuple[Family, ...] = (UP, AHEAD, OPEN, ROWS)
+"""All of them, in the order of the reference."""
+
+RUNBOOKS = "docs/how-to/cassandra.md"
+LASTING_MS = 60_000
+"""How long a thing must last before it is alerted of."""
+REFUSED_WITHIN_MS = 900_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalendarStatus:
+    """What is known of the calendar at one look.
+
+    Attributes:
+        at: in ms on a clock that never goes back.
+        horizon_ms: how far it is to be read ahead.
+        progress: None while Cassandra does not answer, or nothing was begun.
+        away: why it does not answer; empty if it does.
+    """
+
+    at: int
+    now: int
+    horizon_ms: int
+    progress: Progress | None = None
+    away: str = ""
+
+
+class CalendarMetrics:
+    """The metrics of the calendar; any server can report them, whichever one reads it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """See `Source.families`."""
+        return FAMILIES
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """See `Source.metrics`."""
+        try:
+            progress = await load_progress(self._link)
+        except StoreError:
+            return [one(UP, 0)]
+        up = [one(UP, 1)]
+        if progress is None or overview is None:
+            return up
+        now, rows = overview.stats.now, Samples(ROWS)
+        for what in ("read", "enqueued", "late", "refused"):
+            rows.put(getattr(progress, "rows_read" if what == "read" else what), what)
+        opened = (progress.done_through + 1) * MINUTE_MS
+        return [
+            *up,
+            one(AHEAD, ahead_ms(progress, now) / 1000),
+            one(OPEN, max(0, now - opened) / 1000),
+            rows.metric(),
+        ]
+
+
+def calendar_rules() -> tuple[Rule[CalendarStatus], ...]:
+    """The rules, the worst first."""
+    return (
+        Lasts("calendar_away", Severity.P1, LASTING_MS, _away),
+        Lasts("calendar_behind", Severity.P1, LASTING_MS, _behind),
+        Grows("calendar_refused", Severity.P2, REFUSED_WITHIN_MS, _refusals, _refused),
+    )
+
+
+def start_calendar(service: Service, link: Link) -> None:
+    """Read the calendar ahead for as long as the server runs, and let it be seen.
+
+    Any number of servers may do so: one of them leads.
+
+    Raises:
+        InvalidValue: the server has rules of these names already.
+    """
+    settings = link.settings
+
+    async def see(facts: Facts) -> CalendarStatus | None:
+        if facts.overview is None:
+            return None
+        now = facts.overview.stats.now
+        try:
+            progress, away = await load_progress(link), ""
+        except StoreError as error:
+            progress, away = None, error.message
+        return CalendarStatus(
+            at=facts.at, now=now, horizon_ms=settings.horizon, progress=progress, away=away
+        )
+
+    service.alerts.add(RuleBook(rules=calendar_rules, see=see, runbooks=RUNBOOKS))
+    service.scrapes.add(CalendarMetrics(link))
+    if service.options.chores:
+        send = partial(send_jobs, service)
+        reader = Reader(link, service.store, service.timing, send=send)
+        service.spawn(reader.run(), "calendar")
+
+
+Lasting = Mapping[str, Callable[[int], str]]
+
+
+def _away(status: CalendarStatus) -> Lasting:
+    """Nothing is read ahead, and what is due far ahead is refused."""
+    if not status.away:
+        return {}
+    return {"cassandra": lambda ms: f"no answer for {format_duration(ms)}: {status.away}"}
+
+
+def _behind(status: CalendarStatus) -> Lasting:
+    """Less than half the horizon is read ahead."""
+    if status.progress is None:
+        return {}
+    ahead = ahead_ms(status.progress, status.now)
+    if ahead >= status.horizon_ms // 2:
+        return {}
+    wanted = format_duration(status.horizon_ms)
+    return {
+        "calendar": lambda ms: (
+            f"it is read {format_duration(ahead)} ahead instead of {wanted}, "
+            f"for {format_duration(ms)} now"
+        )
+    }
+
+
+def _refusals(status: CalendarStatus) -> Mapping[str, int]:
+    return {} if status.progress is None else {"calendar": status.progress.refused}
+
+
+def _refused(grown: Mapping[str, int]) -> Texts:
+    """The store refused jobs for good."""
+    within = format_duration(REFUSED_WITHIN_MS)
+    return {
+        where: f"{n} rows were refused within {within} and are kept apart"
+        for where, n in grown.items()
+        if n
+    }

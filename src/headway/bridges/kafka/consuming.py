@@ -1,0 +1,355 @@
+"""Kafka in: reads batches, has them stored, and commits offsets afterwards.
+
+One thread makes all calls of the consumer, and so the callbacks of a rebalance. The loop stores a
+batch while that thread rests: what it holds in its hands does not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import TypeVar, TypeVarTuple, Unpack, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from headway.bridges.kafka.message import Incoming
+from headway.bridges.kafka.publisher import Publisher
+from headway.bridges.kafka.settings import KafkaSettings, consumer_config
+from headway.bridges.kafka.sink import Sink
+from headway.bridges.kafka.tally import Tally
+from headway.core.errors import (
+    BacklogFull,
+    CallerError,
+    InvalidValue,
+    ProviderError,
+    ProviderRefused,
+    StoreError,
+)
+from headway.runtime.timing import REAL, Timing
+
+IDLE = 0.5
+"""Seconds that a read waits for a first message; a stop is noticed after it."""
+GATHER = 0.005
+"""Seconds that it waits for more after the first."""
+HELD_PAUSE = 1.0
+"""Seconds until what could not be stored is tried again."""
+DEAD_LETTER_LIMIT = 15.0
+"""Seconds that a dead letter may take before its partition is held."""
+
+COMMITTED_LIMIT = 5.0
+"""Seconds that a look at committed offsets may take when partitions are assigned."""
+
+REASON, CODE = "headway-reason", "headway-code"
+TOPIC, PARTITION, OFFSET = "headway-topic", "headway-partition", "headway-offset"
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
+
+_log = logging.getLogger("headway.kafka")
+
+
+class KafkaIn:
+    """Reads topics, and stores what their messages ask for, until it is stopped.
+
+    An offset is committed when its message is stored, or is a dead letter that the broker has
+    acknowledged. After a crash messages are read again, and the sink stores them once.
+
+    A partition whose messages cannot be stored now is paused, and its messages are held; others
+    go on. Held messages of a partition that is taken away are forgotten: who gets it reads them.
+
+    Args:
+        settings: of Kafka, and what is read.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        sink: Sink,
+        publisher: Publisher,
+        *,
+        tally: Tally | None = None,
+        timing: Timing = REAL,
+    ) -> None:
+        self.tally = tally or Tally()
+        self._settings = settings
+        self._sink = sink
+        self._publisher = publisher
+        self._timing = timing
+        self._stop = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "headway-kafka-consumer")
+        self._held: dict[Place, list[Incoming]] = {}
+        self._stored: dict[Place, int] = {}
+        self._begun: dict[Place, int] = {}
+
+    def stop(self) -> None:
+        """End after the batch at hand; safe to call in the loop at any time."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Read until stopped; a consumer that fails is recreated.
+
+        Raises:
+            InvalidValue: no topic is named, or a setting of the client is not valid.
+        """
+        topics = list(self._settings.in_.topics)
+        if not topics:
+            message = "no topic is named"
+            raise InvalidValue(message, hint="give --topic, or topics in [kafka.in]")
+        try:
+            consumer = Consumer({**consumer_config(self._settings), "error_cb": _on_error})
+        except KafkaException as error:
+            message = f"a setting of [kafka.client] is not valid: {error.args[0].str()}"
+            raise InvalidValue(message) from None
+        await self._call(self._subscribe, consumer, topics)
+        _log.info("kafka reads topics=%s group=%s", topics, self._settings.in_.group)
+        try:
+            while not self._stop.is_set():
+                try:
+                    await self._round(consumer)
+                except KafkaException as error:
+                    _log.warning("kafka read failed: %s; again in %g s", error, HELD_PAUSE)
+                    await self._timing.wait(self._stop, HELD_PAUSE)
+        finally:
+            await self._call(self._close, consumer)
+            self._thread.shutdown(wait=False)
+            _log.info("kafka reading stopped: consumed=%d", self.tally.consumed.total())
+
+    async def _call(self, call: Callable[[Unpack[Args]], Result], *args: *Args) -> Result:
+        """Make a call of the consumer on its thread; it is not given up half-way."""
+        return await asyncio.shield(
+            asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+        )
+
+    async def _round(self, consumer: Consumer) -> None:
+        messages = await self._call(self._read, consumer)
+        if messages:
+            for topic, group in groupby(messages, lambda one: one.topic):
+                self.tally.consumed[topic] += len(list(group))
+            await self._store(messages)
+        elif self._held:
+            for place, held in [*self._held.items()]:
+                await self._store_in_order(place, held)
+        if self._stored:
+            await self._call(self._commit, consumer)
+        await self._call(self._match, consumer)
+
+    # --------------------------------------------------------------------- storing, in the loop
+
+    async def _store(self, messages: Sequence[Incoming]) -> None:
+        """Store a batch in one step; if it cannot be stored whole, each partition by itself."""
+        try:
+            await self._put(messages)
+        except (BacklogFull, StoreError, ProviderError) as error:
+            by_place: dict[Place, list[Incoming]] = {}
+            for one in messages:
+                by_place.setdefault((one.topic, one.partition), []).append(one)
+            for place, group in by_place.items():
+                if isinstance(error, BacklogFull):
+                    await self._store_in_order(place, group)
+                else:
+                    self._hold(place, group, error)
+
+    async def _store_in_order(self, place: Place, messages: Sequence[Incoming]) -> None:
+        """Store as many of a partition as there is room for, and hold the others."""
+        done, size = 0, len(messages)
+        while done < len(messages):
+            try:
+                await self._put(messages[done : done + size])
+            except BacklogFull as error:
+                if size > 1:
+                    size //= 2
+                    continue
+                self._hold(place, messages[done:], error)
+                return
+            except (StoreError, ProviderError) as error:
+                self._hold(place, messages[done:], error)
+                return
+            done += size
+        if self._held.pop(place, None) is not None:
+            _log.info("kafka resumed: topic=%s partition=%d", *place)
+
+    def _hold(self, place: Place, messages: Sequence[Incoming], error: Exception) -> None:
+        if place not in self._held:
+            _log.warning("kafka paused: topic=%s partition=%d reason=%s", *place, error)
+        self._held[place] = list(messages)
+
+    async def _put(self, messages: Sequence[Incoming]) -> None:
+        """Store messages; when this returns, they are durable, or dead letters that are.
+
+        Raises:
+            BacklogFull: a lane takes no more.
+            StoreError: the store cannot do it now.
+            ProviderRefused: a dead letter cannot be published now.
+        """
+        put = await self._sink.put(messages)
+        if put.unreadable:
+            dead = (self._bury(messages[index], why) for index, why in put.unreadable.items())
+            try:
+                async with self._timing.limit(DEAD_LETTER_LIMIT):
+                    await asyncio.gather(*dead)
+            except TimeoutError:
+                message = "dead letters are not acknowledged"
+                raise ProviderRefused(message) from None
+        self.tally.enqueued[messages[0].topic] += put.created
+        for one in messages:
+            self._stored[one.topic, one.partition] = one.offset + 1
+
+    async def _bury(self, message: Incoming, why: CallerError) -> None:
+        """Publish a message that cannot be read to the topic of dead letters.
+
+        Raises:
+            ProviderRefused: it cannot be published now.
+        """
+        place = f"topic={message.topic} partition={message.partition} offset={message.offset}"
+        _log.warning("kafka dead letter: %s code=%s reason=%s", place, why.code, why)
+        headers = {
+            **message.headers,
+            REASON: str(why).encode()[:4000],
+            CODE: why.code.encode(),
+            TOPIC: message.topic.encode(),
+            PARTITION: b"%d" % message.partition,
+            OFFSET: b"%d" % message.offset,
+        }
+        topic = self._settings.in_.dead_letters
+        try:
+            await self._publisher.publish(topic, message.value, key=message.key, headers=headers)
+        except ProviderRefused as error:
+            if error.provider_code != "MSG_SIZE_TOO_LARGE":
+                raise
+            # With the reason it is larger than it was: its place in the source says the rest.
+            await self._publisher.publish(topic, None, key=message.key, headers=headers)
+        self.tally.dead_lettered[message.topic, why.code] += 1
+
+    # ------------------------------------------------------------------ calls, on their thread
+
+    def _subscribe(self, consumer: Consumer, topics: list[str]) -> None:
+        consumer.subscribe(
+            topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def _read(self, consumer: Consumer) -> list[Incoming]:
+        first = consumer.consume(1, HELD_PAUSE if self._held else IDLE)
+        if not first:
+            return []
+        more = self._settings.in_.batch - 1
+        found = [*first, *consumer.consume(more, GATHER)] if more else first
+        return [incoming(one) for one in found if _is_message(one)]
+
+    def _commit(self, consumer: Consumer) -> None:
+        """Commit what is stored; if it fails, the next commit has it."""
+        offsets = [TopicPartition(*place, offset) for place, offset in self._stored.items()]
+        if not offsets:
+            return
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            _log.warning("kafka commit failed: %s", error)
+            if error.args[0].code() in _NOT_OURS:
+                self._stored.clear()
+            return
+        self._stored.clear()
+
+    def _match(self, consumer: Consumer) -> None:
+        """Pause what is held, resume what is not, and note how far behind each partition is."""
+        paused = self.tally.paused
+        held = set(self._held)
+        if held - paused:
+            consumer.pause([TopicPartition(*place) for place in held - paused])
+        if paused - held:
+            consumer.resume([TopicPartition(*place) for place in paused - held])
+        self.tally.paused = held
+        for one in consumer.position(consumer.assignment()):
+            low, high = consumer.get_watermark_offsets(one, cached=True) or (0, -1)
+            if high < 0:
+                continue  # nothing was fetched from it yet
+            place = (one.topic, one.partition)
+            # Without a position no message has been read since it was assigned.
+            begun = self._begun.get(place, low)
+            behind = high - (one.offset if one.offset >= 0 else max(begun, low))
+            self.tally.lag[place] = max(0, behind) + len(self._held.get(place, ()))
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Note where each partition begins, for the lag of one that is idle."""
+        _log.info("kafka assigned: %s", _places(partitions))
+        try:
+            committed = consumer.committed(partitions, timeout=COMMITTED_LIMIT)
+        except KafkaException as error:
+            _log.warning("kafka offsets are not known yet: %s", error)
+            return
+        self._begun.update({(one.topic, one.partition): one.offset for one in committed})
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commit what is stored before the partitions go to another."""
+        self._commit(consumer)
+        self._forget(partitions)
+        _log.info("kafka revoked: %s", _places(partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Forget partitions that another may have already: nothing can be committed."""
+        del consumer
+        self._forget(partitions)
+        _log.warning("kafka lost: %s", _places(partitions))
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for one in partitions:
+            place = (one.topic, one.partition)
+            self._held.pop(place, None)
+            self._stored.pop(place, None)
+            self._begun.pop(place, None)
+            self.tally.lag.pop(place, None)
+            self.tally.paused.discard(place)
+
+    def _close(self, consumer: Consumer) -> None:
+        self._commit(consumer)
+        consumer.close()
+
+
+_NOT_OURS = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError._STATE,  # noqa: SLF001  (its name in the official client)
+    }
+)
+"""Errors of a commit after which the partitions are no longer this consumer's."""
+
+
+def incoming(message: Message) -> Incoming:
+    """Return a message of the client as a plain record."""
+    headers = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
+    kind, at = message.timestamp()
+    return Incoming(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        key=message.key(),
+        value=message.value(),
+        headers=_NONE
+        if not headers
+        else {name: value for name, value in headers if value is not None},
+        produced_at=at if kind else 0,
+    )
+
+
+_NONE: Mapping[str, bytes] = {}
+
+
+def _is_message(message: Message) -> bool:
+    error = message.error()
+    if error is not None:
+        _log.warning("kafka error: code=%s reason=%s", error.name(), error.str())
+    return error is None
+
+
+def _on_error(error: KafkaError) -> None:
+    _log.warning("kafka error: code=%s reason=%s", error.name(), error.str())
+
+
+def _places(partitions: Sequence[TopicPartition]) -> str:
+    return " ".join(f"{one.topic}-{one.partition}" for one in partitions) or "none"

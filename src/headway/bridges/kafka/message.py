@@ -1,0 +1,240 @@
+"""A message that was read, and the job that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from uuid_utils import uuid7
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
+from headway.core.instant import format_instant, parse_instant
+from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, NewJob
+from headway.core.naming import MAX_NAME, check_name
+from headway.runtime.app import App
+from headway.runtime.arguments import RESERVED
+from headway.runtime.kind_options import check_priority
+
+KIND, LANE, TENANT, SUBJECT, KEY = (
+    "headway-kind",
+    "headway-lane",
+    "headway-tenant",
+    "headway-subject",
+    "headway-key",
+)
+DUE, EXPIRES, PRIORITY = "headway-due", "headway-expires", "headway-priority"
+TRACE = "traceparent"
+
+EARLIEST = 100_000_000_000
+"""A moment in ms of 1973: an earlier one was meant in seconds."""
+
+ReadValue = Callable[["Incoming"], Mapping[str, object]]
+"""Read the arguments of a message's job from its value.
+
+Raises:
+    InvalidValue: it has another format.
+"""
+
+
+class Incoming(NamedTuple):
+    """A message as it was read.
+
+    Attributes:
+        offset: within its partition; partition and topic make it unique.
+        headers: of several with one name, the last.
+        produced_at: its timestamp, in ms UTC; 0 if it has none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes]
+    produced_at: int
+
+    @property
+    def place(self) -> str:
+        """Topic, partition and offset: no other message has the same."""
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+    @property
+    def trace(self) -> str | None:
+        """The W3C traceparent that it came with."""
+        found = self.headers.get(TRACE)
+        return None if found is None else found.decode(errors="replace")
+
+    def header(self, name: str) -> str | None:
+        """Return a header's text; None if it is missing.
+
+        Raises:
+            InvalidValue: it is not UTF-8.
+        """
+        found = self.headers.get(name)
+        if found is None:
+            return None
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            message = f"the header {name} is not UTF-8"
+            raise InvalidValue(message) from None
+
+
+def read_json(message: Incoming) -> Mapping[str, object]:
+    """Return the value, a JSON object; one that is empty or missing has no arguments.
+
+    Raises:
+        InvalidValue: it is no JSON object.
+    """
+    if not message.value:
+        return {}
+    try:
+        return cast("Mapping[str, object]", msgspec.json.decode(message.value, type=dict[str, Any]))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = f"the value is not a JSON object: {error}"
+        raise InvalidValue(text[:400]) from None
+
+
+class JobReader:
+    """Makes a job of a message.
+
+    Args:
+        read: the arguments, from the value.
+        app: whose kinds say gates and policy; None for plain jobs of any kind.
+        kind: of messages without the header.
+        lane: of messages without the header; None for that of the kind, or main.
+        by_offset: whether a message's own key says nothing about its job's key.
+    """
+
+    def __init__(
+        self,
+        read: ReadValue = read_json,
+        *,
+        app: App | None = None,
+        kind: str | None = None,
+        lane: str | None = None,
+        by_offset: bool = False,
+    ) -> None:
+        self._read = read
+        self._app = app
+        self._kind = kind
+        self._lane = lane
+        self._by_offset = by_offset
+
+    def job(self, message: Incoming) -> NewJob:
+        """Return the job that a message asks for.
+
+        Raises:
+            InvalidValue: the message has no kind, or a header or its value is not valid.
+            CallerError: its app refuses the job.
+        """
+        kind = message.header(KIND) or self._kind
+        if kind is None:
+            text = f"the message has no header {KIND}"
+            raise InvalidValue(text, hint="send it, or give the bridge --kind")
+        values = self._read(message)
+        due_at = _due_at(message.header(DUE))
+        return (
+            self._plain(message, kind, values, due_at)
+            if self._app is None
+            else self._declared(self._app, message, kind, values, due_at)
+        )
+
+    def _key(self, message: Incoming) -> str:
+        given = message.header(KEY)
+        if given is not None:
+            return check_name("key", given)
+        if self._by_offset or not message.key:
+            return message.place
+        return key_text(message.key)
+
+    def _declared(
+        self,
+        app: App,
+        message: Incoming,
+        kind: str,
+        values: Mapping[str, object],
+        due_at: int | None,
+    ) -> NewJob:
+        taken = RESERVED.intersection(values)
+        if taken:
+            text = f"{kind}: {min(taken)!r} is an option, not an argument"
+            raise InvalidArguments(text, hint="rename the field; options are headers")
+        priority = message.header(PRIORITY)
+        given: dict[str, Any] = dict(values)
+        return app.kind(kind).make(
+            due=None if due_at is None else format_instant(due_at),
+            lane=message.header(LANE) or self._lane,
+            tenant=message.header(TENANT),
+            subject=message.header(SUBJECT),
+            key=self._key(message),
+            expires=message.header(EXPIRES),
+            priority=None if priority is None else _priority(priority),
+            **given,
+        )
+
+    def _plain(
+        self, message: Incoming, kind: str, values: Mapping[str, object], due_at: int | None
+    ) -> NewJob:
+        args = msgspec.json.encode(values)
+        if len(args) > MAX_ARGS:
+            text = f"the arguments have {len(args)} bytes"
+            raise PayloadTooLarge(text, hint=f"at most {MAX_ARGS}; store them, send a reference")
+        expires, priority = message.header(EXPIRES), message.header(PRIORITY)
+        begins_at = message.produced_at if due_at is None else due_at
+        subject = message.header(SUBJECT)
+        return NewJob(
+            id=str(uuid7()),
+            kind=check_name("kind", kind),
+            lane=check_name("lane", message.header(LANE) or self._lane or "main"),
+            tenant=check_name("tenant", message.header(TENANT) or "", empty=True),
+            subject=None if subject is None else check_name("subject", subject),
+            args=args,
+            priority=DEFAULT_PRIORITY if priority is None else _priority(priority),
+            due_at=due_at,
+            expires_at=None if expires is None else begins_at + parse_duration(expires),
+            key=self._key(message),
+        )
+
+
+def key_text(key: bytes) -> str:
+    """Return a job's key for a message's key: its text, or its SHA-256 if it cannot be a name."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and len(text) <= MAX_NAME and "\0" not in text:
+        return text
+    return f"sha256:{sha256(key).hexdigest()}"
+
+
+def _due_at(text: str | None) -> int | None:
+    """Read a due moment: ISO 8601 with an offset, or whole milliseconds since 1970.
+
+    Raises:
+        InvalidValue: it is neither.
+    """
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        return parse_instant(text)
+    at = int(text[:16])
+    if at < EARLIEST:
+        message = f"{DUE} is {text[:40]}, a moment of the years around 1970"
+        raise InvalidValue(message, hint="give milliseconds, not seconds")
+    return parse_instant(format_instant(at))
+
+
+def _priority(text: str) -> int:
+    """Read a priority.
+
+    Raises:
+        InvalidValue: it is not a whole number, or out of range.
+    """
+    if not text.isascii() or not text.isdigit():
+        message = f"{PRIORITY} is {text[:40]!r}, not a whole number"
+        raise InvalidValue(message)
+    return check_priority(int(text[:16]))

@@ -1,0 +1,75 @@
+"""The metrics of a bridge, served by its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import Metric
+
+from headway.bridges.kafka.tally import Tally
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import Samples
+
+LAG = gauge("kafka_lag", "Messages of a partition that are not stored yet.", "topic", "partition")
+PAUSED = gauge(
+    "kafka_paused", "Whether the partition waits for the store: 1 or 0.", "topic", "partition"
+)
+CONSUMED = counter("kafka_consumed", "Messages read, repeated ones included.", "topic")
+CREATED = counter("kafka_jobs_created", "Jobs made of messages.", "topic")
+DEAD_LETTERS = counter("kafka_dead_letters", "Messages that cannot be read.", "topic", "code")
+PUBLISHED = counter("kafka_published", "Messages that the broker has acknowledged.", "topic")
+FAILED = counter("kafka_publish_failed", "Attempts that it has not.", "topic")
+
+BRIDGE_FAMILIES: tuple[Family, ...] = (
+    LAG,
+    PAUSED,
+    CONSUMED,
+    CREATED,
+    DEAD_LETTERS,
+    PUBLISHED,
+    FAILED,
+)
+"""All of them, in the order of the reference."""
+
+
+class TallyCollector:
+    """What prometheus_client asks at each scrape."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted until now."""
+        tally = self._tally
+        lag, paused = Samples(LAG), Samples(PAUSED)
+        for (topic, partition), behind in [*tally.lag.items()]:
+            lag.put(behind, topic, str(partition))
+            paused.put((topic, partition) in tally.paused, topic, str(partition))
+        yield lag.metric()
+        yield paused.metric()
+        plain = ((CONSUMED, tally.consumed), (CREATED, tally.enqueued))
+        for family, counts in (*plain, (PUBLISHED, tally.published), (FAILED, tally.failed)):
+            samples = Samples(family)
+            for topic, n in [*counts.items()]:
+                samples.put(n, topic)
+            yield samples.metric()
+        dead = Samples(DEAD_LETTERS)
+        for (topic, code), n in [*tally.dead_lettered.items()]:
+            dead.put(n, topic, code)
+        yield dead.metric()
+
+
+@contextmanager
+def serving_metrics(tally: Tally, port: int) -> Generator[int]:
+    """Serve the metrics of a tally at a port of loopback; yields the port."""
+    registry = CollectorRegistry()
+    registry.register(TallyCollector(tally))
+    server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,194 @@
+"""How far behind a group is, asked of the brokers: what a server shows, alerts on and diagnoses.
+
+It needs no bridge that runs, and it is most needed when none does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from prometheus_client.core import Metric
+
+from headway.bridges.kafka.settings import KafkaSettings, client_config
+from headway.core.duration import format_duration
+from headway.runtime.timing import REAL, Timing
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.declared import Grows, Lasts, Texts
+from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.metrics.families import Family, gauge
+from headway.server.metrics.samples import Samples
+from headway.server.overview import Overview
+from headway.server.service import Service
+
+LIMIT = 5.0
+"""Seconds that one question to the brokers may take."""
+EACH_S = 10.0
+"""Seconds for which an answer is used again."""
+AWAY_FOR_MS = 120_000
+DEAD_WITHIN_MS = 900_000
+RUNBOOKS = "docs/how-to/kafka-runbooks.md"
+
+GROUP_UP = gauge("kafka_up", "Whether the brokers answered the server: 1 or 0.")
+GROUP_LAG = gauge(
+    "kafka_group_lag", "Messages behind what the group has committed.", "topic", "partition"
+)
+DEAD = gauge("kafka_dead_letters_end", "Messages ever put into the topic of dead letters.")
+
+WATCH_FAMILIES: tuple[Family, ...] = (GROUP_UP, GROUP_LAG, DEAD)
+"""All of them, in the order of the reference."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupStatus:
+    """What the brokers say at one look.
+
+    Attributes:
+        at: in ms on a clock that never goes back.
+        lag: by topic and partition; empty if they do not answer.
+        dead_letters: the end of that topic.
+        missing: topics to read that do not exist.
+        away: why they do not answer; empty if they do.
+    """
+
+    at: int
+    lag: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    dead_letters: int = 0
+    missing: Sequence[str] = ()
+    away: str = ""
+
+
+class GroupWatch:
+    """Asks the brokers about the group of the settings; it does not join it.
+
+    Args:
+        timing: for the age of an answer.
+    """
+
+    def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
+        self._settings = settings
+        self._timing = timing
+        self._asking = asyncio.Lock()
+        self._seen: GroupStatus | None = None
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """See `Source.families`."""
+        return WATCH_FAMILIES
+
+    async def look(self) -> GroupStatus:
+        """Return what the brokers say, or said within the last seconds."""
+        async with self._asking:
+            now = int(self._timing.monotonic() * 1000)
+            if self._seen is None or now - self._seen.at > EACH_S * 1000:
+                self._seen = await asyncio.to_thread(self._ask, now)
+            return self._seen
+
+    def _ask(self, now: int) -> GroupStatus:
+        quiet = logging.getLogger("headway.kafka.watch")
+        config = {**client_config(self._settings), "group.id": self._settings.in_.group}
+        try:
+            consumer = Consumer({**config, "logger": quiet, "error_cb": lambda _: None})  # pyright: ignore[reportUnknownLambdaType]
+        except KafkaException as error:
+            return GroupStatus(at=now, away=error.args[0].str())
+        try:
+            return self._asked(consumer, now)
+        except KafkaException as error:
+            return GroupStatus(at=now, away=error.args[0].str())
+        finally:
+            consumer.close()
+
+    def _asked(self, consumer: Consumer, now: int) -> GroupStatus:
+        wanted = self._settings.in_
+        found = consumer.list_topics(timeout=LIMIT).topics
+        missing = [name for name in wanted.topics if name not in found]
+        places = [
+            TopicPartition(name, partition)
+            for name in wanted.topics
+            if name in found
+            for partition in found[name].partitions
+        ]
+        lag: dict[tuple[str, int], int] = {}
+        for one in consumer.committed(places, timeout=LIMIT) if places else ():
+            low, high = consumer.get_watermark_offsets(one, timeout=LIMIT) or (0, 0)
+            lag[one.topic, one.partition] = max(0, high - max(one.offset, low))
+        dead = 0
+        letters = wanted.dead_letters
+        for partition in found[letters].partitions if letters in found else ():
+            place = TopicPartition(letters, partition)
+            dead += (consumer.get_watermark_offsets(place, timeout=LIMIT) or (0, 0))[1]
+        return GroupStatus(at=now, lag=lag, dead_letters=dead, missing=missing)
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """See `Source.metrics`."""
+        del overview
+        seen = await self.look()
+        up, lag, dead = Samples(GROUP_UP), Samples(GROUP_LAG), Samples(DEAD)
+        up.put(not seen.away)
+        for (topic, partition), behind in seen.lag.items():
+            lag.put(behind, topic, str(partition))
+        if not seen.away:
+            dead.put(seen.dead_letters)
+        return [up.metric(), lag.metric(), dead.metric()]
+
+
+def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
+    """The rules, the worst first."""
+    wanted = settings.in_
+    return (
+        Lasts("kafka_away", Severity.P1, AWAY_FOR_MS, _away),
+        Lasts("kafka_lag", Severity.P2, wanted.lag_for, lambda seen: _behind(settings, seen)),
+        Grows(
+            "kafka_dead_letters",
+            Severity.P2,
+            DEAD_WITHIN_MS,
+            lambda seen: {} if seen.away else {wanted.dead_letters: seen.dead_letters},
+            _dead,
+        ),
+    )
+
+
+def _away(seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
+    if not seen.away:
+        return {}
+    return {"kafka": lambda ms: f"no broker has answered for {format_duration(ms)}: {seen.away}"}
+
+
+def _behind(settings: KafkaSettings, seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
+    wanted = settings.in_
+    return {
+        f"{topic}-{partition}": lambda ms, topic=topic, partition=partition, lag=lag: (
+            f"the group {wanted.group} is {lag} messages behind in partition {partition} of "
+            f"{topic}, and more than {wanted.lag_above} for {format_duration(ms)}"
+        )
+        for (topic, partition), lag in seen.lag.items()
+        if lag > wanted.lag_above
+    }
+
+
+def _dead(grown: Mapping[str, int]) -> Texts:
+    within = format_duration(DEAD_WITHIN_MS)
+    return {
+        topic: f"{n} messages became dead letters in {topic} within {within}"
+        for topic, n in grown.items()
+        if n > 0
+    }
+
+
+def start_seeing_kafka(service: Service, settings: KafkaSettings) -> None:
+    """Add rules and metrics to a server that does not answer yet.
+
+    Raises:
+        InvalidValue: the server has rules of these names already.
+    """
+    watch = GroupWatch(settings, service.timing)
+
+    async def see(facts: Facts) -> GroupStatus | None:
+        return replace(await watch.look(), at=facts.at)
+
+    service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
+    service.scrapes.add(watch)

@@ -1,0 +1,151 @@
+"""Checks of what the store holds: lanes, jobs, gates, permits, and its clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from headway.cli.audits import whole_audit
+from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.contract.store import Store
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobsQuery,
+    LanesQuery,
+    StatsQuery,
+    WhyQuery,
+)
+from headway.core.duration import format_duration
+from headway.core.state import State
+from headway.core.zone import DAY_MS
+
+MORE = "headway gates set {} --capacity N"
+SAMPLE = 100
+"""Waiting jobs, and as many parked ones, that are asked why."""
+
+
+async def look_at_lanes(store: Store) -> list[Finding]:
+    """Return whether each lane that holds jobs has a live worker."""
+    findings: list[Finding] = []
+    lanes = await store.read(LanesQuery())
+    for lane in lanes:
+        if lane.unfinished and not lane.workers:
+            found = f"the lane {lane.name} holds {lane.unfinished} jobs and has no live worker"
+            findings.append(warning("lanes", found, f"headway worker --lanes {lane.name}"))
+    return findings or [well("lanes", f"{len(lanes)} lanes, none with jobs and without a worker")]
+
+
+async def look_at_jobs(store: Store) -> list[Finding]:
+    """Return whether a sample of what waits asks a gate for more than it could ever give."""
+    stuck: dict[str, list[str]] = {}
+    pools: set[str] = set()
+    asked = 0
+    for state in (State.WAITING, State.PARKED):
+        page = await store.read(JobsQuery(states=(state,), limit=SAMPLE))
+        for job in page.rows:
+            why = await store.read(WhyQuery(id=job.id))
+            asked += why is not None
+            for gate in why.never_fits if why else ():
+                stuck.setdefault(gate, []).append(job.id)
+            pools |= {gate.name for gate in why.closed if gate.kind == POOL} if why else set()
+    if not stuck:
+        return [well("jobs", f"{asked} waiting jobs asked, each could start one day")]
+    return [
+        problem(
+            "never fits",
+            f"{len(jobs)} of {asked} waiting jobs ask {gate} for more than it has, as {jobs[0]}",
+            f"{ADD_MEMBERS if gate in pools else MORE.format(gate)}, or cancel them",
+        )
+        for gate, jobs in stuck.items()
+    ]
+
+
+TOLERATED_MS = 1_000
+LONG_MS = 60_000
+
+
+async def look_at_clock(store: Store) -> list[Finding]:
+    """Whether the store's time runs ahead of its clock, so that nothing falls due meanwhile."""
+    ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
+    if ahead_ms <= TOLERATED_MS:
+        return [well("clock", "the store's time is its clock's")]
+    found = f"the store's time is {format_duration(ahead_ms)} ahead of its clock and stands still"
+    hint = "check the machine's clock; if it is right now: headway doctor --reset-clock"
+    return [(problem if ahead_ms > LONG_MS else warning)("clock", found, hint)]
+
+
+HORIZON_MS = 7 * DAY_MS
+"""A chore keeps 14 days; half of that is left only if no chore runs."""
+POOL = "pool"
+ADD_MEMBERS = "add members to the pool, or give one of them room"
+"""The hint for a full pool: a pool has no capacity of its own to raise."""
+_LISTED = 5
+
+
+async def look_at_gates(store: Store) -> list[Finding]:
+    """Return whether hours are known far enough ahead, and what is closed for good."""
+    now = (await store.read(StatsQuery())).now
+    findings: list[Finding] = []
+    closed: list[str] = []
+    zero: list[str] = []
+    empty: list[str] = []
+    count = 0
+    async for gate in _gates(store):
+        count += 1
+        if gate.horizon_at is not None and gate.horizon_at - now < HORIZON_MS:
+            findings.append(_short(gate, gate.horizon_at - now))
+        if gate.closed_until is not None and not gate.open:
+            closed.append(gate.name)
+        elif gate.capacity == 0:
+            (empty if gate.kind == POOL else zero).append(gate.name)
+        elif not gate.open:
+            closed += [one.name for one in gate.members if one.closed_until is not None]
+    if closed:
+        hint = "headway gates shows who closed each and why"
+        findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
+    if zero:
+        hint = "nothing passes there; headway gates set or reset gives it a capacity again"
+        findings.append(warning("zero", f"{_number(zero)} of no capacity: {_some(zero)}", hint))
+    if empty:
+        found = f"{_number(empty)} without a member that has room: {_some(empty)}"
+        findings.append(warning("empty", found, f"nothing passes there; {ADD_MEMBERS}"))
+    return findings or [well("gates", f"{count} gates, none closed, hours known ahead")]
+
+
+def _number(gates: list[str]) -> str:
+    return "1 gate is" if len(gates) == 1 else f"{len(gates)} gates are"
+
+
+def _some(gates: list[str]) -> str:
+    return ", ".join(gates[:_LISTED]) + (", …" if len(gates) > _LISTED else "")
+
+
+def _short(gate: GateState, left_ms: int) -> Finding:
+    hint = "let a worker run: its chores extend it"
+    if left_ms <= 0:
+        found = f"{gate.name} is past its horizon, and so closed"
+        return problem("hours", found, hint)
+    found = f"{gate.name} is known for {format_duration(left_ms)} ahead only"
+    return warning("hours", found, hint)
+
+
+async def _gates(store: Store) -> AsyncIterator[GateState]:
+    cursor: str | None = None
+    while True:
+        page = await store.read(GatesQuery(cursor=cursor, limit=1000))
+        for gate in page.rows:
+            yield gate
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+async def look_at_permits(store: Store) -> list[Finding]:
+    """Return whether what is counted is what is there."""
+    found = await whole_audit(store)
+    if not found.differences:
+        return [well("permits", f"{found.permits} permits of {found.gates} gates add up")]
+    hint = "a bug in Headway: please report it with what headway audit prints"
+    return [problem("permits", f"{one.where}: {one.what}", hint) for one in found.differences][
+        :_LISTED
+    ]

@@ -1,0 +1,170 @@
+"""Kafka's two ways as processes: messages into jobs, and jobs into messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
+from dataclasses import replace
+
+from headway.bridges.kafka.consuming import KafkaIn
+from headway.bridges.kafka.kinds import KafkaKinds, declare_kafka
+from headway.bridges.kafka.message import JobReader
+from headway.bridges.kafka.publisher import Publisher
+from headway.bridges.kafka.schemas import value_reader
+from headway.bridges.kafka.settings import (
+    KafkaSettings,
+    producer_config,
+    read_kafka_settings,
+)
+from headway.bridges.kafka.sink import EnqueueSink, Sink
+from headway.bridges.kafka.tally import Tally
+from headway.cli.app_file import open_app
+from headway.cli.extras import needs_extra
+from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_asked
+from headway.cli.session import Session
+from headway.runtime import event_loop
+from headway.runtime.app import App
+
+PUBLISHED_AT_ONCE = 1_000
+"""Jobs that wait for their acknowledgement at once, unless set otherwise."""
+
+_NAMES = {"topic": "topics"}
+"""Options whose settings have another name."""
+
+
+def read_messages(
+    session: Session,
+    kafka: Mapping[str, object],
+    options: Mapping[str, object],
+    app_name: str | None,
+) -> Mapping[str, int]:
+    """Make jobs of messages until SIGTERM or Ctrl-C.
+
+    Args:
+        kafka: where Kafka is; None for what the settings say.
+        app_name: whose kinds say gates and policy; None for plain jobs.
+
+    Returns:
+        How many messages were read, jobs made, and messages not readable.
+
+    Raises:
+        InvalidValue: a setting is not valid.
+    """
+    settings = _settings(session, kafka, {"in": options})
+    opened = open_app(session, app_name)
+    trace_if_asked(opened, session.settings)
+    made = _sink(session, settings, opened, declared=bool(app_name or session.settings.app))
+    tally = Tally()
+    with _metrics(tally, kafka):
+        event_loop.run(_read(session, settings, opened, made, tally))
+    return {
+        "consumed": tally.consumed.total(),
+        "created": tally.enqueued.total(),
+        "dead_letters": tally.dead_lettered.total(),
+    }
+
+
+def _sink(
+    session: Session, settings: KafkaSettings, opened: App, *, declared: bool
+) -> AbstractAsyncContextManager[Sink]:
+    """Return what stores messages, to be entered where it is used."""
+    wanted = settings.in_
+    if wanted.format == "notifications":
+        with needs_extra("systems"):
+            from headway.cli.kafka_notifications import notifications  # noqa: PLC0415  (an extra)
+        return notifications(session, opened)
+    reader = JobReader(
+        value_reader(settings),
+        app=opened if declared else None,
+        kind=wanted.kind,
+        lane=wanted.lane,
+        by_offset=wanted.key == "offset",
+    )
+    return nullcontext(EnqueueSink(opened, reader))
+
+
+async def _read(
+    session: Session,
+    settings: KafkaSettings,
+    opened: App,
+    sink: AbstractAsyncContextManager[Sink],
+    tally: Tally,
+) -> None:
+    publisher = Publisher(producer_config(settings))
+    await opened.reach(session.settings.store_wait)
+    try:
+        async with opened, sink as stores:
+            bridge = KafkaIn(settings, stores, publisher, tally=tally)
+            event_loop.on_signals(lambda _: bridge.stop())
+            await bridge.run()
+    finally:
+        publisher.close()
+
+
+def publish_jobs(session: Session, kafka: Mapping[str, object], options: ServeOptions) -> int:
+    """Publish messages of jobs until SIGTERM or Ctrl-C.
+
+    Args:
+        kafka: where Kafka is; None for what the settings say.
+
+    Returns:
+        How many runs were settled.
+
+    Raises:
+        InvalidValue: a setting is not valid.
+    """
+    settings = _settings(session, kafka, {})
+    opened = open_app(session, None)
+    kinds = declare_kafka(opened, settings=settings)
+    trace_if_asked(opened, session.settings)
+    options = replace(
+        options,
+        lanes=options.lanes or settings.out.lane,
+        concurrency=options.concurrency or PUBLISHED_AT_ONCE,
+    )
+    with _metrics(kinds.tally, kafka):
+        return event_loop.run(
+            serve(
+                opened,
+                options,
+                settings=session.settings,
+                signals=signal_place(session.settings),
+                around=_open(kinds),
+            )
+        )
+
+
+@asynccontextmanager
+async def _open(kinds: KafkaKinds) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        kinds.publisher.close()
+
+
+def _settings(
+    session: Session, kafka: Mapping[str, object], tables: Mapping[str, Mapping[str, object]]
+) -> KafkaSettings:
+    """Return the table [kafka], with what was given as options in its place."""
+    written = dict(session.settings.kafka)
+    if kafka["servers"] is not None:
+        written["servers"] = kafka["servers"]
+    for name, options in tables.items():
+        given = {_NAMES.get(key, key): one for key, one in options.items() if one is not None}
+        table = written.get(name, {})
+        written[name] = {**table, **given} if isinstance(table, dict) else table
+    return read_kafka_settings(written)
+
+
+def _metrics(tally: Tally, kafka: Mapping[str, object]) -> AbstractContextManager[object]:
+    port = kafka["metrics_port"]
+    if not isinstance(port, int):
+        return nullcontext()
+    with needs_extra("server"):
+        from headway.bridges.kafka.metrics import serving_metrics  # noqa: PLC0415  (an extra)
+    return serving_metrics(tally, port)

@@ -1,0 +1,82 @@
+"""What stands over the screen of `headway top`: a question before an action, a page of text."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from headway.cli.terminal import shown
+from headway.core.errors import HeadwayError
+from headway.core.hidden import hidden_text
+
+
+class Ask(ModalScreen[str | None]):
+    """A question before an action; the answer is the reason, or None for no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "No")]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """Make the question and the field of the reason."""
+        yield Static(shown(f"{self._question} (enter: yes, escape: no)", "bold"))
+        yield Input(placeholder="reason, for the trail", max_length=1_000)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the reason."""
+        self.dismiss(event.value)
+
+    def action_leave(self) -> None:
+        """Do nothing."""
+        self.dismiss(None)
+
+
+class Page(ModalScreen[None]):
+    """A full-screen text that is read again at each refresh."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(None)", "Back"),
+        Binding("w", "app.why", "Why"),
+        Binding("c", "app.act('cancel')", "Cancel"),
+        Binding("r", "app.act('retry')", "Retry"),
+    ]
+
+    def __init__(self, read: Callable[[], Awaitable[Text]], *, job: str | None = None) -> None:
+        """Show nothing yet.
+
+        Args:
+            job: that the keys act on; None for none.
+        """
+        super().__init__()
+        self._read = read
+        self.job = job
+
+    def compose(self) -> ComposeResult:
+        """Make the text and the line of keys."""
+        with VerticalScroll():
+            yield Static(id="page")
+        yield Static(classes="said")
+        keys = "escape back" if self.job is None else "escape back  w why  c cancel  r retry"
+        yield Static(Text(keys, style="dim"), classes="keys")
+
+    async def on_mount(self) -> None:
+        """Read the text, and let the arrow keys scroll it."""
+        self.query_one(VerticalScroll).focus()
+        await self.reload()
+
+    async def reload(self) -> None:
+        """Read the text again; where that fails, say why."""
+        try:
+            text = await self._read()
+        except HeadwayError as error:
+            text = shown(hidden_text(str(error)), "red")
+        self.query_one("#page", Static).update(text)

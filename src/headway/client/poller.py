@@ -1,0 +1,298 @@
+"""The claims of one worker over HTTP, and the long poll with which it waits for work.
+
+A worker of the runtime claims, and waits if it finds nothing. Over HTTP the wait is itself a claim,
+which the server answers when there is a job: a long poll. It asks for one job only, because the
+worker's room is known when it next claims, and keeps what it brings for that claim.
+
+Each claim and each poll has a number of its own, which grows. The worker knows its claims by
+other numbers. A beat carries the last number up to which every reply has reached the
+worker or never will, so that no job of a reply still on its way is taken for unused, and each job
+of a lost reply is.
+
+No number is sent again after its reply was lost: the server that saw the connection end releases
+what it had claimed for it, and must not release what a second reply has brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
+from headway.runtime.timing import Timing
+from headway.runtime.worker.lease import StoreTime
+
+POLL_S = 25.0
+"""Seconds that one long poll waits; proxies on the way may cut what takes half a minute."""
+ENDS_WITHIN_S = 0.5
+"""Seconds that a poll gets to end once the next claim is answered: the server ends it then."""
+KEPT_FOR_S = 1.0
+"""Seconds that a poll goes on, and its job is kept, while its worker does not claim."""
+SHORTEST_S = 0.5
+"""A poll that ends empty sooner did not wait: the next one is delayed."""
+REMEMBERED = 64
+"""Claims whose numbers are remembered."""
+
+Ask = Callable[[ClaimRequest, float], Awaitable[ClaimReply]]
+"""Claims, and waits for so many seconds if there is nothing."""
+GiveBack = Callable[[str, Sequence[Claimed]], Awaitable[None]]
+"""Releases jobs of a worker unused."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PollResult:
+    """The result of a poll, kept until its worker claims.
+
+    Attributes:
+        number: of the poll.
+        reply: its answer.
+        sent: when it was sent, in seconds on this machine's clock.
+        received: when the answer came.
+    """
+
+    number: int
+    reply: ClaimReply
+    sent: float
+    received: float
+
+
+@dataclass(eq=False, slots=True)
+class Poll:
+    """A poll in progress.
+
+    Attributes:
+        number: of its claim.
+        free: the most gated jobs that it may bring.
+        task: ends when it is answered.
+    """
+
+    number: int
+    free: int
+    task: asyncio.Task[None]
+
+
+class WorkerPoller:
+    """The claims and polls of one worker; used in one event loop."""
+
+    def __init__(self, ask: Ask, give_back: GiveBack, timing: Timing, *, seen: int) -> None:
+        self._ask = ask
+        self._give_back = give_back
+        self._timing = timing
+        self._seen = seen
+        self._store_time = StoreTime()
+        self._request: ClaimRequest | None = None
+        self._highest = 0
+        self._under_way: set[int] = set()
+        self._answered: deque[tuple[int, int, int]] = deque(maxlen=REMEMBERED)
+        self._left = 0
+        self._poll: Poll | None = None
+        self._kept: list[PollResult] = []
+        self._empty_polls = 0
+        self._server_ends_polls = True
+        self._asked = 0
+        self._alone: asyncio.Task[None] | None = None
+
+    @property
+    def kept(self) -> tuple[tuple[str, int], ...]:
+        """Runs that no claim has brought to the worker yet."""
+        return tuple((job.id, job.run) for one in self._kept for job in one.reply.jobs)
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """Claims, or gives what a poll has brought.
+
+        Raises:
+            HeadwayError: as `Store.claim`; what polls have brought stays for the next claim.
+        """
+        self._asked += 1
+        self._request = request
+        again = self._number_of(request.request)
+        if self._kept and again is None:
+            self._highest += 1
+            return await self._deliver(request, self._highest, None)
+        if again is None:
+            self._highest = again = max(self._highest + 1, request.request)
+        self._under_way.add(again)
+        try:
+            sent = self._timing.monotonic()
+            reply = await self._ask(replace(request, request=again), 0.0)
+        finally:
+            self._under_way.discard(again)
+        self.note_time(sent, reply.now)
+        await self._end_poll()
+        return await self._deliver(request, again, reply)
+
+    async def wait(self) -> None:
+        """Wait until there may be something to claim.
+
+        Raises:
+            StoreError: the server cannot be asked.
+            CancelledError: the caller was cancelled; the poll goes on for a moment.
+        """
+        self._asked += 1
+        request = self._request
+        if self._kept or request is None:
+            return
+        poll = self._poll
+        free = 1 if self._left > 0 else 0
+        if poll is not None and poll.free != free:
+            await self._close_poll()
+            poll = None
+        if poll is None:
+            await self._hold_off()
+            poll = self._poll = self._start(request, free)
+        try:
+            await asyncio.wait({poll.task})
+        except asyncio.CancelledError:
+            self._expect_claim()
+            raise
+        if self._poll is poll:
+            self._poll = None
+        poll.task.result()
+
+    def received(self, claim: int) -> int:
+        """Return the last number up to which each reply has reached the worker, or never will.
+
+        Args:
+            claim: the last of the worker's own claims whose answer it holds; 0 for none.
+
+        Returns:
+            The number that a beat may carry.
+        """
+        if claim == 0:
+            return 0
+        later = [lowest for asked, _, lowest in self._answered if asked > claim]
+        coming = [*self._under_way, *(one.number for one in self._kept), *later]
+        return min(coming, default=self._highest + 1) - 1
+
+    def note_time(self, sent: float, now: int) -> None:
+        """Take note of the store's time in an answer to what was sent at that moment."""
+        self._store_time.observe(sent, now)
+
+    def forget(self, lost: frozenset[tuple[str, int]]) -> None:
+        """Drop kept runs that are no longer live."""
+        for at, one in enumerate(self._kept):
+            living = [job for job in one.reply.jobs if (job.id, job.run) not in lost]
+            self._kept[at] = replace(one, reply=replace(one.reply, jobs=living))
+
+    async def leave(self, worker: str) -> None:
+        """End the poll and release the kept jobs."""
+        if self._alone is not None:
+            self._alone.cancel()
+        await self._close_poll()
+        await self._return_kept(worker)
+
+    # ------------------------------------------------------------------------------ internals
+
+    def _number_of(self, claim: int) -> int | None:
+        """Return the number under which a claim was answered; None for one that was not."""
+        for asked, number, _ in self._answered:
+            if asked == claim:
+                return number
+        newest = self._answered[-1][0] if self._answered else 0
+        return claim if claim < newest else None
+
+    async def _deliver(
+        self, request: ClaimRequest, number: int, reply: ClaimReply | None
+    ) -> ClaimReply:
+        """Return the answer to a claim: what polls have brought, and what it brought itself."""
+        kept, self._kept = self._kept, []
+        now_s = self._timing.monotonic()
+        jobs: list[Claimed] = []
+        stale: list[Claimed] = []
+        for one in kept:
+            for job in one.reply.jobs:
+                (stale if self._is_stale(job, one, now_s) else jobs).append(job)
+        lowest = min((one.number for one in kept), default=number)
+        self._answered.append((request.request, number, min(lowest, number)))
+        if stale:
+            await self._give_back(request.worker, stale)
+        if reply is None:
+            reply = self._as_if_now(kept[0], now_s)
+        elif not kept:
+            self._left = request.free - len(reply.jobs)
+            return replace(reply, seen=self._seen)
+        jobs += reply.jobs
+        self._left = request.free - len(jobs)
+        return replace(reply, jobs=jobs, again=True, seen=self._seen)
+
+    def _as_if_now(self, one: PollResult, now_s: float) -> ClaimReply:
+        """Return an answer that was kept, as if it came now.
+
+        Its lease is not overstated.
+        """
+        kept_ms = int(1000 * (now_s - one.received))
+        whole_ms = int(1000 * (now_s - one.sent)) + 1
+        now = one.reply.now + kept_ms
+        left_ms = one.reply.lease_until - one.reply.now - whole_ms
+        return replace(one.reply, jobs=[], now=now, lease_until=now + left_ms, next_at=now)
+
+    def _is_stale(self, job: Claimed, one: PollResult, now_s: float) -> bool:
+        """Return whether a job with gates would come too late to its handler."""
+        if not job.gated:
+            return False
+        claimed_s = self._store_time.earliest(one.reply.now, one.received)
+        return 1000 * (now_s - claimed_s) > job.policy.start_within_ms / 2
+
+    def _start(self, request: ClaimRequest, free: int) -> Poll:
+        self._highest = number = self._highest + 1
+        self._under_way.add(number)
+        one = replace(request, request=number, n=1, free=free)
+        poll = Poll(number, free, asyncio.ensure_future(self._run_poll(one)))
+        # Retrieve the exception even if no caller awaits the task any more.
+        poll.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return poll
+
+    async def _run_poll(self, request: ClaimRequest) -> None:
+        sent = self._timing.monotonic()
+        try:
+            reply = await self._ask(request, POLL_S)
+            received = self._timing.monotonic()
+            if reply.jobs:
+                one = PollResult(number=request.request, reply=reply, sent=sent, received=received)
+                self._kept.append(one)
+        finally:
+            self._under_way.discard(request.request)
+        quick = received - sent < SHORTEST_S and not reply.jobs
+        self._empty_polls = self._empty_polls + 1 if quick else 0
+
+    async def _hold_off(self) -> None:
+        """Pause if polls are answered at once with nothing."""
+        if self._empty_polls > 1:
+            await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
+
+    async def _end_poll(self) -> None:
+        """Wait for the poll that a later claim makes the server end."""
+        poll = self._poll
+        if poll is not None and not poll.task.done() and self._server_ends_polls:
+            await asyncio.wait({poll.task}, timeout=ENDS_WITHIN_S)
+            self._server_ends_polls = poll.task.done()
+        await self._close_poll()
+
+    async def _close_poll(self) -> None:
+        """End the poll; a job that arrives at that moment is released by the next beat."""
+        poll, self._poll = self._poll, None
+        if poll is not None and not poll.task.done():
+            poll.task.cancel()
+            await asyncio.wait({poll.task})
+
+    def _expect_claim(self) -> None:
+        """Limit how long the poll goes on without a claim, so that its job is not held back."""
+        if self._alone is not None:
+            self._alone.cancel()
+        self._alone = asyncio.ensure_future(self._end_unused(self._asked))
+
+    async def _end_unused(self, asked: int) -> None:
+        await self._timing.pause(KEPT_FOR_S)
+        if self._asked != asked or self._request is None:
+            return
+        await self._close_poll()
+        if self._asked == asked:
+            await self._return_kept(self._request.worker)
+
+    async def _return_kept(self, worker: str) -> None:
+        kept, self._kept = self._kept, []
+        jobs = [job for one in kept for job in one.reply.jobs]
+        if jobs:
+            await self._give_back(worker, jobs)

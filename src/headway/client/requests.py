@@ -1,0 +1,332 @@
+"""Request bodies of producers: jobs and definitions as the HTTP API takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import assert_never
+from urllib.parse import quote
+
+import msgspec
+from uuid_utils import uuid7
+
+from headway.client.calls import HttpCall, Method
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareEntry,
+    DeclareGate,
+    DeclareLane,
+    EnableEntry,
+    EntrySpec,
+    Item,
+    LaneSpec,
+    OpenGate,
+    RemoveEntry,
+    ResetGate,
+    ResetLane,
+    SetGate,
+    SetLane,
+)
+from headway.core.duration import parse_duration
+from headway.core.errors import CallerError, InvalidValue
+from headway.core.gates.hours import HoursSpec, format_spans
+from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.instant import parse_instant
+from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
+from headway.core.local_time import format_days
+from headway.core.retry import RetryPolicy
+from headway.core.timetable.schedule import Every
+from headway.core.timetable.text import format_schedule
+
+Fields = dict[str, object]
+
+
+def filled(fields: Mapping[str, object]) -> Fields:
+    """Return the fields that are neither None nor the empty text."""
+    return {name: value for name, value in fields.items() if value not in ("", None)}
+
+
+_UNSAID = {"tenant": "", "stage": ""}
+"""Fields whose empty text is the default."""
+
+
+def job_body(job: NewJob, now: int) -> Fields:
+    """Return the body that asks for a job.
+
+    Args:
+        job: from a kind's `make`, or made by hand.
+        now: the caller's own time in ms UTC, for what expires without being due.
+
+    Returns:
+        What is not the default.
+
+    Raises:
+        InvalidValue: it is a fire of a timetable, which only a store lays.
+    """
+    if job.entry is not None:
+        message = f"the job {job.id} is a fire of the entry {job.entry!r}"
+        raise InvalidValue(message, hint="the server lays the fires of its timetable itself")
+    fields: Fields = {
+        "id": job.id,
+        "kind": job.kind,
+        "lane": job.lane,
+        "args": msgspec.Raw(job.args),
+        "tenant": job.tenant,
+        "subject": job.subject,
+        "stage": job.stage,
+        "due": job.due_at,
+        "key": job.key,
+        "candidates": list(job.candidates) or None,
+        "gates": gate_bodies(job.gates) or None,
+    }
+    body = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value != _UNSAID.get(name)
+    }
+    if job.priority != DEFAULT_PRIORITY:
+        body["priority"] = job.priority
+    if job.expires_at is not None:
+        body["expires"] = max(job.expires_at - (now if job.due_at is None else job.due_at), 0)
+    if job.policy is not DEFAULT_POLICY:
+        body |= _policy_fields(job.policy)
+    return body
+
+
+def gate_bodies(gates: Iterable[GateUse]) -> list[Fields]:
+    """Return what a job asks for at its gates: the name as declared, and as resolved."""
+    return [_gate_use(use) for use in gates]
+
+
+def _gate_use(use: GateUse) -> Fields:
+    body: Fields = {"gate": use.template}
+    if use.name != use.template:
+        body["name"] = use.name
+    if use.zone is not None:
+        body["zone"] = use.zone
+    if use.amount != 1:
+        body["amount"] = use.amount
+    if use.hold != "settled":
+        body["hold"] = use.hold
+    return body
+
+
+def _policy_fields(policy: JobPolicy) -> Fields:
+    """Return what differs from the default policy."""
+    plain = DEFAULT_POLICY
+    spans = {
+        "timeout": (policy.timeout_ms, plain.timeout_ms),
+        "start_within": (policy.start_within_ms, plain.start_within_ms),
+        "reconcile_within": (policy.reconcile_within_ms, plain.reconcile_within_ms),
+        "keep": (policy.keep_ms, plain.keep_ms),
+        "key_for": (policy.key_for_ms, plain.key_for_ms),
+        "on_deadline": (policy.on_deadline, plain.on_deadline),
+        "reconcile": (policy.reconcile, plain.reconcile),
+    }
+    body: Fields = {name: value for name, (value, usual) in spans.items() if value != usual}
+    if policy.retry != plain.retry:
+        body["retry"] = _retry(policy.retry)
+    if policy.on_final is not None:
+        follow = policy.on_final
+        body["on_final"] = {
+            "kind": follow.kind,
+            "lane": follow.lane,
+            "states": [str(state) for state in follow.states],
+        }
+    if policy.cascade:
+        body["cascade"] = True
+    if policy.on_accepted is not None:
+        body["on_accepted"] = {"kind": policy.on_accepted.kind, "lane": policy.on_accepted.lane}
+    return body
+
+
+def _retry(retry: RetryPolicy) -> Fields:
+    return {
+        "attempts": retry.attempts,
+        "base": retry.base_ms,
+        "factor": retry.factor,
+        "cap": retry.cap_ms,
+        "jitter": retry.jitter,
+    }
+
+
+OPTIONS = frozenset(
+    {
+        "candidates",
+        "due",
+        "expires",
+        "job_id",
+        "key",
+        "lane",
+        "priority",
+        "subject",
+        "tenant",
+    }
+)
+"""Options of a send besides arguments; the same names as in `Kind.make`."""
+
+
+def plain_body(kind: str, given: Mapping[str, object], also: Mapping[str, object]) -> Fields:
+    """Return the body that asks for a job of a kind by its name.
+
+    Args:
+        kind: its name; the server's App may know it, and any worker.
+        given: the handler's arguments, and the options of `Kind.make`; `due` may be a span from
+            now, such as "20m".
+        also: further fields of the job as the HTTP API has them, such as gates and retry.
+
+    Returns:
+        The body; with an id of its own, so that it can be sent again.
+
+    Raises:
+        InvalidValue: an option is unusable.
+    """
+    fields: Fields = {name: value for name, value in given.items() if name in OPTIONS}
+    args = {name: value for name, value in given.items() if name not in OPTIONS}
+    return body_with_id({"kind": kind, "args": args, **_read_options(fields), **also})
+
+
+def body_with_id(body: Mapping[str, object]) -> Fields:
+    """Return the body with an id, a new one if it has none.
+
+    Raises:
+        InvalidValue: it names no kind.
+    """
+    if not body.get("kind"):
+        message = "a job names no kind"
+        raise InvalidValue(message, hint='as {"kind": "send_mail", "args": {"to": "…"}}')
+    return {"id": str(uuid7()), **body}
+
+
+def _read_options(fields: Fields) -> Fields:
+    body = {name: value for name, value in fields.items() if value is not None}
+    if "job_id" in body:
+        body["id"] = str(body.pop("job_id"))
+    if isinstance(body.get("due"), datetime):
+        body["due"] = parse_instant(body["due"])
+    for name in ("due", "expires"):
+        if isinstance(body.get(name), timedelta):
+            body[name] = parse_duration(body[name])
+    if isinstance(fields.get("due"), timedelta):
+        # A bare number would be an instant.
+        body["due"] = f"{body['due']}ms"
+    return body
+
+
+DECLARED = (DeclareGate, DeclareLane, DeclareEntry)
+"""Declarations by code; an operator's values take precedence over them."""
+
+_ONCE = frozenset({"id", "due", "expires", "key"})
+"""Fields that a recurring job does not have."""
+
+
+def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa: C901, PLR0911, PLR0912  (one line for each)
+    """Return the call of a definition.
+
+    Raises:
+        CallerError: the HTTP API has no such definition.
+    """
+
+    def call(
+        method: Method, what: str, name: str, body: object = None, *params: tuple[str, str]
+    ) -> HttpCall:
+        path = f"/v1/{what}/{quote(name, safe='')}"
+        return HttpCall(method=method, path=path, body=body, params=params, patience_s=patience_s)
+
+    match item:
+        case DeclareGate():
+            return call("PUT", "gates", item.spec.name, _gate(item.spec))
+        case SetGate():
+            return call("PATCH", "gates", item.name, _numbers(item))
+        case ResetGate():
+            return call("DELETE", "gates", item.name)
+        case DeclareLane():
+            lane = _lane(item.spec)
+            return call("PUT", "lanes", item.spec.name, lane, ("declare", "true"))
+        case SetLane():
+            return call("PUT", "lanes", item.spec.name, _lane(item.spec))
+        case DeclareEntry():
+            return call("PUT", "timetable", item.spec.name, _entry(item.spec))
+        case ResetLane():
+            return call("DELETE", "lanes", item.name)
+        case CloseGate():
+            body = {"gate": item.name, "until": item.until_at, "reason": item.reason or reason}
+            return HttpCall(
+                method="POST", path="/v1/closures", body=filled(body), patience_s=patience_s
+            )
+        case OpenGate():
+            return call("DELETE", "closures", item.name)
+        case EnableEntry():
+            word = "enable" if item.enabled else "disable"
+            path = f"/v1/timetable/{quote(item.name, safe='')}/{word}"
+            return HttpCall(method="POST", path=path, body={}, patience_s=patience_s)
+        case RemoveEntry():
+            return call("DELETE", "timetable", item.name)
+        case _:
+            message = f"a client cannot send a {type(item).__name__} to a server"
+            raise CallerError(message, hint="give the server that App with `--app`, or a store")
+
+
+def _gate(spec: GateSpec) -> Fields:
+    kind: Fields = {"kind": str(spec.kind)}
+    match spec.kind:
+        case GateKind.SLOTS:
+            return {**kind, "capacity": spec.capacity, "shared": spec.shared}
+        case GateKind.RATE:
+            return {**kind, "limit": spec.limit, "per": spec.per_ms, "shared": spec.shared}
+        case GateKind.POOL:
+            kind |= {"strategy": spec.strategy, "shared": spec.shared}
+            return {**kind, "members": dict(spec.members)}
+        case GateKind.HOURS:
+            return kind if spec.hours is None else {**kind, **_hours(spec.hours)}
+        case _:
+            assert_never(spec.kind)
+
+
+def _hours(spec: HoursSpec) -> Fields:
+    return {
+        "hours": format_spans(spec.spans),
+        "days": format_days(spec.days),
+        "tz": spec.tz,
+        "exceptions": {
+            day.isoformat(): format_spans(spans) if spans else None
+            for day, spans in spec.exceptions
+        },
+    }
+
+
+def _entry(spec: EntrySpec) -> Fields:
+    schedule, job = spec.schedule, job_body(spec.job, 0)
+    zone = {"anchor": schedule.anchor_at} if isinstance(schedule, Every) else {"tz": schedule.tz}
+    return {
+        "schedule": format_schedule(schedule),
+        **zone,
+        "job": {name: value for name, value in job.items() if name not in _ONCE},
+        "misfire": str(spec.misfire),
+        "misfire_cap": spec.misfire_cap,
+        "overlap": spec.overlap,
+    }
+
+
+def _numbers(item: SetGate) -> Fields:
+    return filled(
+        {
+            "capacity": item.capacity,
+            "limit": item.limit,
+            "per": item.per_ms,
+            "members": None if item.members is None else dict(item.members),
+        }
+    )
+
+
+def _lane(spec: LaneSpec) -> Fields:
+    return filled(
+        {
+            "concurrency": spec.concurrency,
+            "lease": spec.lease_ms,
+            "target": spec.target_ms,
+            "fair": spec.fair,
+            "weights": dict(spec.weights) or None,
+            "max_backlog": spec.max_backlog,
+        }
+    )

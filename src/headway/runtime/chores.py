@@ -1,0 +1,163 @@
+"""The sweep: brings about what time alone decides, such as the end of leases and deadlines."""
+
+from __future__ import annotations
+
+import logging
+
+from headway.contract.definitions import FireRequest
+from headway.contract.store import Store
+from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQuery
+from headway.core.errors import StoreError
+from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
+from headway.core.timetable.fires import fires_between, latest_fires, next_fires
+from headway.core.timetable.misfire import MisfirePolicy, missed
+from headway.runtime.persist import PASSING
+from headway.runtime.timing import Timing
+
+SWEEP_SIZE = 500
+DEAD_LOGGED = 100
+"""Jobs that one sweep made dead and that get a line each."""
+LONGEST = 2.0
+"""Seconds after which to look again: what others do may have made something due earlier."""
+SHORTEST = 0.02
+MARGIN = 1.0
+"""By how many seconds the store's time may be ahead of what it was taken for."""
+
+_log = logging.getLogger("headway.chores")
+
+
+class Sweep:
+    """Sweeps whenever something is due, in bounded steps."""
+
+    def __init__(self, store: Store, timing: Timing, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> None:
+        self._store = store
+        self._keep_trail_ms = keep_trail_ms
+        self._timing = timing
+        self._ahead_ms: float | None = None
+
+    async def run(self) -> None:
+        """Sweep until it is cancelled."""
+        while True:
+            try:
+                reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
+                await log_dead(self._store, reply.dead)
+                if reply.again:
+                    await self._timing.pause(0)
+                else:
+                    await self._rest(reply.next_at)
+            except PASSING as error:
+                _log.warning("sweep: %s", error)
+                await self._timing.pause(LONGEST)
+
+    async def _rest(self, next_at: int | None) -> None:
+        """Wait for the moment, by the store's time, but not for longer than the longest rest."""
+        seconds = LONGEST
+        if next_at is not None and not self._is_far(next_at):
+            now = (await self._store.read(StatsQuery())).now
+            self._ahead_ms = now - 1000 * self._timing.monotonic()
+            seconds = min(max((next_at - now) / 1000, SHORTEST), LONGEST)
+        await self._timing.pause(seconds)
+
+    def _is_far(self, next_at: int) -> bool:
+        """Return whether the moment is certainly later than the longest rest."""
+        if self._ahead_ms is None:
+            return False
+        about = 1000 * self._timing.monotonic() + self._ahead_ms
+        return next_at - about > 1000 * (LONGEST + MARGIN)
+
+
+async def log_dead(store: Store, ids: tuple[str, ...]) -> None:
+    """Log a line for each, if any: no handler does it, for these jobs ended without one."""
+    if not ids:
+        return
+    try:
+        jobs = (await store.read(JobsQuery(ids=ids[:DEAD_LOGGED]))).rows
+    except StoreError as error:
+        some = ", ".join(ids[:DEAD_LOGGED])
+        _log.error("%d jobs dead ids=%s; the store does not say why: %s", len(ids), some, error)
+        return
+    for job in jobs:
+        error = job.error or job.reason
+        said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
+        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
+    if len(ids) > len(jobs):
+        _log.error("dead without a line of their own: %d more jobs", len(ids) - len(jobs))
+
+
+AHEAD_MS = 20 * 60_000
+"""How far ahead fires are laid: more than the 15 minutes that are promised, by several rounds."""
+EACH = 30.0
+"""Seconds between two rounds."""
+MOST_AHEAD = 10_000
+
+_log = logging.getLogger("headway.chores")
+
+
+class TimetableChore:
+    """Lays the fires of each entry ahead. Any number of them may do it at once."""
+
+    def __init__(self, store: Store, timing: Timing) -> None:
+        self._store = store
+        self._timing = timing
+
+    async def run(self) -> None:
+        """Lay fires until it is cancelled."""
+        while True:
+            try:
+                await self.lay()
+            except PASSING as error:
+                _log.warning("timetable: %s", error)
+            await self._timing.pause(EACH)
+
+    async def lay(self) -> int:
+        """Lay what is missing now.
+
+        Returns:
+            How many fires were laid.
+        """
+        entries = await self._store.read(TimetableQuery())
+        if not entries:
+            return 0
+        now = (await self._store.read(StatsQuery())).now
+        return sum([await self._lay(entry, now) for entry in entries if entry.spec.enabled])
+
+    async def _lay(self, entry: EntryView, now: int) -> int:
+        moments, ahead_until = due_fires(entry, now)
+        laid = 0
+        for start in range(0, len(moments), MAX_BATCH):
+            page = moments[start : start + MAX_BATCH]
+            last = start + MAX_BATCH >= len(moments)
+            reply = await self._store.fire(
+                FireRequest(
+                    entry=entry.spec.name,
+                    revision=entry.revision,
+                    moments=page,
+                    ahead_until=ahead_until if last else page[-1],
+                )
+            )
+            laid += len(reply.fired)
+            if not reply.current:
+                break
+        return laid
+
+
+def due_fires(entry: EntryView, now: int) -> tuple[tuple[int, ...], int]:
+    """The fires of an entry that are not in the store and should be.
+
+    Returns:
+        The moments in order: those missed that its policy makes up for, all of the next minutes,
+        and one beyond; and up to where all are known then.
+    """
+    spec = entry.spec
+    known = entry.ahead_until if entry.ahead_until is not None else entry.first_seen_at
+    until = now + AHEAD_MS
+    if known > until:
+        return (), known
+    late: list[int] = []
+    if known < now:
+        cap = 1 if spec.misfire is MisfirePolicy.ONCE else spec.misfire_cap
+        late = missed(latest_fires(spec.schedule, known, now, cap), spec.misfire, cap)
+    ahead = fires_between(spec.schedule, max(known, now), until, MOST_AHEAD)
+    if len(ahead) < MOST_AHEAD:
+        ahead += next_fires(spec.schedule, until, 1)
+    return (*late, *ahead), ahead[-1] if ahead else until

@@ -1,0 +1,110 @@
+"""Tables of the settings, read into models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeVar, cast, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
+
+
+def _span(value: object) -> int:
+    return parse_duration(value)
+
+
+def _base_url(text: str) -> str:
+    scheme, mark, place = text.partition("://")
+    if scheme not in {"http", "https"} or not mark or not place.partition("/")[0]:
+        message = "is not a URL that begins with https:// or http://"
+        raise ValueError(message)
+    if "?" in place or "#" in place:
+        message = "must not have a query"
+        raise ValueError(message)
+    return text.rstrip("/")
+
+
+Span = Annotated[int, BeforeValidator(_span)]
+"""A span such as "10s", in ms."""
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+"""Where a provider's API is; without a slash at its end."""
+
+
+class Table(BaseModel):
+    """A table that refuses unknown keys, and whose values never stand in an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class OpenTable(Table):
+    """A table without secrets: an error shows the value."""
+
+    model_config = ConfigDict(hide_input_in_errors=False)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
+    """Read a table of the settings.
+
+    Args:
+        where: its place in the settings, such as "telephony.twilio".
+        model: what it must hold.
+        written: as the settings have it.
+
+    Returns:
+        The model.
+
+    Raises:
+        InvalidValue: a key is unknown, or a value is not valid; the message names its place, and
+            the value unless the model or its field (`repr=False`) hides it.
+    """
+    try:
+        return model.model_validate(dict(written))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    places = [str(one) for one in first["loc"]]
+    place = ".".join((where, *places))
+    names = [field.alias or name for name, field in _within(model, places[:-1]).items()]
+    known = f"known: {', '.join(names)}"
+    if first["type"] == "extra_forbidden":
+        message = f"{place}: there is no such setting"
+        raise InvalidValue(message, hint=did_you_mean(places[-1], names, known))
+    cause = cast("Mapping[str, object]", first.get("ctx", {})).get("error")
+    said, hint = first["msg"].removeprefix("Value error, "), ""
+    if first["type"] == "missing":
+        hint = known
+    elif isinstance(cause, InvalidValue):
+        said, hint = cause.message, cause.hint
+    if first["type"] != "missing" and _is_shown(model, places):
+        place = f"{place} is {first['input']!r:.40}"
+    # Its first letter alone: a pattern that it quotes has capitals of its own.
+    message = f"{place}: {said[:1].lower()}{said[1:]}"
+    raise InvalidValue(message, hint=hint)
+
+
+def _is_shown(model: type[BaseModel], places: Sequence[str]) -> bool:
+    """Return whether an error may show the value at a place."""
+    field = model.model_fields.get(places[0]) if places else None
+    return field is not None and field.repr and not model.model_config.get("hide_input_in_errors")
+
+
+def _within(model: type[BaseModel], tables: Sequence[str]) -> Mapping[str, FieldInfo]:
+    """Return the settings of a table within a table, as far as these are models of their own."""
+    fields = model.model_fields
+    for part in tables:
+        field = next((one for name, one in fields.items() if (one.alias or name) == part), None)
+        inner = () if field is None else (field.annotation, *get_args(field.annotation))
+        table = next(
+            (one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None
+        )
+        if table is None:
+            break
+        fields = table.model_fields
+    return fields

@@ -1,1 +1,0 @@
-"""Sources: an application's own tables as the truth from which a store can be rebuilt."""

@@ -1,0 +1,163 @@
+"""The text of a token, and what a store may know of it: `hw_<id>_<secret>`."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from headway.contract.tokens import Role, TokenSecret, TokenSpec
+from headway.contract.views import TokenView
+from headway.core.errors import InvalidState, Unauthenticated
+
+_TEXT = re.compile(r"hw_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewToken:
+    """A token's text, which is shown once, and what is stored of it.
+
+    Attributes:
+        text: what its holder sends; not in the repr.
+        id: 16 hexadecimal digits, the part of the text that may be shown.
+        secret: for the first place of `TokenSpec.secrets`.
+    """
+
+    text: str = field(repr=False)
+    id: str
+    secret: TokenSecret
+
+
+def new_token(id: str | None = None) -> NewToken:  # noqa: A002  (the record's word for it)
+    """Draw a secret of 32 random bytes.
+
+    Args:
+        id: of the token that gets another secret; None draws a new id.
+    """
+    chosen = secrets.token_hex(8) if id is None else id
+    secret = secrets.token_urlsafe(32)
+    return NewToken(
+        text=f"hw_{chosen}_{secret}", id=chosen, secret=TokenSecret(digest=digest(secret))
+    )
+
+
+def parse(text: str) -> tuple[str, str]:
+    """The id and the secret of a token's text.
+
+    Raises:
+        Unauthenticated: it is not a token; the message holds nothing of the text.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        message = "this is not the text of a token"
+        raise Unauthenticated(message, hint="send it whole: hw_, the id, _, the secret")
+    return found[1], found[2]
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret: its SHA-256, in hex; 256 random bits need no slower hash."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def matches(spec: TokenSpec, secret: str, now: int) -> bool:
+    """Return whether a secret opens a token now, in a time that does not depend on which one does.
+
+    Args:
+        spec: of the token.
+        secret: as `parse` gives it.
+        now: the moment, ms UTC; a token or secret is accepted until just before its end.
+    """
+    said = digest(secret)
+    fits = False
+    for known in spec.secrets:
+        same = hmac.compare_digest(known.digest, said)
+        fits |= same and (known.until_at is None or now < known.until_at)
+    return fits and (spec.expires_at is None or now < spec.expires_at)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownToken:
+    """A token, as it is listed.
+
+    Attributes:
+        id: 16 hexadecimal digits.
+        name: a label; the trail shows it as the author of what is done with it.
+        roles: what it may do.
+        tenants: only these; None for any.
+        lanes: only these, or those that fit a pattern; None for any.
+        closes: gates that its runs may close, or patterns of these.
+        expires_at: when it ends; None for never.
+        created_at: when it was made.
+        created_by: the author of its making.
+        used_at: when it was last used, exact to a minute; None for never.
+        old_until_at: until when a secret that was replaced is still accepted; None for none.
+    """
+
+    id: str
+    name: str
+    roles: tuple[Role, ...]
+    tenants: tuple[str, ...] | None
+    lanes: tuple[str, ...] | None
+    closes: tuple[str, ...]
+    expires_at: int | None
+    created_at: int
+    created_by: str
+    used_at: int | None
+    old_until_at: int | None
+
+
+def shown_token(view: TokenView, now: int) -> ShownToken:
+    """The public fields of a token.
+
+    Args:
+        view: from the store.
+        now: the store's time, ms UTC.
+
+    Returns:
+        The same, without digests.
+    """
+    spec = view.spec
+    old = [one.until_at for one in spec.secrets if one.until_at is not None and one.until_at > now]
+    return ShownToken(
+        id=spec.id,
+        name=spec.name,
+        roles=spec.roles,
+        tenants=spec.tenants,
+        lanes=spec.lanes,
+        closes=spec.closes,
+        expires_at=spec.expires_at,
+        created_at=view.created_at,
+        created_by=view.created_by,
+        used_at=view.used_at,
+        old_until_at=max(old, default=None),
+    )
+
+
+def rotate(spec: TokenSpec, now: int, grace_ms: int) -> tuple[TokenSpec, NewToken]:
+    """Draw another secret for a token.
+
+    Args:
+        spec: as it is.
+        now: the store's time, ms UTC.
+        grace_ms: for how long what is accepted now still is; 0 ends it at once.
+
+    Returns:
+        The token as it is to be set, the new secret first and those that have ended left out; and
+        its new text.
+
+    Raises:
+        InvalidState: the token itself has ended.
+    """
+    if spec.expires_at is not None and spec.expires_at <= now:
+        message = f"the token {spec.name!r} has ended"
+        raise InvalidState(message, hint="make another one with `headway token create`")
+    made = new_token(spec.id)
+    end = now + grace_ms
+    old = (
+        replace(one, until_at=end if one.until_at is None else min(one.until_at, end))
+        for one in spec.secrets
+    )
+    kept = (one for one in old if one.until_at is not None and one.until_at > now)
+    return replace(spec, secrets=(made.secret, *kept)), made

@@ -1,0 +1,26 @@
+"""What made the jobs of an enqueue, where it was not the caller's span: by job, a W3C traceparent.
+
+Loads no tracing library: who enqueues need not know whether jobs are traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+CAUSES: ContextVar[Mapping[str, str]] = ContextVar("causes")
+
+
+@contextmanager
+def caused_by(causes: Mapping[str, str]) -> Generator[None]:
+    """Link the jobs that are made in this block with spans of other processes.
+
+    Args:
+        causes: the traceparent that came with a job, by the job's id.
+    """
+    token = CAUSES.set(causes)
+    try:
+        yield
+    finally:
+        CAUSES.reset(token)

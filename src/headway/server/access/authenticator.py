@@ -1,0 +1,274 @@
+"""The authenticator: verifies bearer tokens, through a cache, and limits the request rate."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headway.contract.definitions import DefineRequest, NoteUse
+from headway.contract.store import Store
+from headway.contract.tokens import TokenSpec
+from headway.contract.views import TokensQuery, TokenView
+from headway.core.errors import Forbidden, StoreError, TooManyRequests, Unauthenticated
+from headway.runtime.timing import Timing
+from headway.runtime.tokens import matches, parse
+from headway.server.access.caller import OPEN_CALLER, Caller, Permission, caller_of
+
+MOST_CALLERS = 10_000
+
+
+class RateLimiter:
+    """A bucket for each caller: it holds one second's requests, and fills evenly.
+
+    Unlike gates this is not exact: it keeps one caller from using up the server.
+    """
+
+    def __init__(self, per_second: float | None, timing: Timing) -> None:
+        """Make it.
+
+        Args:
+            per_second: requests of one caller; None for any number.
+            timing: for the moments.
+        """
+        self._per_second = per_second
+        self._timing = timing
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str, name: str) -> None:
+        """Count one request.
+
+        Raises:
+            TooManyRequests: the bucket is empty.
+        """
+        rate = self._per_second
+        if rate is None:
+            return
+        now = self._timing.monotonic()
+        full = max(rate, 1.0)
+        left, since = self._buckets.pop(caller, (full, now))
+        left = min(full, left + (now - since) * rate)
+        self._buckets[caller] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        if len(self._buckets) > MOST_CALLERS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            message = f"the token {name!r} asks more than {rate:g} times a second"
+            raise TooManyRequests(message, hint="send many jobs in one request; wait a moment")
+
+
+FRESH_S = 2.0
+"""Seconds for which a cached token is valid; a revoked one is refused within these."""
+AWAY_S = 900.0
+"""Seconds for which it is cached while the store is away: no token can be revoked there then, and
+requests that need only authentication are still served."""
+PATIENCE_S = 1.0
+"""Seconds for which the store is asked again about what is known already."""
+MOST = 10_000
+NOTE_EACH_S = 60.0
+
+_log = logging.getLogger("headway.server")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CachedToken:
+    """What was read of one id.
+
+    Attributes:
+        spec: the token; None if there is none.
+        caller: who holds it.
+        read_at: when the store said so.
+        asked_at: when it was asked last, though it may have been away.
+    """
+
+    spec: TokenSpec | None
+    caller: Caller
+    read_at: float
+    asked_at: float
+
+
+class TokenCache:
+    """Cache of tokens, as the store has them."""
+
+    def __init__(self, store: Store, timing: Timing, *, open_here: bool) -> None:
+        self._store = store
+        self._timing = timing
+        self._open_here = open_here
+        self._looked_at = self._asked_at = float("-inf")
+        self._pages: OrderedDict[str, _CachedToken] = OrderedDict()
+        self._used: dict[str, int] = {}
+
+    async def is_open(self) -> bool:
+        """Return whether no token is needed: only if that was allowed, and until the first token.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        now = self._timing.monotonic()
+        if self._open_here and now - self._asked_at > FRESH_S:
+            known = now - self._looked_at < AWAY_S
+            found = await self._read(TokensQuery(), known=known)
+            self._asked_at = self._timing.monotonic()
+            if found is not None:
+                self._open_here = not found
+                self._looked_at = self._asked_at
+        return self._open_here
+
+    async def caller(self, text: str | None) -> Caller | None:
+        """Return who calls.
+
+        Args:
+            text: of the token; None if none was sent.
+
+        Returns:
+            The caller; None if it is not known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if await self.is_open():
+            return OPEN_CALLER
+        if text is None:
+            return None
+        try:
+            token, secret = parse(text)
+        except Unauthenticated:
+            return None
+        page = await self._page(token)
+        now = self._timing.wall_at()
+        if page.spec is None or not matches(page.spec, secret, now):
+            return None
+        self._used[token] = now
+        return page.caller
+
+    def forget(self, token: str) -> None:
+        """Return what was read of a token, and whether there are any, is read again.
+
+        It was changed.
+        """
+        self._pages.pop(token, None)
+        self._looked_at = self._asked_at = float("-inf")
+
+    async def note_uses(self) -> None:
+        """Write the uses of tokens to the store periodically, until cancelled."""
+        while True:
+            await self._timing.pause(NOTE_EACH_S)
+            await self.note()
+
+    async def note(self) -> None:
+        """Write the uses of tokens since the last write to the store."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            items = (NoteUse(used=tuple(used.items())),)
+            await self._store.define(DefineRequest(items=items, author="server"))
+        except StoreError as error:
+            _log.warning("the use of tokens is not noted: %s", error)
+
+    async def _page(self, token: str) -> _CachedToken:
+        page = self._pages.get(token)
+        now = self._timing.monotonic()
+        if page is not None and now - page.asked_at < FRESH_S:
+            return page
+        known = page is not None and now - page.read_at < AWAY_S
+        found = await self._read(TokensQuery(ids=(token,)), known=known)
+        now = self._timing.monotonic()
+        if found is None and page is not None:
+            page = replace(page, asked_at=now)
+        else:
+            spec = found[0].spec if found else None
+            caller = OPEN_CALLER if spec is None else caller_of(spec)
+            page = _CachedToken(spec=spec, caller=caller, read_at=now, asked_at=now)
+        self._pages[token] = page
+        self._pages.move_to_end(token)
+        if len(self._pages) > MOST:
+            self._pages.popitem(last=False)
+        return page
+
+    async def _read(self, query: TokensQuery, *, known: bool) -> Sequence[TokenView] | None:
+        """Ask the store; None if it is away, and what was read before may be believed.
+
+        Raises:
+            StoreError: it is away, and nothing is known.
+        """
+        if not known:
+            return await self._store.read(query)
+        try:
+            async with self._timing.limit(PATIENCE_S):
+                return await self._store.read(query)
+        except (StoreError, TimeoutError) as error:
+            _log.warning("tokens are believed as they were read before: %s", error)
+            return None
+
+
+class Authenticator:
+    """Authenticates callers by their tokens, and limits their request rates."""
+
+    def __init__(self, tokens: TokenCache, rates: RateLimiter) -> None:
+        """Put one at the door.
+
+        Args:
+            tokens: who holds which.
+            rates: how often each may call.
+        """
+        self._tokens = tokens
+        self._rates = rates
+
+    async def admit(
+        self, authorization: str | None, permission: Permission, *, apart: bool = False
+    ) -> Caller:
+        """Authenticate a caller and check a permission.
+
+        Args:
+            authorization: the header of this name; None if there was none.
+            permission: what it wants to do.
+            apart: whether calls of this sort are counted apart from its others.
+
+        Returns:
+            The caller.
+
+        Raises:
+            Unauthenticated: there is no token, or it is unknown or has expired.
+            Forbidden: it may not do this.
+            TooManyRequests: its request rate is above the limit.
+            StoreError: the store cannot be read.
+        """
+        caller = await self._known(authorization)
+        caller.check(permission)
+        self._rates.take(f"{caller.id} apart" if apart else caller.id, caller.name)
+        return caller
+
+    async def check_again(self, authorization: str | None, caller: Caller) -> None:
+        """Check again a caller that was authenticated a while ago.
+
+        Args:
+            authorization: the header that it was let in with.
+            caller: the identity it was authenticated as.
+
+        Raises:
+            Unauthenticated: its token is not known any more, or over.
+            Forbidden: it may do something else now.
+            StoreError: the store cannot be read.
+        """
+        if await self._known(authorization) != caller:
+            message = f"the token {caller.name!r} was changed meanwhile"
+            raise Forbidden(message, hint="repeat the request with the permissions of now")
+
+    async def _known(self, authorization: str | None) -> Caller:
+        text = _bearer(authorization)
+        caller = await self._tokens.caller(text)
+        if caller is None:
+            if text is not None:
+                message = "the token is not known, or has ended"
+            elif authorization:
+                message = "the header Authorization holds no Bearer token"
+            else:
+                message = "no token was given"
+            raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
+        return caller
+
+
+def _bearer(authorization: str | None) -> str | None:
+    scheme, _, text = (authorization or "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None

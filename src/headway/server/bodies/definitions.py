@@ -1,0 +1,311 @@
+"""Bodies of definitions: gates, closings, permits, lanes and timetable entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, assert_never, cast
+
+from pydantic import ConfigDict, Field, model_validator
+
+from headway.contract.definitions import EntrySpec, LaneSpec, SetGate
+from headway.core.gates.opening import Hours
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
+from headway.core.job import NewJob
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import Schedule
+from headway.core.timetable.text import parse_schedule
+from headway.runtime.lanes import LaneOptions, read_lane
+from headway.server.bodies.base import (
+    Body,
+    Count,
+    Name,
+    Positive,
+    Span,
+    TenantName,
+    Text,
+    When,
+    max_fields,
+)
+from headway.server.bodies.jobs import JobBody, ReasonBody, RecurringBody
+
+MOST_MEMBERS = 1_000
+MOST_EXCEPTIONS = 1_000
+
+Members = Annotated[
+    dict[Name, Count], max_fields(MOST_MEMBERS), Field(min_length=1, max_length=MOST_MEMBERS)
+]
+Shared = Annotated[
+    bool | None,
+    Field(
+        default=None,
+        description="True where an argument in the name has few values; else the name decides.",
+    ),
+]
+
+
+class SlotsBody(Body):
+    """At most so many permits are out."""
+
+    kind: Literal["slots"]
+    capacity: Count = Field(description="Permits.")
+    shared: Shared = None
+
+
+class RateBody(Body):
+    """At most so many starts in any window."""
+
+    kind: Literal["rate"]
+    limit: Count = Field(description="Starts.")
+    per: Span = Field(description="The window; at least 1 ms.", examples=["1h"])
+    shared: Shared = None
+
+
+class PoolBody(Body):
+    """One of several slots; the handler gets the chosen member."""
+
+    kind: Literal["pool"]
+    members: Members = Field(
+        description="The permits of each member, in their order.", examples=[{"+15550001": 4}]
+    )
+    strategy: Literal["least_used", "round_robin", "first_free"] = "least_used"
+    shared: Shared = None
+
+
+class HoursBody(Body):
+    """Open at these local times only."""
+
+    kind: Literal["hours"]
+    hours: Text = Field(description="Spans with commas between.", examples=["09:00-18:00"])
+    days: Text = Field(default="daily", examples=["mon-fri"])
+    tz: Text = Field(default="UTC", description="A zone, or a template such as {tz}.")
+    exceptions: Annotated[dict[str, Text | None], max_fields(MOST_EXCEPTIONS)] = Field(
+        default={},
+        max_length=MOST_EXCEPTIONS,
+        description="Dates with spans of their own; null for closed all day.",
+        examples=[{"2026-12-25": None}],
+    )
+
+
+AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discriminator="kind")]
+"""A gate to be declared, by its kind."""
+
+
+def gate_spec(name: str, body: SlotsBody | RateBody | PoolBody | HoursBody) -> GateSpec:
+    """Return what stores keep of a declaration.
+
+    Raises:
+        InvalidValue: the name, the hours or the zone are unusable.
+    """
+    match body:
+        case SlotsBody():
+            return Slots(name, body.capacity, shared=body.shared)
+        case RateBody():
+            return Rate(name, body.limit, f"{body.per}ms", shared=body.shared)
+        case PoolBody():
+            return Pool(name, body.members, strategy=body.strategy, shared=body.shared)
+        case HoursBody():
+            exceptions: Mapping[str, str | None] = body.exceptions
+            return Hours(name, body.hours, days=body.days, tz=body.tz, exceptions=exceptions)
+        case _:
+            assert_never(body)
+
+
+class GateNumbersBody(ReasonBody):
+    """The numbers of a gate to be set; what is left out stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"capacity": 12, "reason": "four more lines"}]}
+    )
+
+    capacity: Count | None = Field(
+        default=None, description="Of slots, a pool's member, or an implicit gate."
+    )
+    limit: Count | None = Field(default=None, description="Of a rate.")
+    per: Span | None = Field(default=None, description="Of a rate; at least 1 ms.")
+    members: Members | None = Field(default=None, description="Of a pool: replaces them all.")
+
+    def change(self, name: str) -> SetGate:
+        """Return the change of one gate."""
+        return SetGate(
+            name=name,
+            capacity=self.capacity,
+            limit=self.limit,
+            per_ms=self.per,
+            members=None if self.members is None else tuple(self.members.items()),
+        )
+
+
+class UntilBody(ReasonBody):
+    """Until when, and why."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"until": "20m", "reason": "a look first"}]}
+    )
+
+    after: Span | None = Field(default=None, description="It opens by itself after so long.")
+    until: When | None = Field(default=None, description="It opens by itself at this moment.")
+
+    @model_validator(mode="after")
+    def _one_at_most(self) -> UntilBody:
+        if self.after is not None and self.until is not None:
+            message = "give after or until, not both"
+            raise ValueError(message)
+        return self
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts from the store's now."""
+        return self.after is not None or (self.until is not None and self.until.at is None)
+
+    def resolved(self, now: int) -> int | None:
+        """Return the moment, ms UTC; None for good."""
+        if self.after is not None:
+            return now + self.after
+        return None if self.until is None else self.until.resolved(now)
+
+
+class ClosureBody(UntilBody):
+    """A gate to be closed, for good or until a moment."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"gate": "all", "reason": "stop everything"},
+                {"gate": "tenant:acme", "after": "1h"},
+            ]
+        }
+    )
+
+    gate: Name = Field(
+        description="Any gate: declared, an instance, pool/member, all, lane:…, tenant:…, kind:….",
+        examples=["all"],
+    )
+
+
+class PermitBody(ReasonBody):
+    """A permit to be taken from its holder by force."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "gate": "numbers",
+                    "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
+                    "reason": "its call is over",
+                }
+            ]
+        }
+    )
+
+    gate: Name = Field(description="Where.")
+    job: str = Field(max_length=64, description="Its holder.")
+
+
+MOST_WEIGHTS = 1_000
+
+
+class LaneBody(Body):
+    """All that a lane carries; what is left out is as the engine has it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"concurrency": 3, "target": "5s", "max_backlog": 100000}]}
+    )
+
+    concurrency: Count | None = Field(
+        default=None, description="The most of its jobs in their handlers at once."
+    )
+    lease: Span | None = Field(
+        default=None, description="How long a worker's runs live without a beat."
+    )
+    target: Span | None = Field(default=None, description="Its latency target, due to start.")
+    fair: Literal["tenant"] | None = Field(
+        default=None, description="Shares starts between tenants."
+    )
+    weights: Annotated[dict[TenantName, Positive], max_fields(MOST_WEIGHTS)] = Field(
+        default={}, max_length=MOST_WEIGHTS, description="Of tenants in a fair lane; else 1."
+    )
+    max_backlog: Count | None = Field(
+        default=None, description="With more unfinished jobs, a new one is refused."
+    )
+
+    def spec(self, name: str) -> LaneSpec:
+        """Return what stores keep of it.
+
+        Raises:
+            InvalidValue: there are weights, but the lane is not fair.
+        """
+        wanted = {
+            "concurrency": self.concurrency,
+            "lease": None if self.lease is None else f"{self.lease}ms",
+            "target": None if self.target is None else f"{self.target}ms",
+            "fair": self.fair,
+            "weights": self.weights,
+            "max_backlog": self.max_backlog,
+        }
+        options = {what: value for what, value in wanted.items() if value is not None}
+        return read_lane(name, cast("LaneOptions", options))
+
+
+class EntryBody(Body):
+    """When something recurs, and what it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schedule": "cron: 0 3 * * *",
+                    "tz": "Europe/Berlin",
+                    "job": {"kind": "noop", "lane": "nightly"},
+                }
+            ]
+        }
+    )
+
+    schedule: Text = Field(
+        description='"cron: 0 3 * * *", "every 30m" or "at 09:00 mon-fri".',
+        examples=["cron: 0 3 * * *"],
+    )
+    tz: Text = Field(default="UTC", description="The zone of a cron or a time of day.")
+    anchor: When | None = Field(default=None, description="The first fire of an interval.")
+    job: RecurringBody = Field(
+        description="What each fire makes.", examples=[{"kind": "noop", "lane": "nightly"}]
+    )
+    misfire: Literal["skip", "once", "all"] = Field(
+        default="once", description="Of fires missed in an outage."
+    )
+    misfire_cap: Positive = Field(default=100, description='The most that "all" makes up for.')
+    overlap: Literal["skip", "one", "all"] = Field(
+        default="skip", description="Of a fire while an earlier one still waits or runs."
+    )
+    enabled: bool | None = Field(
+        default=None, description="Whether it fires; a new one does, another stays as it is."
+    )
+
+    def body_of(self, id: str) -> JobBody:  # noqa: A002  (the field's name)
+        """Return what each fire makes, as a job that could be sent."""
+        fields: Any = {**dict(self.job), "id": id}
+        return JobBody.model_construct(**fields)
+
+    def read_schedule(self, now: int) -> Schedule:
+        """Return when it fires; an anchor may count from `now`.
+
+        Raises:
+            InvalidValue: the schedule or the zone is not understood.
+        """
+        anchor_at = 0 if self.anchor is None else self.anchor.resolved(now)
+        return parse_schedule(self.schedule, tz=self.tz, anchor_at=anchor_at)
+
+    def spec(self, name: str, schedule: Schedule, job: NewJob) -> EntrySpec:
+        """Return what stores keep of it."""
+        return EntrySpec(
+            name=name,
+            schedule=schedule,
+            job=job,
+            misfire=MisfirePolicy(self.misfire),
+            misfire_cap=self.misfire_cap,
+            overlap=self.overlap,
+            enabled=self.enabled is not False,
+        )

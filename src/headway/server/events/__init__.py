@@ -1,1 +1,0 @@
-"""Events: snapshots of what changed, for whoever watches."""

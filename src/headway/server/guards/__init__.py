@@ -1,1 +1,0 @@
-"""What stands around every request: limits, ids, headers, and the log."""

@@ -1,0 +1,270 @@
+"""The providers of one server, read from the table [hooks] of the settings."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from headway.contract.signals import Signal
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.naming import check_name
+from headway.runtime.timing import Timing
+from headway.server.hooks.request import TOLERANCE_MS, HookRequest, sender_url
+from headway.server.hooks.sendgrid import SendGrid
+from headway.server.hooks.signals import Provider, Reading
+from headway.server.hooks.standard import StandardWebhooks
+from headway.server.hooks.twilio import Twilio
+
+SHORTEST_SECRET = 24
+"""Bytes of a secret of Standard Webhooks, as its specification asks."""
+
+_SECRET, _PUBLIC = "whsec_", "whpk_"
+
+
+def _several(value: object) -> object:
+    """Return one key, or several by commas, as a variable gives them."""
+    if not isinstance(value, str):
+        return value
+    return tuple(one.strip() for one in value.split(",") if one.strip())
+
+
+def _span(value: object) -> int:
+    return parse_duration(value)
+
+
+Keys = Annotated[
+    tuple[Annotated[str, Field(min_length=8)], ...],
+    BeforeValidator(_several),
+    Field(default=(), repr=False),
+]
+Tolerance = Annotated[int, BeforeValidator(_span)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class TwilioTable(_Table):
+    """`[hooks.twilio]`."""
+
+    auth_tokens: Keys = ()
+    shared_keys: Keys = ()
+
+    def provider(self) -> Provider:
+        """Twilio, with these keys.
+
+        Raises:
+            InvalidValue: there is none.
+        """
+        if not self.auth_tokens and not self.shared_keys:
+            message = "hooks.twilio: there is no key to check its signatures with"
+            raise InvalidValue(message, hint='auth_tokens = ["…"]')
+        return Twilio(auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
+
+
+class SendGridTable(_Table):
+    """`[hooks.sendgrid]`."""
+
+    public_keys: Keys = ()
+    tolerance: Tolerance = TOLERANCE_MS
+    only_refs: bool = False
+
+    def provider(self) -> Provider:
+        """SendGrid, with these keys.
+
+        Raises:
+            InvalidValue: there is none, or one is unusable.
+        """
+        if not self.public_keys:
+            message = "hooks.sendgrid: there is no key to check its signatures with"
+            raise InvalidValue(message, hint='public_keys = ["MFkw…"]')
+        keys = [_p256("hooks.sendgrid.public_keys", one) for one in self.public_keys]
+        return SendGrid(public_keys=keys, tolerance_ms=self.tolerance, only_refs=self.only_refs)
+
+
+class StandardTable(_Table):
+    """`[hooks.standard.NAME]`."""
+
+    keys: Keys = ()
+    tolerance: Tolerance = TOLERANCE_MS
+
+    def provider(self, name: str) -> Provider:
+        """Return the sender of this name, with these keys.
+
+        Raises:
+            InvalidValue: there is none, or one is unusable.
+        """
+        where = f"hooks.standard.{name}"
+        if not self.keys:
+            message = f"{where}: there is no key to check its signatures with"
+            raise InvalidValue(message, hint='keys = ["whsec_…"]')
+        secrets = [one for one in self.keys if not one.startswith(_PUBLIC)]
+        public = [one for one in self.keys if one.startswith(_PUBLIC)]
+        return StandardWebhooks(
+            name=name,
+            secrets=[_secret(where, one) for one in secrets],
+            public_keys=[_ed25519(where, one) for one in public],
+            tolerance_ms=self.tolerance,
+        )
+
+
+class HooksTable(_Table):
+    """`[hooks]`."""
+
+    twilio: TwilioTable | None = None
+    sendgrid: SendGridTable | None = None
+    standard: dict[str, StandardTable] = Field(default_factory=dict)
+
+
+def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
+    """Return the providers whose webhooks are accepted.
+
+    Returns:
+        Each by its name, which is the last part of its URL.
+
+    Raises:
+        InvalidValue: the table holds what is unknown or unusable; the message names the place,
+            never the value.
+    """
+    try:
+        table = HooksTable.model_validate(dict(written))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(("hooks", *map(str, first["loc"])))
+        message = f"{where}: {first['msg'].removeprefix('Value error, ').lower()}"
+        hint = "known: twilio, sendgrid, standard.NAME"
+        raise InvalidValue(message, hint=hint) from None
+    found: dict[str, Provider] = {}
+    if table.twilio is not None:
+        found["twilio"] = table.twilio.provider()
+    if table.sendgrid is not None:
+        found["sendgrid"] = table.sendgrid.provider()
+    for name, sender in table.standard.items():
+        check_provider_name(name)
+        if name in found or name in HooksTable.model_fields:
+            message = f"hooks.standard.{name}: the name is another provider's"
+            raise InvalidValue(message, hint="choose another; it is the last part of the URL")
+        found[name] = sender.provider(name)
+    return found
+
+
+def check_provider_name(name: str) -> str:
+    """Validate the name of a provider, the last part of its URL.
+
+    Raises:
+        InvalidValue: it cannot.
+    """
+    check_name("provider", name)
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        message = f"the provider {name[:80]!r} cannot be the last part of a URL"
+        raise InvalidValue(message, hint="letters, digits, - and _")
+    return name
+
+
+def _p256(where: str, text: str) -> EllipticCurvePublicKey:
+    lines = [line for line in text.splitlines() if not line.startswith("-----")]
+    try:
+        key = load_der_public_key(b64decode("".join(lines), validate=True))
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
+        return key
+    message = f"{where}: a key is no public key of P-256"
+    raise InvalidValue(message, hint="copy the verification key as SendGrid shows it")
+
+
+def _secret(where: str, text: str) -> bytes:
+    secret = _bytes(text.removeprefix(_SECRET))
+    if secret is None or len(secret) < SHORTEST_SECRET:
+        message = f"{where}: a key is no secret of {SHORTEST_SECRET} bytes or more, in base64"
+        raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
+    return secret
+
+
+def _ed25519(where: str, text: str) -> Ed25519PublicKey:
+    data = _bytes(text.removeprefix(_PUBLIC))
+    if data is None or len(data) != 32:
+        message = f"{where}: a key is no public key of ed25519"
+        raise InvalidValue(message, hint="whpk_ and 32 bytes in base64")
+    return Ed25519PublicKey.from_public_bytes(data)
+
+
+def _bytes(text: str) -> bytes | None:
+    try:
+        return b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return None
+
+
+class Hooks:
+    """The providers of one server, each by the last part of its URL."""
+
+    def __init__(
+        self, written: Mapping[str, object], *, public_url: str | None, timing: Timing
+    ) -> None:
+        """Read the table [hooks] of the settings.
+
+        Raises:
+            InvalidValue: it holds what is unknown or unusable.
+        """
+        self._providers = read_hooks(written)
+        self._readings: dict[str, Reading] = {}
+        self._public_url = public_url
+        self._timing = timing
+
+    def add(self, name: str, provider: Provider) -> None:
+        """Add a provider of a system's own.
+
+        Raises:
+            InvalidValue: the name is taken, or cannot be the last part of a URL.
+        """
+        if check_provider_name(name) in self._providers:
+            message = f"the provider {name!r} is there already"
+            raise InvalidValue(message, hint="choose another name, or read it in another way")
+        self._providers[name] = provider
+
+    def read_with(self, name: str, reading: Reading) -> None:
+        """Let a system read a provider's webhooks in its own way; who proves them stays.
+
+        Args:
+            name: of the provider; without keys in the settings, its webhooks are refused.
+        """
+        self._readings[name] = reading
+
+    async def take(self, name: str, request: Request) -> HookRequest:
+        """Return a webhook, proved; a system's own routes may begin with it too.
+
+        Raises:
+            HTTPException: with 404, the provider is not configured.
+            Unauthenticated: the provider has not signed it.
+        """
+        provider = self._providers.get(name)
+        if provider is None:
+            raise HTTPException(404)
+        came = HookRequest(
+            method=request.method,
+            url=sender_url(request.scope, self._public_url),
+            headers=tuple(request.headers.items()),
+            body=await request.body(),
+        )
+        provider.verify(came, self._timing.wall_at())
+        return came
+
+    def signals(self, name: str, request: HookRequest) -> Sequence[Signal]:
+        """Return what a proved webhook says.
+
+        Raises:
+            InvalidValue: it is not understood.
+        """
+        reading = self._readings.get(name) or self._providers[name].signals
+        return reading(request)

@@ -1,0 +1,299 @@
+"""Listening: connections with limits in bytes and time, and a server that stops in order.
+
+Uvicorn limits neither the head of a request nor the time that it may take, and what accumulates
+in the parser costs the square of its length. All this happens before the caller is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from headway.core.errors import InvalidValue
+
+MOST_HEAD = 65_536
+"""Bytes of the request line and all headers; and of what stands between the parts of a body."""
+HEAD_WITHIN_S = 20.0
+"""Seconds for a head to arrive; and for the rest of a body whose reply was written already."""
+READ_WITHIN_S = 60.0
+"""Seconds in which a client must read something of what is written to it."""
+
+_TOO_LARGE = msgspec.json.encode(
+    {
+        "type": "/problems/head_too_large",
+        "title": "head too large",
+        "status": 431,
+        "detail": f"the request line and the headers have more than {MOST_HEAD} bytes",
+        "code": "head_too_large",
+    }
+)
+_REFUSED = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-type: application/problem+json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TOO_LARGE), _TOO_LARGE)
+)
+
+
+class TooMuch(Exception):
+    """The head is too large; the parser gives up."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection whose heads are bounded in bytes and time, and whose client must read."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._messages = 0
+        self._fed = 0
+        self._body = 0
+        self._beside = 0
+        self._head_limit: asyncio.TimerHandle | None = None
+        self._read_limit: asyncio.TimerHandle | None = None
+        self._is_too_much = False
+        self._is_upgraded = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Expect a head."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing more."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._head_limit = _cancelled(self._head_limit)
+        self._read_limit = _cancelled(self._read_limit)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has arrived."""
+        messages, body = self._messages, self._body
+        self._fed = len(data)
+        super().data_received(data)
+        if self._is_upgraded:
+            return
+        if messages == self._messages:
+            # What came with the end of another message is small enough as it is.
+            self._beside += len(data) - (self._body - body)
+            if self._beside > MOST_HEAD + 8 * self._body and not self.transport.is_closing():
+                self._refuse()
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete:
+            if self._head_limit is None:
+                self._expect_head()
+        elif self._head_limit is not None:
+            self._head_limit = _cancelled(self._head_limit)
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        super().on_message_begin()
+        self._messages += 1
+        self._body = self._beside = 0
+
+    def on_headers_complete(self) -> None:
+        """Limit the size of a head.
+
+        Raises:
+            TooMuch: it is too large.
+        """
+        if self._beside + self._fed > MOST_HEAD:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > MOST_HEAD:
+                self._is_too_much = True
+                raise TooMuch
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Count what a body has."""
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Start the timer for the next request."""
+        self._head_limit = _cancelled(self._head_limit)
+        super().on_response_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Leave the connection to another protocol."""
+        self._is_upgraded = True
+        self._head_limit = _cancelled(self._head_limit)
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, or too much of one, and closes."""
+        if self._is_too_much:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        """Return the client has read."""
+        super().resume_writing()
+        self._read_limit = _cancelled(self._read_limit)
+
+    def _expect_head(self) -> None:
+        self._head_limit = self.loop.call_later(HEAD_WITHIN_S, self._give_up)
+
+    def _expect_reading(self) -> None:
+        size = self.transport.get_write_buffer_size()
+        self._read_limit = self.loop.call_later(READ_WITHIN_S, self._check_reading, size)
+
+    def _check_reading(self, size: int) -> None:
+        if self.transport.get_write_buffer_size() < size:
+            self._expect_reading()
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.transport.abort()
+
+    def _refuse(self) -> None:
+        self.transport.write(_REFUSED)
+        self.transport.close()
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+GRACE_S = 10
+"""Seconds that requests under way get after a stop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListenAddress:
+    """Where a server listens.
+
+    Attributes:
+        host: a name or an address.
+        port: 0 for any that is free.
+        certificate: of TLS, a PEM file; None for none.
+        key: of the certificate, a PEM file.
+        trusted_proxies: addresses whose X-Forwarded-* headers are believed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    certificate: Path | None = None
+    key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, but for the signals, which the caller minds."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Take no signals: a worker beside it needs them too."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and says so."""
+        await super().startup(sockets)
+        self.answers.set()
+
+
+class Listener:
+    """A server at an address.
+
+    Attributes:
+        url: where it listens; known once `bound`.
+    """
+
+    def __init__(
+        self, app: ASGIApp, address: ListenAddress, *, on_stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """Bind the address; nothing is answered yet.
+
+        Raises:
+            InvalidValue: the address cannot be had.
+        """
+        self._socket = _bind(address)
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        scheme = "https" if address.certificate else "http"
+        self.url = f"{scheme}://{host}:{self._socket.getsockname()[1]}"
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=BoundedConnection,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=bool(address.trusted_proxies),
+                forwarded_allow_ips=list(address.trusted_proxies),
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=GRACE_S,
+                ssl_certfile=address.certificate,
+                ssl_keyfile=address.key,
+            )
+        )
+        self._on_stop = on_stop
+
+    async def run(self) -> None:
+        """Answer until `stop`; ends when what is under way has ended, or the grace is over."""
+        await self._server.serve([self._socket])
+
+    def stop(self, *, now: bool = False) -> None:
+        """Report it to stop; returns at once."""
+        self._on_stop()
+        self._server.should_exit = True
+        self._server.force_exit = self._server.force_exit or now
+
+    async def answers(self) -> None:
+        """Return when it answers."""
+        await self._server.answers.wait()
+
+
+def _hint(error: OSError | OverflowError) -> str:
+    match error:
+        case OSError(errno=errno.EADDRINUSE):
+            return "another program is there; give another --port, or end it"
+        case OSError(errno=errno.EACCES):
+            return "ports below 1024 need rights; give another --port"
+        case _:
+            return "give a --host that is a name or an address of this machine"
+
+
+def _bind(address: ListenAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    # Named, or asyncio takes it for no TCP, and lets small packets wait for one another.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = getattr(error, "strerror", None) or error
+        message = f"the server cannot listen at {address.host}:{address.port}: {why}"
+        raise InvalidValue(message, hint=_hint(error)) from None
+    listening.set_inheritable(True)
+    return listening

@@ -1,1 +1,0 @@
-"""Where the server listens, and how its connections are kept small."""

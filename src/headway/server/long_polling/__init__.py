@@ -1,0 +1,1 @@
+"""Long polls: claims that wait."""

@@ -1,0 +1,176 @@
+"""Parameters that many routes share: pages and their cursors, Idempotency-Key, If-Match."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+from fastapi import Header, Query
+from pydantic import Field
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, Page
+from headway.core.errors import InvalidValue
+from headway.server.bodies.base import QueryModel
+
+Row = TypeVar("Row")
+
+MOST_ROWS = 1_000
+"""Rows of a page."""
+
+Limit = Annotated[int, Field(ge=1, le=MOST_ROWS, description="At most so many rows.")]
+Cursor = Annotated[
+    str | None, Field(max_length=4_000, description="From the page before; none for the first.")
+]
+
+RepeatKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Makes a repeat of this request have the effect of one; any text, such as a "
+        "UUID, of up to 255 characters.",
+        min_length=1,
+        max_length=255,
+    ),
+]
+
+_REPEAT_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_NO_CURSOR = "the cursor is not one of this listing"
+_CURSOR = "pass the cursor of the page before"
+
+_TAG = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})', re.ASCII)
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='The revision of the definitions that you know, as `"17"`; if it is not the '
+        "current one, nothing is changed and the reply is 409.",
+        examples=['"17"'],
+    ),
+]
+
+
+class PageQuery(QueryModel):
+    """Which page of a listing."""
+
+    limit: Limit = 100
+    cursor: Cursor = None
+
+
+WhichPage = Annotated[PageQuery, Query()]
+
+
+def check_repeat_key(key: str) -> str:
+    """Validate the value of an Idempotency-Key.
+
+    Raises:
+        InvalidValue: it is no such text.
+    """
+    if _REPEAT_KEY.fullmatch(key) is None:
+        message = "the Idempotency-Key is unusable"
+        raise InvalidValue(message, hint="1 to 255 visible characters of ASCII, such as a UUID")
+    return key
+
+
+def revision_of(if_match: str | None) -> int | None:
+    """Return the revision that a caller knows; None where it named none.
+
+    Raises:
+        InvalidValue: it is no revision.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _TAG.fullmatch(if_match.strip())
+    if found is None:
+        message = "If-Match is no revision of the definitions"
+        raise InvalidValue(message, hint='as the ETag said it: "17"')
+    return int(found[1] or found[2])
+
+
+def etag(revision: int) -> dict[str, str]:
+    """Return the headers with the definitions' revision."""
+    return {"ETag": f'"{revision}"'}
+
+
+def encode_cursor(cursor: str | None) -> str | None:
+    """Return a store's cursor as text that any URL takes."""
+    return None if cursor is None else urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None) -> str | None:
+    """Return a store's cursor, of what `encode_cursor` made of it.
+
+    Raises:
+        InvalidValue: it is none of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (Error, ValueError):
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR) from None
+    if encode_cursor(text) != cursor or "\0" in text:
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
+    return text
+
+
+def check_number_cursor(cursor: str | None) -> str | None:
+    """Return a cursor of a listing that goes by numbers.
+
+    Raises:
+        InvalidValue: it is none of ours.
+    """
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
+    return cursor
+
+
+def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -> Page[Row]:
+    """Return a page of rows that a store returns all at once.
+
+    Raises:
+        InvalidValue: the cursor is none of ours.
+    """
+    after = decode_cursor(asked.cursor)
+    left = sorted((one for one in rows if after is None or name(one) > after), key=name)
+    cut = left[: asked.limit]
+    return Page(
+        rows=tuple(cut), cursor=encode_cursor(name(cut[-1])) if len(left) > len(cut) else None
+    )
+
+
+FIRST_ROWS = 25
+"""Rows of the first look; how large they are says how many more there may be."""
+MOST_BYTES = 16 * 1024 * 1024
+"""The most bytes of the jobs on a page. A single read may exceed it, by its own rows."""
+
+
+async def bounded_page(store: Store, query: JobsQuery) -> Page[JobView]:
+    """Return a page that may end early where jobs carry much; its cursor goes on from there."""
+    rows: list[JobView] = []
+    size = 0
+    cursor = query.cursor
+    while True:
+        room = query.limit - len(rows)
+        if rows:
+            each = max(size // len(rows), 1)
+            room = min(room, (MOST_BYTES - size) // each)
+        asked = min(room, FIRST_ROWS) if not rows else room
+        if asked <= 0:
+            break
+        page = await store.read(replace(query, cursor=cursor, limit=asked))
+        rows += page.rows
+        size += sum(map(_size, page.rows))
+        cursor = page.cursor
+        # A short look means that a bounded number of rows was looked at: enough for one request.
+        if cursor is None or len(page.rows) < asked:
+            break
+    return Page(rows=tuple(rows), cursor=cursor)
+
+
+def _size(job: JobView) -> int:
+    return 1_000 + len(job.args) + len(job.result or b"") + len(job.progress or b"")

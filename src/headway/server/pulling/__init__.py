@@ -1,1 +1,0 @@
-"""Pulling: claims that wait for work, at no cost while they wait."""

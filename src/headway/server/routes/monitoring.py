@@ -1,0 +1,142 @@
+"""/events, /metrics, /healthz and /readyz: what changes, and whether the server works."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from inspect import getdoc
+from typing import Annotated, Literal
+
+from fastapi import Depends, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from headway.core.errors import AccessError, StoreError
+from headway.server.access.caller import Caller, Permission
+from headway.server.access.policy import check_again, needs, public
+from headway.server.event_feed import Subscriber
+from headway.server.replies.problem import RETRY_AFTER_S, problem
+from headway.server.replies.reply import answer, reply
+from headway.server.routes.router import PROBLEM, TheService, router
+
+ROUTES = router("observe")
+
+
+async def _subscription(
+    service: TheService, caller: Annotated[Caller, needs(Permission.OBSERVE)]
+) -> AsyncGenerator[Subscriber]:
+    caller.whole()
+    subscriber = await service.feed.join()
+    try:
+        yield subscriber
+    finally:
+        service.feed.leave(subscriber)
+
+
+@ROUTES.get(
+    "/events",
+    operation_id="events",
+    summary="What changes, as it changes",
+    response_class=EventSourceResponse,
+)
+async def events(
+    request: Request,
+    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+    subscriber: Annotated[Subscriber, Depends(_subscription)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events, of which each has a `now` (ms since 1970) and parts by name.
+
+    The first one is `whole`: `stats`, `lanes`, `gates` (the first 500) and `workers`, each by
+    name. A `change` has only the rows that differ; a row that is null is gone. `away` says that
+    the store does not answer; when it does again, a `whole` follows. A client that reconnects, or
+    reads too slowly, gets a `whole` again. A comment is sent after 15 seconds without an event. The
+    stream ends soon after its token does.
+    """
+    while (message := await subscriber.next()) is not None:
+        if not await _may_stay(request, caller):
+            return
+        yield ServerSentEvent(id=message.id, event=message.event, raw_data=message.data)
+
+
+async def _may_stay(request: Request, caller: Caller) -> bool:
+    try:
+        await check_again(request, caller)
+    except AccessError:
+        return False
+    except StoreError:
+        # The stream may be about to report that the store is away.
+        return True
+    return True
+
+
+@ROUTES.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The metrics; in OpenMetrics if the caller accepts it.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+async def metrics(
+    request: Request,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+) -> Response:
+    """Jobs by lane and state, gates, workers, and this server's own requests.
+
+    No label names a tenant or what stands in a job. Answers also when the store does not:
+    `headway_store_up` is 0 then.
+    """
+    caller.whole()
+    text, media_type = await service.scrapes.scrape(
+        request.headers.get("accept", ""),
+        long_polls=len(service.long_polls),
+        event_streams=len(service.feed),
+        leads=service.alerts.leads,
+    )
+    return Response(text, headers={"Content-Type": media_type})
+
+
+_HEALTH = reply("Health", "That all is well.", status=(Literal["ok"], "Always ok."))
+_log = logging.getLogger("headway.server")
+
+
+@ROUTES.get("/healthz", operation_id="healthz", summary="Alive", response_model=_HEALTH)
+async def healthz(_: Annotated[Caller, public()]) -> Response:
+    """Return whether the process answers at all; never asks the store."""
+    return answer({"status": "ok"})
+
+
+@ROUTES.get(
+    "/readyz",
+    operation_id="readyz",
+    summary="Ready",
+    response_model=_HEALTH,
+    responses={503: PROBLEM},
+)
+async def readyz(request: Request, service: TheService, _: Annotated[Caller, public()]) -> Response:
+    """Whether requests should come here: the store answers within two seconds and is current.
+
+    The code of the problem says what is missing: `store_unavailable`, `schema_mismatch`,
+    `store_changed`, `stopping`.
+    """
+    if service.stopping.is_set():
+        return _not_ready(request, "stopping", "The server is about to stop.")
+    fault = await service.readiness.fault()
+    if fault is None:
+        return answer({"status": "ok"})
+    _log.warning("not ready: %s", fault)
+    # The route needs no token, so the reply has the kind of the fault, not the store's address.
+    return _not_ready(request, fault.code, (getdoc(type(fault)) or "").partition("\n")[0])
+
+
+def _not_ready(request: Request, code: str, detail: str) -> Response:
+    return problem(
+        503, code=code, detail=detail, request=request, headers={"Retry-After": str(RETRY_AFTER_S)}
+    )

@@ -1,0 +1,295 @@
+"""Creating jobs from requests, and storing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from uuid_utils import uuid7
+
+from headway.contract.enqueue import Enqueued
+from headway.core.errors import (
+    HeadwayError,
+    IdConflict,
+    InvalidArguments,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+)
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.instant import format_instant
+from headway.core.job import (
+    DEFAULT_POLICY,
+    DEFAULT_PRIORITY,
+    MAX_ARGS,
+    MAX_BATCH,
+    FollowUp,
+    JobPolicy,
+    NewJob,
+    derived_id,
+)
+from headway.core.retry import Backoff, RetryPolicy
+from headway.core.state import State
+from headway.runtime.arguments import RESERVED
+from headway.runtime.kind import Kind
+from headway.server.access.caller import OPEN_CALLER, Caller, Permission
+from headway.server.bodies.jobs import POLICY_FIELDS, JobBody
+from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.paging import check_repeat_key
+from headway.server.replies.problem import add_members
+from headway.server.service import A_TURN_BYTES, Service
+from headway.server.visibility import hide_conflict
+
+_encode = msgspec.json.Encoder().encode
+_NO_ARGUMENT = RESERVED | {"self"}
+
+
+async def make_job(service: Service, caller: Caller, body: JobBody) -> NewJob:
+    """Make one job; see `make_jobs`."""
+    return (await make_jobs(service, caller, [body]))[0]
+
+
+async def make_jobs(
+    service: Service, caller: Caller, bodies: Sequence[JobBody], *, repeat_key: str | None = None
+) -> list[NewJob]:
+    """Make jobs of what a request says; nothing is stored yet.
+
+    Args:
+        service: its App's kinds make their own jobs, with their gates and policy.
+        caller: for whose tenants and lanes they must be.
+        repeat_key: the request's Idempotency-Key: the same one gives the same ids.
+
+    Returns:
+        The jobs, in this order.
+
+    Raises:
+        Forbidden: the caller may not send, or a tenant or a lane is not the caller's.
+        InvalidArguments: a kind's handler refuses the arguments.
+        InvalidValue: a value is unusable, or a gate's name cannot be resolved.
+        PayloadTooLarge: arguments are above the limit.
+        UnknownGate: nothing declares a gate that is named.
+    """
+    caller.check(Permission.SEND)
+    if repeat_key is not None:
+        check_repeat_key(repeat_key)
+    gates = await known_gates(service.gates, [one for body in bodies for one in body.gates or ()])
+    maker = _JobFactory(service, caller, await _now(service, bodies), gates)
+    ids = (
+        body.id
+        or (str(uuid7()) if repeat_key is None else derived_id("http", caller.id, repeat_key, n))
+        for n, body in enumerate(bodies)
+    )
+    jobs: list[NewJob] = []
+    size = 0
+    async for body, id in service.in_turns(zip(bodies, ids, strict=True)):  # noqa: A001  (the field's name)
+        jobs.append(maker.job(body, id))
+        size += len(jobs[-1].args)
+        if size > A_TURN_BYTES:
+            size = 0
+            await service.timing.pause(0)
+    return jobs
+
+
+async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
+    """Return the store's time if a delay needs it; a job that is due now does not."""
+    if any(
+        body.expires is not None or (body.due is not None and body.due.after_ms is not None)
+        for body in bodies
+    ):
+        return await service.now()
+    return 0
+
+
+class _JobFactory:
+    """Makes the jobs of one request."""
+
+    def __init__(
+        self, service: Service, caller: Caller, now: int, gates: Mapping[str, GateSpec]
+    ) -> None:
+        self._kinds = {} if service.app is None else service.app.kinds
+        self._caller = caller
+        self._now = now
+        self._gates = gates
+
+    def job(self, body: JobBody, id: str) -> NewJob:  # noqa: A002  (the field's name)
+        due_at = None if body.due is None else body.due.resolved(self._now)
+        kind = self._kinds.get(body.kind)
+        job = (
+            self._plain(body, id, due_at) if kind is None else self._of_kind(kind, body, id, due_at)
+        )
+        self._caller.check_tenant(job.tenant)
+        self._caller.check_lane(job.lane)
+        for follow in (job.policy.on_final, job.policy.on_accepted):
+            if follow is not None and follow.lane is not None and kind is None:
+                self._caller.check_lane(follow.lane)
+        return job
+
+    def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+        taken = _NO_ARGUMENT.intersection(body.args)
+        if taken:
+            message = f"{kind.name}: {min(taken)!r} is no argument"
+            raise InvalidArguments(message, hint="it belongs beside `args`, if anywhere")
+        tenant = body.tenant
+        if tenant is None and not kind.options.tenant:
+            tenant = self._caller.tenant(None)
+        chosen: dict[str, Any] = {
+            "due": None if due_at is None else format_instant(due_at),
+            "priority": body.priority,
+            "lane": body.lane,
+            "tenant": tenant,
+            "subject": body.subject,
+            "key": body.key,
+            "expires": None if body.expires is None else f"{body.expires}ms",
+            "job_id": id,
+            "candidates": body.candidates,
+        }
+        job = kind.make(**chosen, **body.args)
+        said = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
+        if said is not None and not _agree(job, self._plain(body, id, due_at)):
+            message = f"{kind.name}: {said!r} is said by the kind itself"
+            raise InvalidValue(message, hint="leave it out; the server's App declares this kind")
+        return job
+
+    def _plain(self, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+        args = _encode(body.args) if body.args else b"{}"
+        if len(args) > MAX_ARGS:
+            message = f"{body.kind}: the arguments have {len(args)} bytes"
+            raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+        cascade = body.candidates is not None
+        if body.cascade is not None and body.cascade != cascade:
+            message = f"{body.kind}: a cascade has candidates, and nothing else has any"
+            raise InvalidValue(message, hint="pass candidates, in the order to be asked")
+        if body.on_accepted is not None and not cascade:
+            message = f"{body.kind}: on_accepted is of a cascade"
+            raise InvalidValue(message, hint="pass candidates, or leave it out")
+        lane = "main" if body.lane is None else body.lane
+        tenant = self._caller.tenant(body.tenant) or ""
+        expires_at = None
+        if body.expires is not None:
+            expires_at = (self._now if due_at is None else due_at) + body.expires
+        return NewJob(
+            id=id,
+            kind=body.kind,
+            lane=lane,
+            tenant=tenant,
+            subject=body.subject,
+            stage=body.stage or "",
+            args=args,
+            priority=DEFAULT_PRIORITY if body.priority is None else body.priority,
+            due_at=due_at,
+            expires_at=expires_at,
+            key=body.key,
+            gates=self._uses(body, lane, tenant) if body.gates else (),
+            policy=policy_of(body),
+            candidates=tuple(body.candidates or ()),
+        )
+
+    def _uses(self, body: JobBody, lane: str, tenant: str) -> tuple[GateUse, ...]:
+        values = {**body.args, "tenant": tenant, "lane": lane, "kind": body.kind}
+        return gate_uses(body.gates or (), self._gates, values, cascade=body.candidates is not None)
+
+
+def _agree(ours: NewJob, theirs: NewJob) -> bool:
+    """Return whether a producer that says all of a kind's job itself says the same as the kind."""
+    return (set(ours.gates), ours.policy, ours.stage) == (
+        set(theirs.gates),
+        theirs.policy,
+        theirs.stage,
+    )
+
+
+def policy_of(body: JobBody) -> JobPolicy:
+    """Return the policy that a plain job says; what it does not say is as the engine has it.
+
+    Raises:
+        InvalidValue: a delay is above its cap.
+    """
+    if body.candidates is None and body.model_fields_set.isdisjoint(_OF_POLICY):
+        return DEFAULT_POLICY
+    usual = DEFAULT_POLICY
+    policy = JobPolicy(
+        retry=_retry(body),
+        timeout_ms=body.timeout,
+        start_within_ms=_or(body.start_within, usual.start_within_ms),
+        on_deadline=body.on_deadline or usual.on_deadline,
+        reconcile=body.reconcile,
+        reconcile_within_ms=_or(body.reconcile_within, usual.reconcile_within_ms),
+        on_final=_follow_up(body),
+        keep_ms=_or(body.keep, usual.keep_ms),
+        key_for_ms=_or(body.key_for, usual.key_for_ms),
+        cascade=body.candidates is not None,
+        on_accepted=_accepted(body),
+    )
+    # The very same object, so that stores see at once that nothing is special.
+    return usual if policy == usual else policy
+
+
+_OF_POLICY = frozenset(POLICY_FIELDS) - {"gates", "stage", "cascade"}
+
+
+def _or(given: int | None, usual: int) -> int:
+    return usual if given is None else given
+
+
+def _retry(body: JobBody) -> RetryPolicy:
+    given = body.retry
+    if given is None:
+        return DEFAULT_POLICY.retry
+    return Backoff(
+        attempts=given.attempts,
+        base=f"{given.base}ms",
+        factor=given.factor,
+        cap=f"{given.cap}ms",
+        jitter=given.jitter,
+    )
+
+
+def _follow_up(body: JobBody) -> FollowUp | None:
+    given = body.on_final
+    if given is None:
+        return None
+    states = tuple(dict.fromkeys(State(one) for one in given.states))
+    return FollowUp(kind=given.kind, lane=given.lane, states=states)
+
+
+def _accepted(body: JobBody) -> FollowUp | None:
+    given = body.on_accepted
+    return None if given is None else FollowUp(kind=given.kind, lane=given.lane, states=())
+
+
+async def send_jobs(
+    service: Service, jobs: Sequence[NewJob], *, caller: Caller = OPEN_CALLER
+) -> list[Enqueued]:
+    """Store jobs, a thousand a step; each step is stored whole or not at all.
+
+    Returns:
+        For each job, in this order, which job exists and whether this call made it.
+
+    Raises:
+        HeadwayError: a step is refused, or the store cannot do it now. Where there are several
+            steps, its problem says of how many jobs the steps before were `stored`.
+    """
+    replies: list[Enqueued] = []
+    for start in range(0, len(jobs), MAX_BATCH):
+        if start:
+            await service.timing.pause(0)  # not every store lets others run
+        step = jobs[start : start + MAX_BATCH]
+        try:
+            replies += await _enqueue(service, step)
+        except HeadwayError as refused:
+            error = refused
+            if isinstance(refused, IdConflict | KeyConflict):
+                error = await hide_conflict(service, caller, refused)
+            if len(jobs) > MAX_BATCH:
+                add_members(error, stored=start)
+            raise error from None
+        service.long_polls.note_lanes({job.lane for job in step})
+    return replies
+
+
+async def _enqueue(service: Service, step: Sequence[NewJob]) -> list[Enqueued]:
+    if service.app is not None and service.app.store is service.store:
+        # It declares its gates again if the store was lost since.
+        return [Enqueued(*sent) for sent in await service.app.send_many_async(step)]
+    return await service.store.enqueue(step)

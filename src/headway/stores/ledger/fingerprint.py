@@ -1,0 +1,144 @@
+"""The store's fingerprint as a process last saw it, to detect a replaced or restored store."""
+
+from __future__ import annotations
+
+import os
+import socket
+from threading import Lock
+from typing import NamedTuple
+
+from headway.contract.repair import Suspicion
+from headway.core.errors import StoreChanged
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import TrailRow
+from headway.stores.ledger.tables.records import TrailTable
+
+MARKED = "store changed"
+"""The verb of the trail's line with the reason why claims are refused."""
+_LINES = 100
+"""Lines about the store that are searched for it."""
+
+
+class StoreFingerprint(NamedTuple):
+    """Facts that identify a store and its state.
+
+    Attributes:
+        identity: random, written once.
+        epoch: raised by an operator.
+        epoch_at: when the epoch began, by the store's time.
+        high_water: the highest time ever used.
+    """
+
+    identity: int | str
+    epoch: int
+    epoch_at: int
+    high_water: int
+
+    def fits(self, before: StoreFingerprint) -> bool:
+        """Return whether this store may be the one that was seen before.
+
+        It is if an operator began a new epoch later than everything that was seen, or if it is the
+        same store and not older.
+        """
+        if self.epoch > 1 and self.epoch_at >= before.high_water:
+            return True
+        if self.identity != before.identity or self.epoch < before.epoch:
+            return False
+        return self.epoch > before.epoch or self.high_water >= before.high_water
+
+    def against(self, before: StoreFingerprint) -> str:
+        """Describe which fact contradicts an earlier fingerprint."""
+        if self.identity != before.identity:
+            return f"its identity is {self.identity}, and {before.identity} was seen before"
+        if self.epoch < before.epoch:
+            return f"its epoch is {self.epoch}, and {before.epoch} was seen before"
+        return (
+            f"the highest time it remembers is {self.high_water},"
+            f" and {before.high_water} was seen before"
+        )
+
+
+class FingerprintWatch:
+    """Compares fingerprints in replies with the one known when the request was sent.
+
+    Several connections of a process work at once, so replies may be handled in another order than
+    the server sent them. Only what was known when a request was sent is certainly older than its
+    reply: a caller keeps `known` when it sends, and compares the reply with that.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: StoreFingerprint | None = None
+        self._suspect: StoreFingerprint | None = None
+        self._reason = ""
+
+    @property
+    def known(self) -> StoreFingerprint | None:
+        """The latest fingerprint that was read or written; None before the first."""
+        return self._known
+
+    @property
+    def reason(self) -> str:
+        """Why the store was found to be replaced or older; empty if it was not."""
+        return self._reason
+
+    def may_follow(self, found: StoreFingerprint, before: StoreFingerprint | None) -> bool:
+        """Return whether a fingerprint may be of the same store, and not older.
+
+        Args:
+            found: from a reply.
+            before: what was known when its request was sent.
+        """
+        suspect = self._suspect
+        if suspect is not None:
+            return found.epoch > suspect.epoch
+        return before is None or found.fits(before)
+
+    def accept(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
+        """Remember a fingerprint, unless a later one is known by now."""
+        with self._lock:
+            known, suspect = self._known, self._suspect
+            if suspect is not None and found.epoch <= suspect.epoch:
+                return
+            if known is None or suspect is not None or known == before:
+                self._known, self._suspect, self._reason = found, None, ""
+            elif found.identity == known.identity:
+                self._known = max(known, found, key=lambda one: (one.epoch, one.high_water))
+
+    def suspect(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
+        """Record that the store was replaced or restored, until a later epoch begins."""
+        with self._lock:
+            if self._suspect is None and before is not None:
+                self._suspect, self._reason = found, found.against(before)
+
+
+def process_name() -> str:
+    """Return the process id and host, for operators."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def mark_suspect(ledger: Ledger, reason: str) -> None:
+    """Write to the trail that this process found the store replaced or restored, and why."""
+    line = TrailRow(0, ledger.now, process_name(), reason, MARKED, "store", "claims are refused")
+    ledger.trail.add([line])
+
+
+def suspicion(trail: TrailTable, now: int, reason: str) -> Suspicion:
+    """Return why claims are refused, from the trail.
+
+    Args:
+        trail: of a store that is suspect.
+        now: the store's time, ms.
+        reason: of this process, which may not be on the trail yet; empty for none.
+    """
+    for row in trail.page("store", None, _LINES):
+        if row.verb == MARKED:
+            return Suspicion(at=row.at, by=row.author, reason=row.reason)
+    if reason:
+        return Suspicion(at=now, by=process_name(), reason=reason)
+    return Suspicion(at=0, by="an unknown process", reason="the trail no longer shows why")
+
+
+def store_changed(found: Suspicion) -> StoreChanged:
+    """Return the error of a claim in a suspect store."""
+    return StoreChanged(found.message, hint=f"{found.hint}; nothing was written")

@@ -1,0 +1,300 @@
+"""The claim of one lane: read its flows, decide, and write what starts and what parks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.contract.claims import ClaimRequest
+from headway.core.cascade import CANDIDATE
+from headway.core.claim import Decision, Park, Start, decide
+from headway.core.fairness import Fairness
+from headway.core.flow import FlowView, Order
+from headway.core.gates.spec import GateUse
+from headway.core.gates.view import GateView
+from headway.core.state import State
+from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
+from headway.stores.ledger.gatebook import use_at
+from headway.stores.ledger.gaterows import GateRow
+from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.start_writer import StartWriter
+from headway.stores.ledger.step import Step
+
+FLOWS = 256
+"""Flows that one claim examines in a lane."""
+PARKS = 1_000
+"""Jobs that one claim parks in a lane."""
+LEAST_HEADS = 16
+"""Heads read of one flow at a time, among several flows."""
+MANY_FLOWS = 8
+"""Above this many flows a claim begins with few heads of each, since usually little is free."""
+FIRST_HEADS = 2
+"""Heads of each flow in the first round; each further round reads twice as many."""
+
+
+class LaneClaim:
+    """One lane in one claim."""
+
+    def __init__(self, step: Step, request: ClaimRequest, lane: str, after: int) -> None:
+        self.step = step
+        self.ledger = step.ledger
+        self.book = step.book
+        self.request = request
+        self.lane = lane
+        self.flow_after, self.fruitful = (-1, False) if after < 0 else divmod(after, 2)
+        self.last = True
+        self.again = False
+        self.rounds = 0
+        self.opens_at: int | None = None
+        self.row = self.ledger.lanes.load([lane]).get(lane)
+        self.flows: list[int] | None = None
+        self.stopped: set[int] = set()
+        self.fairness: Fairness | None = None
+        self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
+        self.opening: dict[tuple[str, int], int | None] = {}
+
+    def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
+        """Start up to n jobs, gated ones up to `free`; in order of start."""
+        if self.row is None:
+            return []
+        if self.flows is None:
+            self._find_flows()
+        started: list[tuple[Start, FlowView]] = []
+        parked = 0
+        while len(started) < n:
+            views = self._views(n - len(started), free)
+            if not views:
+                break
+            decision = decide(
+                views, self.book.view, self._ahead, n - len(started), free, self.fairness
+            )
+            by_flow = {view.flow: view for view in views}
+            self._write(decision, by_flow)
+            # After the write: a rate opens again when what has just started leaves its window.
+            self._note_closed(views, decision)
+            started += [(start, by_flow[start.flow]) for start in decision.starts]
+            free -= sum(start.gated for start in decision.starts)
+            parked += len(decision.parks)
+            if not decision.again:
+                break
+            if parked >= PARKS:
+                self.again = self.fruitful = True
+                break
+        self.fruitful = self.fruitful or bool(started)
+        self._save_fairness()
+        return started
+
+    @property
+    def after(self) -> int:
+        """The cursor: twice the last flow examined, plus one if anything could start.
+
+        -1 when the round is over.
+        """
+        if self.last or not self.flows:
+            return -1
+        return self.flows[-1] * 2 + self.fruitful
+
+    # Flows
+
+    def _find_flows(self) -> None:
+        found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
+        self.flows = found
+        self.last = len(found) < FLOWS
+        # Flows that were open in this round may still be open, behind the cursor.
+        self.again = not self.last or self.fruitful
+        if self.row is not None and self.row.current.fair == "tenant" and found:
+            tenants = {self.ledger.jobs.flow(flow).tenant for flow in found}
+            self.fairness = Fairness(
+                level=self.row.level,
+                starts=self.ledger.lanes.tenant_starts(self.lane, tenants),
+                weights=dict(self.row.current.weights),
+            )
+
+    def _views(self, n: int, free: int) -> list[FlowView]:
+        flows = [flow for flow in self.flows or () if flow not in self.stopped]
+        if not flows:
+            return []
+        self._prefetch_shared(flows)
+        least = LEAST_HEADS
+        if len(flows) > MANY_FLOWS:
+            least = min(LEAST_HEADS, FIRST_HEADS << self.rounds)
+        self.rounds += 1
+        most = n + 1 if len(flows) == 1 else max(least, 2 * n // len(flows))
+        views: list[FlowView] = []
+        for flow in flows:
+            shared, gated = self._shared(flow)
+            closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
+            if closed and self._is_shut(flow, closed):
+                continue
+            room = min((_room(view, amount) for view, amount in shared), default=most)
+            # No more can start than the shared gates have room for, plus one to detect others.
+            limit = 1 if closed else min(most, max(least, room + 1))
+            heads = self.ledger.jobs.heads(flow, limit)
+            if not heads:
+                self.stopped.add(flow)
+                if self.fairness:
+                    self.fairness.stop(flow)
+                continue
+            tenant = self.ledger.jobs.flow(flow).tenant
+            if self.fairness and gated and free <= 0:
+                self.fairness.held.add(tenant)
+            elif self.fairness and self.rounds == 1 and not closed:
+                self.fairness.ready[flow] = tenant
+            more = len(heads) == limit
+            views.append(
+                FlowView(
+                    flow=flow, tenant=tenant, shared=shared, gated=gated, heads=heads, more=more
+                )
+            )
+        self._prefetch_keyed(views)
+        return views
+
+    def _is_shut(self, flow: int, closed: list[tuple[GateView, int]]) -> bool:
+        """Return whether a flow can only wait; one that lacks several permits may reserve them."""
+        if self.fairness:
+            self._hold(self.fairness, flow)
+        if all(view.is_short_for(amount) for view, amount in closed):
+            return False
+        self._shut(flow)
+        return True
+
+    def _hold(self, fairness: Fairness, flow: int) -> None:
+        """Record that a flow waits for room, unless a gate is closed or outside its hours."""
+        fairness.stop(flow)
+        if not any(view.shut for view, _ in self.shared[flow][0]):
+            fairness.held.add(self.ledger.jobs.flow(flow).tenant)
+
+    def _prefetch_shared(self, flows: list[int]) -> None:
+        names = {"all", f"lane:{self.lane}"}
+        # Most flows use the same few gates, and a pool has many names, so each gate is listed once.
+        uses: dict[str, GateUse] = {}
+        for flow in flows:
+            if flow not in self.shared:
+                key = self.ledger.jobs.flow(flow)
+                names.add(f"tenant:{key.tenant}")
+                names.add(f"kind:{key.kind}")
+                for use in key.shared:
+                    uses[use.name] = use
+        self.book.prefetch_uses(uses.values())
+        self.book.prefetch(names)
+
+    def _shared(self, flow: int) -> tuple[list[tuple[GateView, int]], bool]:
+        found = self.shared.get(flow)
+        if found is None:
+            key = self.ledger.jobs.flow(flow)
+            shared = [(view, 1) for view in self.book.implicit_of(key)]
+            shared += [(self.book.view(use), use.amount) for use in key.shared]
+            gated = any(view.kind is not None for view, _ in shared)
+            found = self.shared[flow] = (shared, gated)
+        return found
+
+    def _prefetch_keyed(self, views: list[FlowView]) -> None:
+        uses: list[GateUse] = []
+        for view in views:
+            for head in view.heads:
+                uses.extend(use for use in head.keyed if CANDIDATE not in use.name)
+        self.book.prefetch_uses(uses)
+
+    def _ahead(self, flow: int, gate: str) -> Order | None:
+        return self.ledger.jobs.parked_order(gate, flow)
+
+    # Results
+
+    def _note_closed(self, views: list[FlowView], decision: Decision) -> None:
+        for view in views:
+            if view.flow in decision.closed:
+                self._shut(view.flow, decision.closed[view.flow])
+            elif not decision.again:
+                spell = self.ledger.shut_spells.get(view.flow)
+                if spell is not None and spell.until is None:
+                    # Jobs that waited through it and start later still count it.
+                    self.ledger.shut_spells[view.flow] = ShutSpell(spell.since, self.ledger.now)
+
+    def _shut(self, flow: int, order: Order | None = None) -> None:
+        """Record that a flow is shut, when it opens, and which lane to wake.
+
+        Args:
+            flow: its number.
+            order: of its head; None if a gate has no room for any job of the flow.
+        """
+        self.stopped.add(flow)
+        spell = self.ledger.shut_spells.get(flow)
+        if spell is None or spell.until is not None:
+            self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
+        opens: list[int | None] = []
+        for view, amount in self.shared[flow][0]:
+            if view.fits(amount, order):
+                continue
+            if (view.name, amount) not in self.opening:
+                self._note_shut(view, amount)
+            at = self.opening[view.name, amount]
+            if at is None and view.reserved and view.fits(amount):
+                at = view.reserved.until_at
+            opens.append(at)
+        if opens and all(at is not None for at in opens):
+            self._note_opening(max(at for at in opens if at is not None))
+
+    def _note_opening(self, at: int) -> None:
+        self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
+
+    def _note_shut(self, view: GateView, amount: int) -> None:
+        """Record when a shut gate opens, and that the lane's waiters must be woken then."""
+        self.opening[view.name, amount] = self.book.opens_at(view, view.template, amount)
+        row = self.book.find(view.name) or GateRow(name=view.name, template=view.template)
+        lanes = row.lanes_with(self.lane)
+        if lanes is not row.lanes:
+            self.book.change(view.name, view.template).lanes = lanes
+
+    def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
+        writer = StartWriter(self.step, self.request, self.lane)
+        for start in decision.starts:
+            writer.add(start, views[start.flow])
+        writer.write()
+        for gate in decision.reserved.values():
+            renew_at = self.book.reserve(gate)
+            if renew_at is not None:
+                self._note_opening(renew_at)
+        parks: dict[tuple[str, bool], list[Park]] = {}
+        for park in decision.parks:
+            parks.setdefault((park.gate, park.never_fits), []).append(park)
+        for (gate, unfit), group in parks.items():
+            self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
+            if not unfit:
+                use = use_at(group[0].head, gate)
+                arm(self.book, use, self.book.view(use).kept_from(group[0].head.order))
+        if decision.parks:
+            n = len(decision.parks)
+            self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)
+            self.ledger.counts.happened("parked", n)
+        self._feed_after(decision, writer.ended)
+
+    def _feed_after(self, decision: Decision, ended: Sequence[str]) -> None:
+        """Feed behind jobs that left with a ticket, and where a reservation has ended."""
+        left = [(one.head.ticket, one.flow) for one in decision.parks if one.head.ticket]
+        left += [(one.head.ticket, one.flow) for one in decision.starts if one.head.ticket]
+        if left or ended:
+            self.ledger.read_ahead(Ahead(gates=[*(gate for gate, _ in left), *ended]))
+        for gate, flow in dict.fromkeys(left):
+            feed_flow(self.book, gate, flow)
+        for gate in ended:
+            # Jobs that are parked there waited for the reservation to end.
+            feed_gate(self.book, gate)
+
+    def _save_fairness(self) -> None:
+        fairness = self.fairness
+        if fairness is None or not fairness.changed or self.row is None:
+            return
+        fairness.raise_level()
+        if fairness.level > self.row.level:
+            self.row.level = fairness.level
+            self.ledger.lanes.save(self.row)
+        starts = {tenant: fairness.starts[tenant] for tenant in sorted(fairness.changed)}
+        self.ledger.lanes.save_tenant_starts(self.lane, starts)
+        fairness.changed.clear()
+
+
+def _room(view: GateView, amount: int) -> int:
+    """Return how many times the amount can be taken now."""
+    if view.members:
+        return sum(member.free // amount for member in view.members)
+    return view.free // amount

@@ -1,0 +1,143 @@
+"""Writes the starts of a claim: permits, counts of rates, and the jobs' rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headway.contract.claims import ClaimRequest
+from headway.core.cascade import in_turn
+from headway.core.claim import Start
+from headway.core.flow import FlowView
+from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import GateKind, Hold
+from headway.core.state import State
+from headway.stores.ledger.gatenames import implicit_hold
+from headway.stores.ledger.gaterows import PermitRow
+from headway.stores.ledger.rows import GatedStart
+from headway.stores.ledger.step import Step
+
+
+class Need(NamedTuple):
+    """What a start takes at a gate."""
+
+    gate: str
+    kind: GateKind
+    template: str
+    amount: int
+    hold: Hold
+
+
+class StartWriter:
+    """Collects the starts of one decision and writes them together."""
+
+    def __init__(self, step: Step, request: ClaimRequest, lane: str) -> None:
+        self.step = step
+        self.ledger = step.ledger
+        self.book = step.book
+        self.request = request
+        self.lane = lane
+        self.plain: list[int] = []
+        self.gated: list[GatedStart] = []
+        self.permits: list[PermitRow] = []
+        self.rates: dict[str, tuple[str, int]] = {}
+        self.used: dict[tuple[str, str, str], int] = {}
+        self.last: dict[tuple[str, str], str] = {}
+        self.reserved: list[tuple[str, str]] = []
+        self.ended: list[str] = []
+        self.needs: dict[int, list[Need]] = {}
+
+    def add(self, start: Start, view: FlowView) -> None:
+        """Add one start."""
+        head = start.head
+        blocked_ms = self._blocked(start, view)
+        if not (start.gated or start.candidate or blocked_ms):
+            self.plain.append(head.order.seq)
+            return
+        needs = self.needs.get(view.flow)
+        if needs is None:
+            needs = self.needs[view.flow] = self._of_flow(view)
+        if head.keyed:
+            needs = needs + self._of_job(start)
+        members: dict[str, str] = {}
+        for need in needs:
+            members[need.gate] = self._take(start, need)
+        cascade = None
+        if start.candidate:
+            row = self.ledger.jobs.load([head.id])[head.id]
+            cascade = row.cascade.begin(start.candidate) if row.cascade else None
+        self.gated.append(GatedStart(head.order.seq, members, start.candidate, cascade, blocked_ms))
+
+    def _of_flow(self, view: FlowView) -> list[Need]:
+        uses = {use.name: use for use in self.ledger.jobs.flow(view.flow).shared}
+        needs: list[Need] = []
+        for gate, amount in view.shared:
+            if gate.kind is not None:
+                use = uses.get(gate.name)
+                hold = use.hold if use else implicit_hold(gate.name)
+                template = use.template if use else ""
+                needs.append(Need(gate.name, gate.kind, template, amount, hold))
+        return needs
+
+    def _of_job(self, start: Start) -> list[Need]:
+        needs: list[Need] = []
+        for asked in start.head.keyed:
+            use = in_turn(asked, start.candidate)
+            kind = self.book.view(use).kind
+            if kind is not None:
+                needs.append(Need(use.name, kind, use.template, use.amount, use.hold))
+        return needs
+
+    def _take(self, start: Start, need: Need) -> str:
+        """Take at one gate, and return the chosen member of a pool, else ""."""
+        gate, kind, template, amount, hold = need
+        if amount > 1:
+            self.reserved.append((gate, start.head.id))
+        if kind is GateKind.RATE:
+            number = self.rates[gate][1] if gate in self.rates else 0
+            self.rates[gate] = (template, number + amount)
+            return ""
+        if kind is GateKind.HOURS:
+            return ""
+        member = pool = ""
+        if kind is GateKind.POOL:
+            member, pool = start.members[gate], gate
+            self.last[pool, template] = member
+            gate = member_gate(pool, member)
+        place = (gate, template, pool)
+        self.used[place] = self.used.get(place, 0) + amount
+        head = start.head
+        self.permits.append(
+            PermitRow(gate, head.id, head.run + 1, pool, amount, self.ledger.now, hold)
+        )
+        return member
+
+    def _blocked(self, start: Start, view: FlowView) -> int:
+        spell = self.ledger.shut_spells.get(view.flow)
+        if spell is None:
+            return 0
+        head, now = start.head, self.ledger.now
+        # Its flow may have been shut while it was parked; that time must not be counted twice.
+        waited = now - head.order.due_at - head.blocked_ms
+        return max(0, min(spell.overlap_ms(head.order.due_at, now), waited))
+
+    def write(self) -> None:
+        """Write the starts."""
+        ledger, request = self.ledger, self.request
+        n = len(self.plain) + len(self.gated)
+        if not n:
+            return
+        if self.plain:
+            ledger.jobs.start_plain(self.plain, request.worker, request.request)
+        if self.gated:
+            ledger.jobs.start_gated(self.gated, request.worker, request.request)
+        for (gate, template, pool), amount in self.used.items():
+            self.book.count_taken(gate, template, amount, pool)
+        for (pool, template), member in self.last.items():
+            self.book.remember_member(pool, template, member)
+        self.ended = [gate for gate, job in self.reserved if self.book.unreserve(gate, job)]
+        if self.permits:
+            ledger.permits.add(self.permits)
+        if self.rates:
+            self.book.count_starts(self.rates)
+        ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
+        ledger.counts.happened("started", n)

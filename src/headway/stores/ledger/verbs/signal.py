@@ -1,0 +1,260 @@
+"""Signals: an external event is applied once, kept for its run, or refused as late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.core.cascade import Answer
+from headway.core.check import check_stage, is_job_id
+from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.core.naming import check_name
+from headway.core.state import HELD, State
+from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.cascade_turns import accept, end_turn
+from headway.stores.ledger.codec import decode_signal, encode_signal
+from headway.stores.ledger.flow_of import make_ready
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
+from headway.stores.ledger.staging import another_stage, enter
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.verbs.lapse import fail
+
+KEPT_MS = 3_600_000
+"""How long an event waits for its run."""
+_ANSWERS = frozenset({Decided.ACCEPTED, Decided.DECLINED})
+KEPT_MOST = 100_000
+"""How many events may wait at once."""
+
+
+def signal(ledger: Ledger, event: Signal) -> SignalReply:
+    """See `Store.signal`."""
+    (reply,) = signals(ledger, (event,))
+    return reply
+
+
+def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
+    """Apply several signals in their order; see `Store.signal`.
+
+    Raises:
+        HeadwayError: one of them is refused; the step must be rolled back.
+    """
+    for event in events:
+        check_signal(event)
+    step = Step(ledger)
+    ledger.read_ahead(look_of(events))
+    runs = [_known_run(step, event.key) for event in events]
+    scopes = [(event.key, event.event) for event in events]
+    scopes += [(run[0], one.event) for run, one in zip(runs, events, strict=True) if run]
+    step.load((run[0] for run in runs if run), Ahead(events=scopes))
+    replies: list[SignalReply] = []
+    for event in events:
+        found = _find(step, event.key)
+        if found is None:
+            replies.append(_keep(step, event, event.key))
+        else:
+            replies.append(_apply_new(step, event, *found))
+    step.flush()
+    return replies
+
+
+def look_of(events: Sequence[Signal]) -> Ahead:
+    """Return what signals read first."""
+    refs = (event.key.partition(":")[0] for event in events)
+    return Ahead(
+        keys=[event.key for event in events],
+        kept=[event.known_as for event in events if event.known_as],
+        jobs=[ref for ref in refs if is_job_id(ref)],
+    )
+
+
+def check_signal(event: Signal) -> None:
+    """Validate a signal.
+
+    Raises:
+        InvalidValue: a name is invalid, the body is too large, or there is a stage but no retry.
+    """
+    check_name("signal key", event.key)
+    check_name("event id", event.event)
+    if event.known_as:
+        check_name("key", event.known_as)
+    if event.body is not None and len(event.body) > 1_000_000:
+        message = f"the body of event {event.event!r} has {len(event.body)} bytes"
+        raise InvalidValue(message, hint="at most 1000000")
+    check_stage(f"event {event.event!r}", event.stage, event.gates)
+    if event.stage and (event.kind, event.decided) != (SignalKind.FINAL, Decided.RETRY):
+        message = f"event {event.event!r} has a stage, but does not begin another attempt"
+        raise InvalidValue(message, hint="only a final retry has one")
+
+
+def _known_run(step: Step, key: str) -> tuple[str, int] | None:
+    known = step.ledger.signals.known(key)
+    if known is None:
+        # A job's own reference is valid from its claim on, before it hands over.
+        job, _, run = key.partition(":")
+        known = (job, int(run)) if run.isascii() and run.isdigit() and len(run) < 10 else None
+    return known
+
+
+def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
+    known = _known_run(step, key)
+    if known is None:
+        return None
+    row = step.row(known[0])
+    return None if row is None or known[1] > row.run else (row, known[1])
+
+
+def _apply_new(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
+    if not _is_first(step, event, row):
+        return SignalReply(answer=Heard.ALREADY, job=row.id, state=row.state)
+    if row.run == run and row.state is State.RUNNING and event.kind is not SignalKind.NOTE:
+        return _keep(step, event, event.key, row)
+    now = step.ledger.now
+    step.ledger.signals.save(SignalRow(scope=row.id, event=event.event, key=event.key, at=now))
+    step.ledger.counts.happened("signals")
+    return SignalReply(answer=_apply(step, event, row, run), job=row.id, state=row.state)
+
+
+def _is_first(step: Step, event: Signal, row: JobRow) -> bool:
+    """Return whether the event was not applied to the job before."""
+    known = step.ledger.signals.heard(row.id, event.event)
+    if known is None:
+        return True
+    if known.kept_until is None:
+        return False
+    # It came under the job's bare id, which is not a key, and was kept in the job's own scope.
+    step.ledger.signals.drop([known])
+    return True
+
+
+def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> SignalReply:
+    signals = step.ledger.signals
+    state = row.state if row is not None else None
+    job = row.id if row is not None else None
+    known = signals.heard(scope, event.event)
+    if known is not None:
+        answer = Heard.KEPT if known.kept_until is not None else Heard.ALREADY
+        return SignalReply(answer=answer, job=job, state=state)
+    if signals.kept_count() >= KEPT_MOST:
+        message = f"{KEPT_MOST} signals are kept for jobs that do not await them"
+        raise StoreUnavailable(message, hint="send it again later")
+    if event.stage:
+        # When it is applied later, there is no caller to report an unknown gate to.
+        make_ready(step.book, row.kind if row is not None else "unknown", event.gates)
+    now = step.ledger.now
+    signals.save(
+        SignalRow(
+            scope=scope,
+            event=event.event,
+            key=event.key,
+            at=now,
+            kept_until=now + KEPT_MS,
+            payload=encode_signal(event),
+        )
+    )
+    return SignalReply(answer=Heard.KEPT, job=job, state=state)
+
+
+def apply_kept(step: Step, row: JobRow, key: str) -> None:
+    """Apply the events that arrived for a key before its run awaited them."""
+    for kept in step.ledger.signals.kept(key):
+        if row.state is not State.AWAITING:
+            break
+        event = decode_signal(kept.payload)
+        step.ledger.signals.drop([kept])
+        if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
+            continue
+        if _is_first(step, event, row):
+            step.ledger.signals.save(
+                SignalRow(scope=row.id, event=event.event, key=key, at=kept.at)
+            )
+            step.ledger.counts.happened("signals")
+            _apply(step, event, row, row.run)
+
+
+def _apply(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+    if not event.known_as:
+        return _apply_to_run(step, event, row, run)
+    step.ledger.signals.make_known(event.known_as, row.id, run)
+    answer = _apply_to_run(step, event, row, run)
+    if row.run == run:
+        # Events that arrived under that key before it was known.
+        apply_kept(step, row, event.known_as)
+    return answer
+
+
+def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+    if event.kind is SignalKind.NOTE:
+        label = event.label or "note"
+        author = "signal"
+        step.ledger.trail.add(
+            [TrailRow(0, step.ledger.now, author, event.reason, "note", row.id, label)]
+        )
+        return Heard.APPLIED
+    if (
+        row.run != run
+        or row.state is not State.AWAITING
+        or _is_for_another_candidate(row, event)
+        or _is_answered(row, event)
+    ):
+        step.ledger.counts.happened("late_signals")
+        return Heard.LATE
+    if event.kind is SignalKind.PROGRESS:
+        _extend(step, event, row)
+    else:
+        _decide(step, event, row)
+    return Heard.APPLIED
+
+
+def _is_for_another_candidate(row: JobRow, event: Signal) -> bool:
+    return bool(event.candidate and row.candidate and event.candidate != row.candidate)
+
+
+def _is_answered(row: JobRow, event: Signal) -> bool:
+    answers = event.kind is SignalKind.FINAL and event.decided in _ANSWERS
+    return row.accepted and (event.offer or answers)
+
+
+def _extend(step: Step, event: Signal, row: JobRow) -> None:
+    # An accepted job has no deadline, so a late signal cannot extend it.
+    if event.extend_ms is not None and not row.accepted:
+        row.deadline_at = step.ledger.now + max(1, event.extend_ms)
+        row.reconciles = -abs(row.reconciles)
+    if event.body is not None:
+        row.progress = event.body
+    row.in_doubt = False
+    step.changed(row)
+
+
+def _decide(step: Step, event: Signal, row: JobRow) -> None:
+    assert row.state in HELD  # noqa: S101  (the caller has looked)
+    decided = event.decided
+    if decided is Decided.SUCCEEDED:
+        reason = event.reason or (row.reason if row.accepted else "")
+        step.end(row, State.SUCCEEDED, "succeeded", reason=reason, result=event.body)
+    elif decided is Decided.DEAD:
+        step.end(row, State.DEAD, "dead", reason=event.reason or "failed", result=event.body)
+    elif decided is Decided.ACCEPTED:
+        accept(step, row, event.body)
+    elif decided is Decided.DECLINED:
+        end_turn(step, row, Answer.DECLINED, event.reason)
+    else:
+        stage = another_stage(step, row, event.stage, event.gates)
+        if event.after_ms is None:
+            fail(step, row, "failed", event.reason, reason=event.reason or "failed")
+        else:
+            retry_after(step, row, event.after_ms, event.reason)
+        enter(step, row, stage)
+
+
+def retry_after(step: Step, row: JobRow, after_ms: int, reason: str) -> None:
+    """Schedule another attempt after a given delay; without attempts left the job is dead."""
+    policy = step.ledger.jobs.policy(row.policy)
+    if policy.retry.exhausted(row.attempt):
+        step.end(row, State.DEAD, "failed", reason=reason or "failed", error=reason)
+        return
+    step.ledger.counts.happened("retried")
+    row.reason = reason
+    step.requeue(
+        row, "failed", due_at=step.ledger.now + max(0, after_ms), repeat=False, error=reason
+    )

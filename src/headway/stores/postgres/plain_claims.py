@@ -1,0 +1,432 @@
+"""Claims of plain lanes in one trip, beside other such claims; the whole claim as SQL.
+
+A lane is plain while none of its flows has gates, it is not fair, and no implicit gate limits it.
+Then nothing has to be decided: the first waiting jobs start, in order. So a claim of such a lane
+does not take the turn: it locks the rows that it starts, and skips those that another claim has
+locked. Its first statement checks its assumptions in the same transaction. If one does not hold,
+nothing is written, and the claim is made with the turn, by the verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
+from headway.core.errors import OutcomeUnknown, StoreError
+from headway.core.state import State
+from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.packing import encode
+from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.verbs.claim import check_claim
+from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.bookkeeping import FACT
+from headway.stores.postgres.done import Done
+from headway.stores.postgres.link import Sent
+from headway.stores.postgres.marks import WHOLE, Range
+from headway.stores.postgres.mode import NeedsMore
+from headway.stores.postgres.numbers import (
+    BEHIND,
+    DEFINITIONS,
+    EPOCH,
+    EPOCH_AT,
+    FIRST_TOTAL,
+    HIGH_WATER,
+    IDENTITY,
+    LANES,
+    SCHEMA,
+    SUSPECT,
+    WIDTH,
+)
+from headway.stores.postgres.schema import latest
+from headway.stores.postgres.session import FOLD_EVERY, LAG_MS
+from headway.stores.postgres.shared import Lanes
+from headway.stores.postgres.statement import Row, Rows
+from headway.stores.postgres.steps import Steps
+from headway.stores.postgres.tables.gates import PASSES
+
+MOST_FLOWS = 32
+"""Flows of a plain lane, at most."""
+MOST_LANES, MOST_WORKERS = 256, 1_024
+"""Lanes and workers that a process remembers, at most."""
+MOST_SKIPPED = 1_000
+"""Further jobs that a claim examines, because other claims may have locked the first ones."""
+LONGEST_PAUSE = 32
+"""Claims of a lane with the turn, at most, before a plain one is attempted again."""
+RETRY_MS = 50
+"""A claim that found only jobs that others had locked asks again after so many ms."""
+
+_LAST = 2**62
+_NO_DONE = Done(wrote=False, woken={}, told=False)
+
+_HOLDS = (
+    # Fails, and the whole claim with it, if the verb would do more than start the first jobs.
+    # A missing fact fails like one that differs.
+    f"{FACT} SELECT 1 / coalesce(("  # noqa: S608  (constants only)
+    f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $1::bigint"
+    f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $2::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $3::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $4::bigint"
+    f" AND coalesce((SELECT n FROM fact WHERE key = {EPOCH_AT}), 0) = $5::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {HIGH_WATER}) >= $6::bigint"
+    f" AND coalesce((SELECT n FROM fact WHERE key = {SUSPECT}), 0) = 0"
+    f" AND (SELECT n FROM fact WHERE key = {SCHEMA}) = $7::bigint"
+    # The worker's lease is live and need not be extended without a start; the claim is no repeat.
+    " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
+    " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
+    # Nothing has expired or become due, and no timer has run out.
+    " AND NOT EXISTS (SELECT FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
+    " AND expires_at <= @now)"
+    " AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)"
+    " AND NOT EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $11::bigint AND due_at <= @now)"
+    # None of the four implicit gates limits it, and no other flow has waiting jobs.
+    " AND NOT EXISTS (SELECT FROM unnest($12::text[]) AS wanted CROSS JOIN LATERAL"
+    " (SELECT * FROM @gate AS gate WHERE gate.name = wanted ORDER BY no DESC LIMIT 1) AS gate"
+    f" WHERE NOT ({PASSES}))"
+    " AND NOT EXISTS (SELECT FROM unnest($13::bigint[], $14::bigint[]) AS gap (after, below)"
+    " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1 AND lane = $11::bigint"
+    " AND job.flow > gap.after AND job.flow < gap.below ORDER BY job.flow LIMIT 1) AS one)"
+    ")::int, 0)"
+)
+_WAITING = (
+    "(SELECT job.priority, job.due_at, job.seq FROM @job AS job"
+    " WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow{}"
+    " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
+)
+_START = (
+    # From the process's marks on, if no step with the turn has put jobs before them since.
+    "WITH behind AS MATERIALIZED (SELECT head.* FROM unnest($4::bigint[], $5::bigint[],"  # noqa: S608  (constants only)
+    " $6::bigint[], $7::bigint[], $8::bigint[]) AS part (flow, priority, due_at, seq, below)"
+    " CROSS JOIN LATERAL "
+    + _WAITING.format(
+        " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+        " AND job.priority < part.below"
+    )
+    + f" WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),"  # noqa: S608  (constants only)
+    # If those are too few, from the whole flows: a late commit may stand before a mark.
+    " first AS MATERIALIZED (SELECT head.*, row_number() OVER (ORDER BY head.priority, head.due_at,"
+    " head.seq) AS place FROM (SELECT * FROM behind"
+    " WHERE (SELECT count(*) FROM behind) >= $2::bigint"
+    " UNION ALL SELECT head.* FROM unnest($10::bigint[]) AS part (flow) CROSS JOIN LATERAL "
+    + _WAITING.format("")
+    + " WHERE (SELECT count(*) FROM behind) < $2::bigint) AS head"  # noqa: S608  (constants only)
+    " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
+    # They are locked one by one and in order, until there are enough.
+    " mine AS MATERIALIZED (SELECT job.seq, first.place FROM first"
+    " JOIN @job AS job ON job.seq = first.seq WHERE job.state = 1"
+    " ORDER BY first.place LIMIT $2::bigint FOR UPDATE OF job SKIP LOCKED),"
+    " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
+    " request = $12, claimed_at = greatest(@now, created_at),"
+    # A job with gates of its own, or one that waited through a closing, is for the verb.
+    " run = run + 1 / (keyed IS NULL AND ticket IS NULL AND cascade IS NULL"
+    " AND due_at >= $16::bigint)::int"
+    " FROM mine WHERE job.seq = mine.seq RETURNING job.priority, job.due_at, job.seq, job.flow,"
+    " job.id, job.run, job.attempt, job.stage, job.subject, job.args, job.policy, mine.place),"
+    " gone AS (DELETE FROM @worker WHERE id = $13 AND no ="
+    " (SELECT no FROM @worker WHERE id = $13 ORDER BY no DESC LIMIT 1)"
+    " AND EXISTS (SELECT FROM mine) RETURNING id, name, lanes, lease_until, no),"
+    " lease AS (INSERT INTO @worker SELECT id, name, coalesce(nullif(lanes, $17), $18), @now,"
+    " greatest(lease_until, @now + $14::bigint), $12, false, no + 1 FROM gone RETURNING no),"
+    " counted AS (INSERT INTO @delta SELECT $15::bigint[], ARRAY[-n, n, n]"
+    " FROM (SELECT count(*) AS n FROM mine) AS one WHERE n > 0),"
+    f" raised AS (UPDATE @number SET n = @now WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS}"
+    " AND EXISTS (SELECT FROM mine))"
+    # If a beat has replaced the worker's row meanwhile, there is no lease row, and this fails.
+    " SELECT priority, due_at, seq, flow, id::text, run, attempt, stage, subject, args, policy,"
+    " place / (SELECT count(*) FROM lease) FROM started ORDER BY place"
+)
+_THEN = (
+    "SELECT least("
+    "(SELECT due_at FROM @job WHERE state = 0 AND lane = $1::bigint ORDER BY due_at LIMIT 1),"
+    " (SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1)),"
+    " (SELECT lease_until FROM @worker WHERE id = $2 ORDER BY no DESC LIMIT 1),"
+    " EXISTS (SELECT FROM unnest($3::bigint[]) AS part (flow) CROSS JOIN LATERAL (SELECT FROM @job"
+    " AS job WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow"
+    " ORDER BY job.priority, job.due_at, job.seq LIMIT 1) AS one)"
+)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A lane that may be plain.
+
+    Attributes:
+        flows: numbers of those that had waiting jobs, in order.
+        gates: names of the implicit gates that must not limit them.
+        known: `Shared.forgotten` and the epoch in which the flows were read.
+        failed: how many plain claims in a row were refused.
+        pause: claims that are made with the turn before a plain one is attempted again.
+    """
+
+    flows: tuple[int, ...]
+    gates: Texts
+    known: tuple[int, int]
+    failed: int = 0
+    pause: int = 0
+
+
+@dataclass(slots=True)
+class PlainClaims:
+    """The claims of plain lanes of one process.
+
+    Args:
+        steps: on the connection of these claims.
+        shut_spells: of the process.
+    """
+
+    steps: Steps
+    shut_spells: Mapping[int, ShutSpell]
+    _lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
+    _workers: set[str] = field(default_factory=set[str])
+
+    def may(self, request: ClaimRequest) -> bool:
+        """Return whether a claim may be one of a plain lane, as far as this process knows."""
+        if len(request.lanes) != 1 or request.after or request.worker not in self._workers:
+            return False
+        shared = self.steps.shared
+        if shared.options.pooled:
+            # Its one trip has no BEGIN that could say which commits it sees, and the connection is
+            # another's in the next.
+            return False
+        name = request.lanes[0][0]
+        lane = self._lanes.get(name)
+        if lane is None or lane.known != (shared.forgotten, shared.time.epoch):
+            return False
+        if lane.pause:
+            lane.pause -= 1
+            return False
+        # The counts that these claims append are folded by a step with the turn.
+        return shared.unfolded < FOLD_EVERY and _is_simple(shared.lanes, name)
+
+    def learn(self, request: ClaimRequest, reply: ClaimReply, found: Iterable[int]) -> None:
+        """Record what a claim with the turn has read.
+
+        Args:
+            request: of the claim.
+            reply: to it.
+            found: the flows of its lane with waiting jobs, as it began.
+        """
+        if len(self._workers) >= MOST_WORKERS:
+            self._workers.clear()
+        self._workers.add(request.worker)
+        name = request.lanes[0][0]
+        if len(request.lanes) != 1 or reply.after or not reply.jobs:
+            return
+        shared = self.steps.shared
+        of = (shared.forgotten, shared.time.epoch)
+        known = self._lanes.get(name)
+        if known is not None and known.known != of:
+            known = None
+        flows = tuple(sorted({*found, *(known.flows if known else ())}))
+        if not self._is_plain(name, flows):
+            self._lanes.pop(name, None)
+            return
+        if any(job.gated or job.candidate for job in reply.jobs):
+            # Some of its jobs need gates of their own: what is known of the others stays.
+            return
+        if known is None or known.flows != flows:
+            if len(self._lanes) >= MOST_LANES:
+                self._lanes.clear()
+            flow = shared.registry.flows.thing
+            keys = [flow(number) for number in flows]
+            gates = {"all", f"lane:{name}", *(f"tenant:{key.tenant}" for key in keys)}
+            gates.update(f"kind:{key.kind}" for key in keys)
+            failed, pause = (known.failed, known.pause) if known else (0, 0)
+            self._lanes[name] = _Lane(flows, Texts(sorted(gates)), of, failed, pause)
+
+    def _is_plain(self, name: str, flows: Sequence[int]) -> bool:
+        if not _is_simple(self.steps.shared.lanes, name):
+            return False
+        flow = self.steps.shared.registry.flows.thing
+        return 0 < len(flows) <= MOST_FLOWS and not any(flow(number).shared for number in flows)
+
+    def claim(self, request: ClaimRequest) -> tuple[ClaimReply | None, Done]:
+        """See `Store.claim`.
+
+        Returns:
+            The reply; None if the claim must be made with the turn, and was not made here. And
+            what the step has done.
+
+        Raises:
+            OutcomeUnknown: the connection broke; the same request repeated finds what it started.
+        """
+        check_claim(request)
+        name = request.lanes[0][0]
+        lane = self._lanes.get(name)
+        if lane is None:
+            return None, _NO_DONE
+        try:
+            reply = self._claim(request, name, lane)
+        except NeedsMore:
+            lane.failed = min(lane.failed + 1, LONGEST_PAUSE)
+            lane.pause = min(2**lane.failed, LONGEST_PAUSE) - 2
+            return None, _NO_DONE
+        lane.failed = 0
+        return reply, _NO_DONE
+
+    def _claim(self, request: ClaimRequest, name: str, lane: _Lane) -> ClaimReply:
+        steps, session, marks = self.steps, self.steps.session, self.steps.shared.marks
+        # In this order: if another thread changes marks after this, the claim reads whole flows,
+        # and raises no mark.
+        lowered, version = marks.lowered, marks.version
+        marked = self._marked(lane.flows)
+        number = session.lanes.number(name)
+
+        def run(spare: int) -> tuple[Rows, Row]:
+            holds = self._holds(request, name, lane, number)
+            start = self._start(request, lane, number, marked, version, spare)
+            then = (_THEN, (number, request.worker, Numbers(lane.flows)))
+            _, started, (after,) = steps.whole([holds, start, then])
+            return started, after
+
+        spare = min(4 * request.n, MOST_SKIPPED)
+        started, (next_at, lease_until, left) = run(spare)
+        if left and not started and spare < MOST_SKIPPED:
+            # Others have locked all that was examined. Nothing was written: examine more.
+            started, (next_at, lease_until, left) = run(MOST_SKIPPED)
+        try:
+            jobs = self._claimed(started, name)
+        except StoreError as error:
+            message = "the jobs were started, but their policies could not be read"
+            raise OutcomeUnknown(message, hint="repeat the call") from error
+        short = len(jobs) < request.n
+        if jobs:
+            steps.shared.unfolded += 1
+        if not short:
+            self._rise(started, lowered)
+        elif marked:
+            marks.drop(marked)
+        if left and not jobs:
+            again_at = session.now + RETRY_MS
+            next_at = again_at if next_at is None else min(next_at, again_at)
+        return ClaimReply(
+            jobs=jobs,
+            now=session.now,
+            lease_until=lease_until,
+            next_at=next_at,
+            again=not short or (left and bool(jobs)),
+        )
+
+    def _marked(self, flows: Sequence[int]) -> Mapping[int, tuple[Range, ...]]:
+        """Return the ranges of all flows; none if all of them must be read whole."""
+        ranges = {flow: self.steps.shared.marks.ranges(flow) for flow in flows}
+        return {} if all(parts is WHOLE for parts in ranges.values()) else ranges
+
+    def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> Sent:
+        shared = self.steps.shared
+        # Each is read once, because other threads replace them.
+        sight, templates, lanes = shared.watch.known, shared.templates, shared.lanes
+        if templates is None or sight is None or shared.watch.reason or not _is_simple(lanes, name):
+            raise NeedsMore
+        if lane.known != (shared.forgotten, shared.time.epoch):
+            # Its flows may have been numbered in another store.
+            raise NeedsMore
+        facts = (templates.version, lanes.version, *sight, latest())
+        return _HOLDS, (
+            *facts,
+            request.worker,
+            request.lease_ms,
+            request.request,
+            number,
+            lane.gates,
+            Numbers((-1, *lane.flows)),
+            Numbers((*lane.flows, _LAST)),
+        )
+
+    def _start(
+        self,
+        request: ClaimRequest,
+        lane: _Lane,
+        number: int,
+        marked: Mapping[int, tuple[Range, ...]],
+        version: int,
+        spare: int,
+    ) -> Sent:
+        words = self.steps.session.words.number
+        spells = [spell for flow in lane.flows if (spell := self.shut_spells.get(flow))]
+        if any(spell.until is None for spell in spells):
+            raise NeedsMore
+        parts = [(flow, *part) for flow, ranges in marked.items() for part in ranges]
+        columns = zip(*parts, strict=True) if parts else ((),) * 5
+        first = number * WIDTH
+        keys = (
+            first + CODES[State.WAITING],
+            first + CODES[State.RUNNING],
+            FIRST_TOTAL - words("started"),
+        )
+        return _START, (
+            number,
+            request.n,
+            request.n + spare,
+            *(Numbers(column) for column in columns),
+            version,
+            Numbers(lane.flows),
+            words(request.worker),
+            request.request,
+            request.worker,
+            request.lease_ms,
+            Numbers(keys),
+            max((spell.until or 0 for spell in spells), default=0),
+            encode(()),
+            encode((request.lanes[0][0],)),
+        )
+
+    def _rise(self, started: Rows, lowered: int) -> None:
+        """Raise the marks of the flows, up to the first job that was skipped.
+
+        A skipped job waits again if the claim that locked it fails.
+        """
+        floors: dict[int, dict[int, tuple[int, int]]] = {}
+        counts: dict[int, int] = {}
+        for count, (priority, due_at, seq, flow, *_, place) in enumerate(started, 1):
+            if place == count:
+                floors.setdefault(flow, {})[priority] = (due_at, seq)
+            counts[flow] = counts.get(flow, 0) + 1
+        for flow, n in counts.items():
+            self.steps.shared.marks.rise(flow, floors.get(flow, {}), n, lowered)
+
+    def _claimed(self, started: Rows, lane: str) -> list[Claimed]:
+        registry = self.steps.shared.registry
+        flows = {row[3]: registry.flows.thing(row[3]) for row in started}
+        policies = {row[10]: registry.policies.thing(row[10]) for row in started}
+        jobs: list[Claimed] = []
+        for (
+            priority,
+            due_at,
+            _,
+            flow,
+            job,
+            run,
+            attempt,
+            stage,
+            subject,
+            args,
+            policy,
+            _,
+        ) in started:
+            key = flows[flow]
+            jobs.append(
+                Claimed(
+                    job,
+                    run,
+                    attempt,
+                    key.kind,
+                    stage,
+                    lane,
+                    key.tenant,
+                    subject,
+                    args,
+                    priority,
+                    due_at,
+                    policies[policy],
+                    gated=False,
+                    members={},
+                    candidate="",
+                )
+            )
+        return jobs
+
+
+def _is_simple(lanes: Lanes, name: str) -> bool:
+    row = lanes.rows.get(name)
+    return row is not None and not row.current.fair and row.current.concurrency is None

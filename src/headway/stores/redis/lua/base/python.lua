@@ -1,0 +1,149 @@
+-- What rules that were translated from Python use of its library; the translator is `tools/lua`.
+-- needs:
+
+local Python = {}
+
+-- The elements from a place, counted from 1, to another; nil is the last.
+function Python.slice(list, first, last)
+  local part = {}
+  for place = first, math.min(last or #list, #list) do
+    part[#part + 1] = list[place]
+  end
+  return part
+end
+
+-- The elements of lists, one after another.
+function Python.joined(...)
+  local all = {}
+  for _, list in ipairs({ ... }) do
+    for _, one in ipairs(list) do
+      all[#all + 1] = one
+    end
+  end
+  return all
+end
+
+-- The place of an element, counted from 1; nil if the list does not hold it.
+function Python.find(list, wanted)
+  for place, one in ipairs(list) do
+    if one == wanted then
+      return place
+    end
+  end
+  return nil
+end
+
+-- The elements, each once, in the order of their first.
+function Python.unique(list)
+  local known, all = {}, {}
+  for _, one in ipairs(list) do
+    if not known[one] then
+      known[one] = true
+      all[#all + 1] = one
+    end
+  end
+  return all
+end
+
+-- The members of a set that another does not hold.
+function Python.minus(set, other)
+  local left = {}
+  for one in pairs(set) do
+    left[one] = not other[one] or nil
+  end
+  return left
+end
+
+-- A record with some of its fields changed.
+function Python.replace(record, changes)
+  local copy = {}
+  for name, value in pairs(record) do
+    copy[name] = value
+  end
+  for name, value in pairs(changes) do
+    copy[name] = value
+  end
+  return copy
+end
+
+-- A text with each occurrence of a part replaced, both taken as they are.
+function Python.replace_text(text, part, by)
+  local pieces, from = {}, 1
+  while true do
+    local first, last = string.find(text, part, from, true)
+    if first == nil then
+      pieces[#pieces + 1] = string.sub(text, from)
+      return table.concat(pieces)
+    end
+    pieces[#pieces + 1] = string.sub(text, from, first - 1)
+    pieces[#pieces + 1] = by
+    from = last + 1
+  end
+end
+
+-- How many tuples of an ordered list have no more than a value at a place.
+function Python.bisect_right(list, value, place)
+  local low, high = 0, #list
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if list[middle + 1][place] <= value then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+-- Puts an item into a heap, by a function that compares two.
+function Python.heappush(heap, item, less)
+  local at = #heap + 1
+  while at > 1 do
+    local parent = math.floor(at / 2)
+    if not less(item, heap[parent]) then
+      break
+    end
+    heap[at] = heap[parent]
+    at = parent
+  end
+  heap[at] = item
+end
+
+-- Takes the least item out of a heap that is not empty.
+function Python.heappop(heap, less)
+  local least, count = heap[1], #heap
+  local moved = heap[count]
+  heap[count] = nil
+  count = count - 1
+  if count == 0 then
+    return least
+  end
+  local at = 1
+  while at * 2 <= count do
+    local child = at * 2
+    if child < count and less(heap[child + 1], heap[child]) then
+      child = child + 1
+    end
+    if not less(heap[child], moved) then
+      break
+    end
+    heap[at] = heap[child]
+    at = child
+  end
+  heap[at] = moved
+  return least
+end
+
+-- Makes a list a heap.
+function Python.heapify(list, less)
+  local items = {}
+  for place, one in ipairs(list) do
+    items[place] = one
+  end
+  for place = #list, 1, -1 do
+    list[place] = nil
+  end
+  for _, one in ipairs(items) do
+    Python.heappush(list, one, less)
+  end
+end

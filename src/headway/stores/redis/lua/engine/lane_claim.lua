@@ -1,0 +1,215 @@
+-- The claim of one lane: read its flows, decide, and write what starts and what parks.
+-- needs: tables.jobs, tables.lanes, tables.counts
+-- needs: rules.claiming, rules.fairness, engine.feeding, engine.gate_book, engine.lane_flows
+-- needs: rules.gate_view, engine.shut_spells, engine.start_writer
+
+local LaneClaim = {}
+
+-- Jobs that one claim parks in a lane.
+local PARKS = 1000
+
+-- One lane in one claim.
+--   book: of the claim's step; request: of the claim.
+--   after: where the last claim stopped: the last flow looked at, twice, and one more if anything
+--   could start on that round; -1 for a new round.
+function LaneClaim.new(book, request, lane, after)
+  local fruitful = after >= 0 and after % 2 == 1
+  local row = Lanes.load({ lane })[lane]
+  GateBook.learn_lane(book, lane, row)
+  return {
+    book = book,
+    request = request,
+    lane = lane,
+    flow_after = after < 0 and -1 or math.floor(after / 2),
+    fruitful = fruitful,
+    rounds = 0,
+    last = true,
+    again = false,
+    opens_at = nil,
+    row = row,
+    flows = nil,
+    stopped = {},
+    fairness = nil,
+    -- Gates and amounts of each flow, and whether its jobs hold anything, by flow.
+    shared = {},
+  }
+end
+
+local function note_closed(work, views, decision)
+  for _, view in ipairs(views) do
+    local order = decision.closed[view.flow]
+    if order then
+      LaneFlows.shut(work, view.flow, order)
+    elseif not decision.again then
+      ShutSpells.finish(view.flow)
+    end
+  end
+end
+
+-- The jobs parked at each gate, those that never fit apart, in the order met.
+local function grouped(parks)
+  local groups, at = {}, {}
+  for _, park in ipairs(parks) do
+    local place = (park.never_fits and '1' or '0') .. park.gate
+    local group = at[place]
+    if group == nil then
+      group = { gate = park.gate, unfit = park.never_fits, first = park.head, ids = {} }
+      at[place] = group
+      groups[#groups + 1] = group
+    end
+    group.ids[#group.ids + 1] = park.head.id
+  end
+  return groups
+end
+
+local function write_parks(work, parks)
+  for _, group in ipairs(grouped(parks)) do
+    Jobs.park(group.ids, group.gate, group.unfit)
+    if not group.unfit then
+      local use = GateBook.use_at(group.first, group.gate)
+      local kept = GateView.kept_from(GateBook.view(work.book, use), group.first.order)
+      Feeding.arm(work.book, use, kept)
+    end
+  end
+  if #parks > 0 then
+    Counts.move(work.lane, 'waiting', 'parked', #parks)
+    Counts.happened('parked', #parks)
+  end
+end
+
+-- A job with a ticket that leaves its flow makes room to feed the next.
+local function feed_next(work, fed, known)
+  for _, one in ipairs(fed) do
+    local gate = one.head.ticket
+    if gate ~= nil then
+      local place = string.format('%.0f:', one.flow) .. gate
+      if not known[place] then
+        known[place] = true
+        Feeding.feed_flow(work.book, gate, one.flow)
+      end
+    end
+  end
+end
+
+local function write(work, decision, by_flow)
+  local writer = StartWriter.new(work.book, work.request, work.lane)
+  for _, start in ipairs(decision.starts) do
+    StartWriter.add(writer, start, by_flow[start.flow])
+  end
+  StartWriter.write(writer)
+  for _, view in pairs(decision.reserved) do
+    local renew_at = GateBook.reserve(work.book, view)
+    if renew_at ~= nil then
+      LaneFlows.note_opening(work, renew_at)
+    end
+  end
+  write_parks(work, decision.parks)
+  local known = {}
+  feed_next(work, decision.parks, known)
+  feed_next(work, decision.starts, known)
+  for _, gate in ipairs(writer.ended) do
+    -- Those who are parked there waited for the reservation to end; now for what they need.
+    Feeding.feed_gate(work.book, gate)
+  end
+end
+
+local function save_fairness(work)
+  local fairness = work.fairness
+  if fairness == nil or next(fairness.changed) == nil then
+    return
+  end
+  Fairness.raise_level(fairness)
+  if fairness.level > work.row.level then
+    work.row.level = fairness.level
+    Lanes.save(work.row)
+  end
+  local starts = {}
+  for tenant in pairs(fairness.changed) do
+    starts[tenant] = fairness.starts[tenant]
+  end
+  Lanes.save_tenant_starts(work.lane, starts)
+  fairness.changed = {}
+end
+
+-- One round: what it decides is written. Returns the decision, nil if no flow can run, and adds to
+-- `started` what starts.
+local function one_round(work, n, free, started)
+  local views = LaneFlows.views(work, n, free)
+  if #views == 0 then
+    return nil
+  end
+  local by_flow = {}
+  for _, view in ipairs(views) do
+    by_flow[view.flow] = view
+  end
+  local function gate(use)
+    return GateBook.view(work.book, use)
+  end
+  -- Nothing is written within a round, so each queue is looked at once.
+  local orders = {}
+  local function ahead(flow, name)
+    local of_flow = orders[flow]
+    if of_flow == nil then
+      of_flow = {}
+      orders[flow] = of_flow
+    end
+    if of_flow[name] == nil then
+      of_flow[name] = Jobs.parked_order(name, flow) or false
+    end
+    return of_flow[name] or nil
+  end
+  local decision = Claiming.decide(views, gate, ahead, n, free, work.fairness)
+  write(work, decision, by_flow)
+  -- After the writing: a rate opens again when what has just started leaves its window.
+  note_closed(work, views, decision)
+  for _, start in ipairs(decision.starts) do
+    started[#started + 1] = { start = start, view = by_flow[start.flow] }
+  end
+  return decision
+end
+
+local function count_gated(starts)
+  local gated = 0
+  for _, start in ipairs(starts) do
+    gated = gated + (start.gated and 1 or 0)
+  end
+  return gated
+end
+
+-- Starts up to n jobs, gated ones up to `free`. Returns {start, view} each, in order of start.
+function LaneClaim.take(work, n, free)
+  if work.row == nil then
+    return {}
+  end
+  if work.flows == nil then
+    LaneFlows.find(work)
+  end
+  local started, parked = {}, 0
+  while #started < n do
+    local decision = one_round(work, n - #started, free, started)
+    if decision == nil then
+      break
+    end
+    free = free - count_gated(decision.starts)
+    parked = parked + #decision.parks
+    if not decision.again then
+      break
+    end
+    if parked >= PARKS then
+      work.again, work.fruitful = true, true
+      break
+    end
+  end
+  work.fruitful = work.fruitful or #started > 0
+  save_fairness(work)
+  return started
+end
+
+-- The cursor: the last flow looked at, twice, and one more if anything could start; -1 when the
+-- round is over.
+function LaneClaim.after(work)
+  if work.last or work.flows == nil or #work.flows == 0 then
+    return -1
+  end
+  return work.flows[#work.flows] * 2 + (work.fruitful and 1 or 0)
+end

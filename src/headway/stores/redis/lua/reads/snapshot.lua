@@ -1,0 +1,211 @@
+-- What a read looks at: rows of one snapshot, each collected once, by table.
+--
+-- A read only collects; the views are made of the rows by the client. So each read looks at every
+-- row that its view may ask for, and at a bounded number of them.
+-- needs: base.time, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
+-- needs: tables.signals, tables.trail
+local Snapshot = {}
+
+-- Begins a snapshot; `reply` is what the client gets.
+function Snapshot.new()
+  return { reply = { now = Time.now }, seen = {} }
+end
+
+local function list(snapshot, name)
+  local found = snapshot.reply[name]
+  if found == nil then
+    found = {}
+    snapshot.reply[name] = found
+  end
+  return found
+end
+
+-- Whether this is the first snapshot at something of a table.
+local function is_first(snapshot, what, key)
+  local seen = snapshot.seen[what]
+  if seen == nil then
+    seen = {}
+    snapshot.seen[what] = seen
+  end
+  if seen[key] then
+    return false
+  end
+  seen[key] = true
+  return true
+end
+
+-- Adds rows of jobs, in this order, with their flows and policies.
+function Snapshot.jobs(snapshot, rows, what)
+  local found = list(snapshot, what or 'jobs')
+  for _, row in ipairs(rows) do
+    found[#found + 1] = row
+    Snapshot.flow(snapshot, row.flow)
+    if is_first(snapshot, 'policies', row.policy) then
+      local policies = list(snapshot, 'policies')
+      policies[#policies + 1] = { row.policy, Jobs.policy(row.policy) }
+    end
+  end
+end
+
+-- The flow of a number, reply.
+function Snapshot.flow(snapshot, number)
+  local key = Jobs.flow(number)
+  if is_first(snapshot, 'flows', number) then
+    local flows = list(snapshot, 'flows')
+    flows[#flows + 1] = { number, key }
+  end
+  return key
+end
+
+-- Adds the runs of jobs that ended.
+function Snapshot.runs(snapshot, ids)
+  local runs = list(snapshot, 'runs')
+  for id, ended in pairs(Jobs.runs(ids)) do
+    runs[#runs + 1] = { id, ended }
+  end
+end
+
+-- Adds the keys that the runs of jobs are known as.
+function Snapshot.known(snapshot, ids)
+  snapshot.reply.known = Signals.known_as(ids)
+end
+
+-- Adds the last lines of the trail about a target, newest first.
+function Snapshot.notes(snapshot, target, limit)
+  local notes = list(snapshot, 'notes')
+  notes[#notes + 1] = { target, Trail.page(target, nil, limit) }
+end
+
+-- The spec of a declared gate that applies now; nil if it is not declared. Added.
+function Snapshot.template(snapshot, name)
+  local row = Gates.templates()[name]
+  if row == nil then
+    return nil
+  end
+  if is_first(snapshot, 'templates', name) then
+    local templates = list(snapshot, 'templates')
+    templates[#templates + 1] = row
+  end
+  return row.override or row.spec
+end
+
+-- Adds all that is declared.
+function Snapshot.templates(snapshot)
+  for name in pairs(Gates.templates()) do
+    Snapshot.template(snapshot, name)
+  end
+end
+
+-- When the start leaves the window whose leaving makes room for one more; false if none does.
+local function leaves(name, after_at, total, most)
+  local excess = total + 1 - most
+  if excess <= 0 or most < 1 then
+    return false
+  end
+  for _, start in ipairs(Starts.oldest(name, after_at, excess)) do
+    excess = excess - start[2]
+    if excess <= 0 then
+      return start[1]
+    end
+  end
+  return false
+end
+
+local function look_at_starts(snapshot, row)
+  local spec = Snapshot.template(snapshot, row.template)
+  if spec == nil or spec.kind ~= 'rate' or row.pool ~= '' then
+    return
+  end
+  local after_at = Time.now - (spec.per_ms or 0)
+  local total = Starts.total(row.name, after_at)
+  local most = row.capacity or spec.limit or 0
+  local starts = list(snapshot, 'starts')
+  starts[#starts + 1] = { row.name, total, leaves(row.name, after_at, total, most) }
+end
+
+-- Adds a gate's row, or that there is none; of a rate its starts.
+function Snapshot.gate(snapshot, name)
+  if not is_first(snapshot, 'gates', name) then
+    return
+  end
+  local row = Gates.load({ name })[name]
+  local gates = list(snapshot, 'gates')
+  gates[#gates + 1] = { name, row or false }
+  if row ~= nil then
+    look_at_starts(snapshot, row)
+  end
+end
+
+-- Adds a lane's row, if it has one.
+function Snapshot.lane(snapshot, name)
+  if not is_first(snapshot, 'lanes', name) then
+    return
+  end
+  local row = Lanes.load({ name })[name]
+  if row ~= nil then
+    local lanes = list(snapshot, 'lanes')
+    lanes[#lanes + 1] = row
+  end
+end
+
+-- Adds the gates that say whether a flow can run: the four implicit ones and the shared ones.
+function Snapshot.gates_of(snapshot, flow)
+  Snapshot.gate(snapshot, 'all')
+  Snapshot.gate(snapshot, 'lane:' .. flow.lane)
+  Snapshot.gate(snapshot, 'tenant:' .. flow.tenant)
+  Snapshot.gate(snapshot, 'kind:' .. flow.kind)
+  Snapshot.lane(snapshot, flow.lane)
+  for _, use in ipairs(flow.shared) do
+    Snapshot.gate(snapshot, use.name)
+    local spec = Snapshot.template(snapshot, use.template)
+    if spec ~= nil and spec.kind == 'pool' then
+      for _, member in ipairs(spec.members) do
+        Snapshot.gate(snapshot, use.name .. '/' .. member[1])
+      end
+    end
+  end
+end
+
+local function tell_holders(snapshot, name, limits)
+  if not is_first(snapshot, 'permits', name) then
+    return
+  end
+  local count = Permits.holders(name)
+  local permits = list(snapshot, 'permits')
+  permits[#permits + 1] = { name, count, 0, Permits.at(name, limits.holders) }
+end
+
+-- Whether a pool may be declared under a template: what comes before and behind its placeholders.
+local function may_match(template, name)
+  local first, last = template:find('{', 1, true), template:match('.*}()')
+  if first == nil or last == nil then
+    return template == name
+  end
+  local before, behind = template:sub(1, first - 1), template:sub(last)
+  return name:sub(1, #before) == before and (behind == '' or name:sub(-#behind) == behind)
+end
+
+-- Adds a gate as it is shown: its row, first holders, number of parked jobs, and of a pool all of
+-- these of its members.
+--
+-- `limits`: how many `holders` to add, up to how many `parked` to count.
+function Snapshot.state(snapshot, name, limits)
+  Snapshot.gate(snapshot, name)
+  tell_holders(snapshot, name, limits)
+  if is_first(snapshot, 'parked', name) then
+    local parked = list(snapshot, 'parked')
+    parked[#parked + 1] = { name, Jobs.parked_count(name, limits.parked) }
+  end
+  if name:sub(1, 5) == 'lane:' then
+    Snapshot.lane(snapshot, name:sub(6))
+  end
+  for template, row in pairs(Gates.templates()) do
+    local spec = row.override or row.spec
+    if spec.kind == 'pool' and may_match(template, name) then
+      for _, member in ipairs(spec.members) do
+        Snapshot.gate(snapshot, name .. '/' .. member[1])
+        tell_holders(snapshot, name .. '/' .. member[1], limits)
+      end
+    end
+  end
+end

@@ -1,0 +1,80 @@
+-- Written by `make lua` from headway.core.cascade: change that.
+-- A cascade: a job that is offered to one candidate after another until one accepts.
+-- needs: base.python
+
+local Cascade = {}
+
+Cascade.CANDIDATE = '{candidate}'
+
+-- Return the candidates to ask: first the one whose turn was cut short, then the others.
+function Cascade.order(self)
+  if self.turn ~= '' and Python.find(self.left, self.turn) ~= nil then
+    local value = { self.turn }
+    local list = {}
+    for _, name in ipairs(self.left) do
+      if name ~= self.turn then
+        list[#list + 1] = name
+      end
+    end
+    return Python.joined(value, list)
+  end
+  return self.left
+end
+
+-- The turn of a candidate begins; a crash or release repeats it, never skips it.
+function Cascade.begin(self, candidate)
+  return { left = self.left, turn = candidate, asked = self.asked }
+end
+
+-- The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
+function Cascade.end_(self, answer, at, reason)
+  local said = { candidate = self.turn, answer = answer, at = at, reason = reason }
+  local left = {}
+  for _, name in ipairs(self.left) do
+    if name ~= self.turn then
+      left[#left + 1] = name
+    end
+  end
+  return { left = left, turn = '', asked = Python.joined(self.asked, { said }) }
+end
+
+-- The candidate who accepted it last; empty if none did, or another turn has begun.
+function Cascade.accepted(self)
+  local last = #self.asked > 0 and self.turn == '' and self.asked[#self.asked] or nil
+  return last ~= nil and last.answer == 'accepted' and last.candidate or ''
+end
+
+-- Others are to be asked from now on; who was asked keeps the record.
+function Cascade.replace_left(self, left)
+  local turn = Python.find(left, self.turn) ~= nil and self.turn or ''
+  return { left = left, turn = turn, asked = self.asked }
+end
+
+-- Return the cascade as it was at first: those who were asked, then the others.
+function Cascade.begin_anew(self)
+  local list = {}
+  for at, one in ipairs(self.asked) do
+    list[at] = one.candidate
+  end
+  local asked = Python.unique(list)
+  local list2 = {}
+  for _, name in ipairs(self.left) do
+    if Python.find(asked, name) == nil then
+      list2[#list2 + 1] = name
+    end
+  end
+  return { left = Python.joined(asked, list2), turn = '', asked = {} }
+end
+
+-- Whether there is no candidate left to ask.
+function Cascade.exhausted(self)
+  return #self.left == 0
+end
+
+-- The use of a gate in a candidate's turn.
+function Cascade.in_turn(use, candidate)
+  if string.find(use.name, Cascade.CANDIDATE, 1, true) == nil then
+    return use
+  end
+  return Python.replace(use, { name = Python.replace_text(use.name, Cascade.CANDIDATE, candidate) })
+end

@@ -1,0 +1,175 @@
+-- Import: writes a chunk that another store exported.
+-- needs: base.time, base.write, tables.counts, tables.dedupe, tables.entries, tables.facts
+-- needs: tables.gates, tables.jobs, tables.lanes, tables.permits, tables.signals, tables.starts
+-- needs: tables.tokens, tables.trail
+local ImportChunk = {}
+
+local PARTS = {}
+
+function PARTS.templates(rows)
+  for _, row in ipairs(rows) do
+    Gates.save_template(row)
+  end
+  if #rows > 0 then
+    Facts.bump_revision()
+  end
+end
+
+function PARTS.gates(rows)
+  local gates = {}
+  for place, one in ipairs(rows) do
+    gates[place] = one.row
+    local moments = {}
+    for _, start in ipairs(one.starts) do
+      moments[start[1]] = start[2]
+    end
+    Starts.put(one.row.name, moments)
+  end
+  Gates.save(gates)
+end
+
+function PARTS.lanes(rows)
+  for _, one in ipairs(rows) do
+    Lanes.save(one.row)
+    Lanes.save_tenant_starts(one.row.name, one.starts)
+  end
+end
+
+function PARTS.entries(rows)
+  for _, row in ipairs(rows) do
+    Entries.save(row)
+  end
+end
+
+function PARTS.tokens(rows)
+  Tokens.save(rows)
+  if #rows > 0 then
+    Facts.bump_revision()
+  end
+end
+
+-- Every job is inserted as scheduled, and then written in its own state.
+local function make(new)
+  local rows, states = {}, {}
+  for place, one in ipairs(new) do
+    local row, flow = one.row, one.flow
+    local key = { lane = flow[1], tenant = flow[2], kind = flow[3], shared = flow[4] }
+    row.flow, row.policy = Jobs.flow_number(key), Jobs.policy_number(one.policy)
+    states[place], row.state = row.state, 'scheduled'
+    rows[place] = row
+  end
+  Jobs.insert(rows)
+  for place, row in ipairs(rows) do
+    row.state = states[place]
+    Counts.move(row.lane, nil, row.state, 1)
+  end
+  Jobs.save(rows)
+end
+
+local function permit_of(kept)
+  return {
+    gate = kept[1],
+    job = kept[2],
+    run = kept[3],
+    pool = kept[4],
+    amount = kept[5],
+    since = kept[6],
+    hold = kept[7],
+  }
+end
+
+local function key_of(kept)
+  return { tenant = kept[1], key = kept[2], job = kept[3], body = kept[4], until_at = kept[5] }
+end
+
+-- What belongs to jobs: the runs that ended, permits and keys.
+local function add_belongings(new)
+  local runs, permits, keys = {}, {}, {}
+  for _, one in ipairs(new) do
+    for _, run in ipairs(one.runs) do
+      runs[#runs + 1] = run
+    end
+    for _, kept in ipairs(one.permits) do
+      permits[#permits + 1] = permit_of(kept)
+    end
+    if one.key ~= nil then
+      keys[#keys + 1] = key_of(one.key)
+    end
+  end
+  Jobs.add_runs(runs)
+  Permits.add(permits)
+  Dedupe.save(keys)
+end
+
+function PARTS.jobs(rows)
+  local ids, new = {}, {}
+  for place, one in ipairs(rows) do
+    ids[place] = one.row.id
+  end
+  local there = Jobs.known(ids)
+  for _, one in ipairs(rows) do
+    if not there[one.row.id] then
+      new[#new + 1] = one
+    end
+  end
+  make(new)
+  add_belongings(new)
+end
+
+function PARTS.known(rows)
+  for _, row in ipairs(rows) do
+    Signals.make_known(row.key, row.job, row.run)
+  end
+end
+
+function PARTS.events(rows)
+  for _, row in ipairs(rows) do
+    Signals.save(row)
+  end
+end
+
+local function line_of(kept)
+  return {
+    at = kept[2],
+    author = kept[3],
+    reason = kept[4],
+    verb = kept[5],
+    target = kept[6],
+    detail = kept[7],
+  }
+end
+
+local function is_same_line(one, other)
+  for name, value in pairs(other) do
+    if one[name] ~= value then
+      return false
+    end
+  end
+  return true
+end
+
+function PARTS.trail(rows)
+  local lines, newest = {}, Trail.page(nil, nil, 1)[1]
+  for place, kept in ipairs(rows) do
+    lines[place] = line_of(kept)
+  end
+  if #lines > 0 and not (newest and is_same_line(newest, lines[#lines])) then
+    Trail.add(lines)
+  end
+end
+
+function PARTS.totals(rows)
+  local standing = Counts.totals()
+  for _, row in ipairs(rows) do
+    Counts.happened(row.what, row.n - (standing[row.what] or 0))
+  end
+end
+
+-- Writes the rows of a part; the client has looked whether they are of it. A job that is there
+-- already is left as it is, with all that belongs to it.
+function ImportChunk.run(request)
+  Write.guarded()
+  Time.keep()
+  PARTS[request.part](request.rows)
+  return true
+end

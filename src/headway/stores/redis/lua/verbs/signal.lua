@@ -1,0 +1,67 @@
+-- Signals: an external event is applied once, kept for its run, or refused as late.
+-- needs: base.time, base.write, tables.counts, tables.signals
+-- needs: engine.apply_signal, engine.horizon, engine.step
+local Signal = {}
+
+Signal.journal = true
+
+-- The job and the run that a key names; nil if there is no such run.
+local function find(step, key)
+  local job, run = Signals.known(key)
+  if not job then
+    -- A job's own reference is known from its claim on, before it hands over.
+    local digits
+    job, digits = string.match(key, '^([^:]*):(%d+)$')
+    if job == nil or #digits >= 10 then
+      return nil
+    end
+    run = tonumber(digits)
+  end
+  local row = Step.row(step, job)
+  if row == nil or run > row.run then
+    return nil
+  end
+  return row, run
+end
+
+local function apply_new(step, event, row, run)
+  if not ApplySignal.is_first(event, row) then
+    return 'already'
+  end
+  if row.run == run and row.state == 'running' and event.kind ~= 'note' then
+    return ApplySignal.keep(step, event, event.key, row.kind)
+  end
+  Signals.save({
+    scope = row.id,
+    event = event.event,
+    key = event.key,
+    at = Time.now,
+    payload = '',
+  })
+  Counts.happened('signals', 1)
+  return ApplySignal.apply(step, event, row, run)
+end
+
+-- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
+function Signal.run(event)
+  Horizon.begin(event)
+  -- A kept event is stored as it was sent.
+  event.opens = nil
+  local step = Step.new()
+  local row, run = find(step, event.key)
+  if row == nil then
+    Write.guarded()
+  else
+    -- What ends a job gives room back, so it must pass a full memory.
+    Write.freely()
+  end
+  Time.keep()
+  local answer
+  if row == nil then
+    answer = ApplySignal.keep(step, event, event.key)
+  else
+    answer = apply_new(step, event, row, run)
+  end
+  Step.flush(step)
+  return { answer = answer, job = row and row.id, state = row and row.state }
+end

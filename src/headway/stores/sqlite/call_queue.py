@@ -1,0 +1,185 @@
+"""A queue of calls, served one group at a time.
+
+Calls from an event loop are served by the queue's own thread. A caller without a loop serves its
+own call and those that arrive meanwhile, which saves two thread switches.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from headway.core.errors import StoreUnavailable
+from headway.stores.sqlite.calls import AnyCall, fail
+
+_SLICE = 0.1
+"""Seconds after which a caller that waits for its turn checks whether its call was refused."""
+
+
+class CallQueue:
+    """A queue of calls, and the thread that serves those of event loops.
+
+    Args:
+        serve: takes calls off the queue and serves them. Its argument is whether it may wait for
+            other processes; it returns False if it would have had to. Never raises an Exception.
+        leave: called at the end.
+    """
+
+    def __init__(self, name: str, serve: Callable[[bool], bool], leave: Callable[[], None]) -> None:
+        self._serve = serve
+        self._leave = leave
+        self._urgent: deque[AnyCall] = deque()
+        self._calls: deque[AnyCall] = deque()
+        self._bulk: deque[AnyCall] = deque()
+        self._queues = (self._urgent, self._calls, self._bulk)
+        self._bulk_waited = False
+        self._sleep_lock = threading.Lock()
+        self._sleep_lock.acquire()
+        self._idle = False
+        self._closing = False
+        self._started = False
+        self._starting = threading.Lock()
+        self._turn = threading.Lock()
+        self._taking = threading.Lock()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def submit(self, call: AnyCall) -> None:
+        """Put a call at the end of its queue, to be served by the queue's thread.
+
+        Raises:
+            StoreUnavailable: the queue is closed, or belongs to the process before a fork.
+        """
+        self._accept(call)
+        self._wake()
+
+    def serve_here(self, call: AnyCall) -> None:
+        """Serve a call, and others that are queued, on the caller's own thread. Blocks.
+
+        Raises:
+            StoreUnavailable: the queue is closed, or belongs to the process before a fork.
+        """
+        self._accept(call)
+        while not call.delivered:
+            if not self._turn.acquire(timeout=_SLICE):
+                continue
+            try:
+                served = call.delivered or self._serve(False)
+            finally:
+                self._turn.release()
+            if not served:
+                # Another process holds the lock; the queue's own thread waits for it.
+                self._wake()
+                call.wait()
+
+    def _accept(self, call: AnyCall) -> None:
+        if self._closing:
+            message = "the store is closed"
+            raise StoreUnavailable(message, hint="open it again; nothing was written")
+        if self._process != os.getpid():
+            message = "the store was opened before this process was forked"
+            raise StoreUnavailable(message, hint="open a store in each process")
+        self._queue_of(call).append(call)
+
+    def _queue_of(self, call: AnyCall) -> deque[AnyCall]:
+        return self._urgent if call.urgent else self._bulk if call.bulk else self._calls
+
+    def _wake(self) -> None:
+        if not self._started:
+            self._start()
+        self._ring()
+
+    def _start(self) -> None:
+        with self._starting:
+            if not self._started:
+                self._started = True
+                self._thread.start()
+
+    def _ring(self) -> None:
+        if self._idle:
+            self._idle = False
+            try:
+                self._sleep_lock.release()
+            except RuntimeError:
+                # Another thread has released it in the same moment.
+                return
+
+    def _run(self) -> None:
+        sleep_lock = self._sleep_lock
+        while True:
+            while not self._asked and not self._closing:
+                # Set before the queues are checked again, so that no call is missed.
+                self._idle = True
+                if not self._asked and not self._closing:
+                    sleep_lock.acquire()
+            self._idle = False
+            if not self._asked:
+                break
+            with self._turn:
+                self._serve(True)
+        with self._turn:
+            self._leave()
+
+    @property
+    def _asked(self) -> bool:
+        return any(self._queues)
+
+    def take(self, most: int) -> list[AnyCall]:
+        """Take calls off the queues: urgent ones first, bulk ones in groups of their own.
+
+        Bulk groups alternate with others: no call waits for more than one bulk group.
+
+        Args:
+            most: how many of each class.
+        """
+        taken: list[AnyCall] = []
+        with self._taking:
+            others = self._urgent or self._calls
+            bulk = bool(self._bulk) and (self._bulk_waited or not others)
+            self._bulk_waited = bool(self._bulk) and not bulk
+            for calls in (self._bulk,) if bulk else (self._urgent, self._calls):
+                taken += [calls.popleft() for _ in range(min(len(calls), most))]
+        return taken
+
+    def put_back(self, left: list[AnyCall]) -> None:
+        """Put calls that were not begun back at the front of their queues."""
+        for call in reversed(left):
+            self._queue_of(call).appendleft(call)
+
+    def give_up(self, before: float, error: StoreUnavailable) -> None:
+        """Refuse calls that were not begun.
+
+        Args:
+            before: calls submitted before this moment of the monotonic clock.
+        """
+        late: list[AnyCall] = []
+        with self._taking:
+            for calls in self._queues:
+                for _ in range(len(calls)):
+                    call = calls.popleft()
+                    (late if call.asked_at < before else calls).append(call)
+        fail(late, error)
+
+    def close(self, limit: float | None = None) -> None:
+        """Serve the queued calls, then end the thread. Blocks.
+
+        Args:
+            limit: seconds to wait for it; calls that are left then are refused.
+        """
+        with self._starting:
+            if self._closing:
+                return
+            self._closing = True
+            started, self._started = self._started, True
+        if not started:
+            with self._turn:
+                self._leave()
+            return
+        self._idle = True
+        self._ring()
+        self._thread.join(limit)
+        if self._thread.is_alive():
+            message = "the store was closed before this was begun"
+            self.give_up(float("inf"), StoreUnavailable(message, hint="nothing was written"))

@@ -1,0 +1,144 @@
+"""Wake-ups between processes: each waiting process listens at a socket beside the file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from headway.stores.sqlite.timing import file_age_ms
+
+_LONGEST = 100
+"""Bytes of a socket's path; the system takes 103 to 107."""
+_MOST = 60_000
+"""Bytes of one message; a longer one is replaced by "any lane"."""
+_SETTLED_MS = 100
+"""A folder's time stamp is coarse: a younger folder may change again with the same stamp."""
+
+Lanes = Iterable[tuple[str | None, int | None]]
+Notification = tuple[int, list[tuple[str | None, int | None]]]
+"""The number of the commit, and the lanes with from when."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Notification).decode
+
+
+def folder_of(path: Path) -> Path:
+    """Return the folder of a file's sockets: beside it, or a short path if its own is long."""
+    beside = path.resolve()
+    beside = beside.with_name(f"{beside.name}.wake")
+    if len(os.fsencode(beside)) + 20 <= _LONGEST:
+        return beside
+    short = blake2b(os.fsencode(beside), digest_size=12).hexdigest()
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"headway-{os.getuid()}-{short}"
+
+
+class Notifier:
+    """Sends to, and listens at, the sockets of the processes that wait for one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = folder_of(path)
+        self._own: Path | None = None
+        self._receiver: socket.socket | None = None
+        self._sender: socket.socket | None = None
+        self._others: list[str] = []
+        self._stamp = -1
+
+    # Receiving
+
+    def start(self) -> None:
+        """Bind a socket, once; if that fails, the process relies on the slow poll."""
+        if self._receiver is not None:
+            return
+        own = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            receiver.bind(os.fspath(own))
+            own.chmod(0o600)
+        except OSError:
+            receiver.close()
+            return
+        self._own, self._receiver = own, receiver
+
+    def listen(self, seconds: float) -> Notification | None:
+        """Block until a notification arrives.
+
+        Returns:
+            The notification, or None at the time limit.
+        """
+        assert self._receiver is not None  # noqa: S101  (the caller has started it)
+        self._receiver.settimeout(seconds)
+        try:
+            return _decode(self._receiver.recv(_MOST + 1024))
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    @property
+    def listening(self) -> bool:
+        """Whether this process has a socket."""
+        return self._receiver is not None
+
+    def wake_own(self) -> None:
+        """End a `listen` of this process."""
+        if self._own is not None:
+            self._send(_encode((0, [])), [os.fspath(self._own)])
+
+    # Sending
+
+    def notify(self, number: int, lanes: Lanes) -> None:
+        """Notify all other waiting processes; never blocks, and never fails.
+
+        Args:
+            lanes: to be woken, each with the moment.
+        """
+        others = self._find_others()
+        if not others:
+            return
+        message = _encode((number, list(lanes)))
+        if len(message) > _MOST:
+            message = _encode((number, [(None, None)]))
+        self._send(message, others)
+
+    def _send(self, message: bytes, others: Iterable[str]) -> None:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+            self._sender.setblocking(False)
+        for other in others:
+            try:
+                self._sender.sendto(message, other)
+            except ConnectionRefusedError:
+                # Its process is gone and left the socket behind.
+                with suppress(OSError):
+                    os.unlink(other)
+            except OSError:
+                # Its buffer is full: it will notice the gap in the numbers.
+                continue
+
+    def _find_others(self) -> list[str]:
+        try:
+            stamp = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return []
+        if stamp != self._stamp:
+            own = self._own.name if self._own is not None else ""
+            names = [name for name in os.listdir(self._folder) if name != own]
+            self._others = [os.path.join(self._folder, name) for name in names]
+            self._stamp = stamp if file_age_ms(stamp) > _SETTLED_MS else -1
+        return self._others
+
+    def close(self) -> None:
+        """Close the sockets, and remove this process's own."""
+        for one in (self._receiver, self._sender):
+            if one is not None:
+                one.close()
+        if self._own is not None:
+            self._own.unlink(missing_ok=True)

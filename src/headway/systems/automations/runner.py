@@ -1,0 +1,184 @@
+"""Runs a session for a job: under a lease, its end settled, counted, logged and notified."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.store import Store
+from headway.core.errors import StoreError
+from headway.runtime.job import Job
+from headway.runtime.persist import persist
+from headway.runtime.timing import Timing
+from headway.systems.automations.config import Automation
+from headway.systems.automations.notices import Event, Notices
+from headway.systems.automations.places import Places, log
+from headway.systems.automations.session import End, Session, session_id
+
+
+@dataclass(kw_only=True, slots=True)
+class Counts:
+    """What this process has done since it started.
+
+    Attributes:
+        dispatches: moments at which something fell due and started.
+        errors: sessions that did not succeed, and those that could not be started.
+        remade: mirrors that were broken and recreated.
+        last_at: when a session was started last, ms UTC; None before the first.
+        last_ms: from due to started, of that one.
+        last_due_at: when that one was due.
+    """
+
+    dispatches: int = 0
+    spawned: int = 0
+    errors: int = 0
+    remade: int = 0
+    last_at: int | None = None
+    last_ms: int | None = None
+    last_due_at: int | None = None
+    last_started: int = 0
+
+
+@dataclass(kw_only=True)
+class SessionRunner:
+    """Runs the sessions of this process.
+
+    Attributes:
+        live: sessions that run here, by job.
+        notices: to people; None until the folders are there.
+        remade: repositories of which something was broken, until a session succeeds on them.
+    """
+
+    places: Places
+    lease_ms: int
+    timing: Timing
+    counts: Counts = field(default_factory=Counts)
+    live: dict[str, Session] = field(default_factory=dict[str, Session])
+    notices: Notices | None = None
+    remade: set[str] = field(default_factory=set[str])
+
+    async def run(
+        self, store: Store, job: Job, automation: Automation, lock_timeout_ms: int
+    ) -> tuple[Session, End]:
+        """Hand a job over, run its session to the end, and settle the job.
+
+        Raises:
+            CancelledError: the worker does not wait.
+        """
+        until = self._lease_until()
+        await job.hand_over(timeout=f"{self.lease_ms}ms")
+        session = Session(
+            id=session_id(automation.id, job.id),
+            automation=automation,
+            run=job.run,
+            lock_timeout_ms=lock_timeout_ms,
+        )
+        self.live[job.id] = session
+        self._started(job, session)
+        try:
+            renew = partial(self._renew, store, job, [until])
+            end = await session.work(self.places, self.timing, until, renew, self.lease_ms / 3000)
+        except OSError as error:
+            end = End(reason="setup", step=f"start: {error.strerror}")
+        finally:
+            del self.live[job.id]
+        if job.stop == "cancel" and end.reason == "stopped":
+            end = replace(end, reason="cancelled")
+        await self._settle(store, job, session, end)
+        return session, end
+
+    def _lease_until(self) -> float:
+        # A sixth less than the store's lease, so that all processes are gone before another run.
+        return self.timing.monotonic() + self.lease_ms / 1000 * 5 / 6
+
+    async def _renew(
+        self, store: Store, job: Job, known: list[float], facts: object
+    ) -> float | None:
+        """Renew the lease of a session; one that cannot be is ended by its supervisor.
+
+        Returns:
+            Until when the lease is `known` to live, or None if the store has ended it.
+        """
+        until = self._lease_until()
+        signal = Signal(
+            key=job.ref,
+            event=f"renewed:{until}",
+            kind=SignalKind.PROGRESS,
+            extend_ms=self.lease_ms,
+            body=json.dumps(facts).encode(),
+        )
+        try:
+            reply = await store.signal(signal)
+        except StoreError as error:
+            log(logging.WARNING, "lease not renewed", {"job": job.id, "error": str(error)})
+        else:
+            if reply.answer is not Heard.APPLIED:
+                return None
+            known[0] = until
+        return known[0]
+
+    async def _settle(self, store: Store, job: Job, session: Session, end: End) -> None:
+        final = Decided.SUCCEEDED if end.succeeded else Decided.RETRY
+        if end.reason in {"cancelled", "stopped", "lost"} or end.permanent:
+            final = Decided.DEAD
+        body = {"session_id": session.id, **{name: getattr(end, name) for name in End.__slots__}}
+        signal = Signal(
+            key=job.ref,
+            event=f"ended:{job.run}",
+            decided=final,
+            body=json.dumps(body).encode(),
+            reason="" if end.succeeded else str(end),
+        )
+        give_up_at = self.timing.monotonic() + self.lease_ms / 1000
+        with suppress(StoreError):
+            await persist(
+                self.timing,
+                "the end of a session",
+                lambda: store.signal(signal),
+                until=lambda: self.timing.monotonic() > give_up_at,
+            )
+
+    def _started(self, job: Job, session: Session) -> None:
+        counts, due_at = self.counts, job.claimed.due_at
+        counts.spawned += 1
+        counts.last_at = self.timing.wall_at()
+        counts.last_ms = max(counts.last_at - due_at, 0)
+        if counts.last_due_at != due_at:
+            counts.dispatches += 1
+            counts.last_due_at, counts.last_started = due_at, 0
+        counts.last_started += 1
+        facts = {"session_id": session.id, "repository": session.automation.repository.key}
+        log(logging.INFO, "session started", facts)
+        self._notify("start", session, f"started in {session.automation.repository.key}")
+
+    def ended(self, session: Session, end: End) -> None:
+        """Count, log and notify how a session ended."""
+        self.counts.remade += len(session.remade)
+        if session.remade:
+            self.remade.add(session.automation.repository.key)
+        elif end.succeeded:
+            self.remade.discard(session.automation.repository.key)
+        for what in session.remade:
+            log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
+            self._notify("recovery", session, f"the {what} was broken; it was kept, and remade")
+        facts = {"session_id": session.id, "end": str(end)}
+        if end.succeeded:
+            log(logging.INFO, "session succeeded", facts)
+            self._notify("complete", session, "succeeded")
+            return
+        self.counts.errors += 1
+        log(logging.ERROR, "session failed", facts)
+        if end.reason == "setup":
+            until = "; skipped until its entry is edited" if end.permanent else ""
+            self._notify("spawn_failure", session, f"{end}{until}")
+        elif end.reason != "cancelled":
+            self._notify("error", session, f"failed: {end}")
+
+    def _notify(self, event: Event, session: Session, text: str) -> None:
+        if self.notices is not None:
+            name = session.automation.id
+            self.notices.add(event, text, automation_id=name, session_id=session.id)

@@ -1,0 +1,339 @@
+"""A provider's call events, applied to the lead's job; and cancelling a lead."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+from uuid import uuid4
+
+import msgspec
+from fastapi import Path, Request, Response
+
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.views import JobQuery, JobView, RunView
+from headway.core.check import is_job_id
+from headway.core.errors import InvalidState, ProviderError, UnknownRecord
+from headway.core.state import FINAL, State
+from headway.server.access.caller import Caller
+from headway.server.access.policy import public
+from headway.server.routes.router import TheService, router
+from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
+from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
+from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.template import Template
+from headway.systems.telephony.exchange import take
+from headway.systems.telephony.voice import CallEvent, CallStatus
+
+_log = logging.getLogger("headway.calls")
+
+
+async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
+    """Apply a provider's event to a lead's job; a repetition has no further effect.
+
+    Args:
+        event: of a webhook that was proved.
+
+    Returns:
+        The store's reply; None if no known call matches.
+
+    Raises:
+        StoreError: the store, the directory or your own table is away; nothing was settled, and
+            the provider has to send it again.
+    """
+    found = await _find(context, event)
+    if found is None:
+        context.tally.happened(Event.WEBHOOK_ORPHAN, event.provider)
+        _log.warning(
+            "webhook of %s of a call that this server did not make: %s is %s",
+            event.provider,
+            event.call_id,
+            event.status,
+        )
+        return None
+    job, run = found
+    signal = await _signal(context, job, run, event)
+    if signal is None:
+        return Heard.ALREADY
+    reply = await context.store.signal(signal)
+    _count(context, job, run, event, reply)
+    live = reply.answer is Heard.APPLIED and not event.status.ended
+    if live and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
+        await _hang_up(context, job, event)
+    return reply.answer
+
+
+async def hangs_up_first(context: CallsContext, ref: str) -> bool:
+    """Return whether this is the first hang-up of a run's call: the provider is asked only once.
+
+    Raises:
+        StoreError: the store is away.
+    """
+    note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
+    return (await context.store.signal(note)).answer is not Heard.ALREADY
+
+
+async def template_of(context: CallsContext, job: JobView) -> Template:
+    """The template of a lead as it is now; of one that is gone, `default`.
+
+    Raises:
+        StoreUnavailable: the directory cannot be reached.
+    """
+    page = await context.catalogue.read()
+    try:
+        return page.template(read_args(job.args).template)
+    except UnknownRecord:
+        return page.template("default")
+
+
+def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, object]:
+    """What stands on record of a call that has ended."""
+    return {
+        "outcome": outcome,
+        "call_id": event.call_id,
+        "number": number,
+        "provider": event.provider,
+        "duration_s": event.duration_s,
+    }
+
+
+def number_of(job: JobView, run: int) -> str:
+    """From which number a run called; empty if that is not known."""
+    found = next((one for one in job.runs if one.run == run), None)
+    permits = {} if found is None else found.permits
+    return next((member for member in permits.values() if member), "")
+
+
+def ref_of(job: JobView, run: RunView) -> str:
+    """The reference with which a run's call was placed, though the store was lost since then."""
+    before = (key for key in run.keys if key.startswith(f"{job.id}:"))
+    return next(before, f"{job.id}:{run.run}")
+
+
+async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
+    """The lead and the run that an event is of."""
+    if event.ref is None:
+        return await _by_call(context, event)
+    id_, _, run = event.ref.partition(":")
+    if not (is_job_id(id_) and run.isascii() and run.isdigit() and len(run) < 10):
+        return None
+    job = await context.store.read(JobQuery(id=id_))
+    if job is None or job.kind != LEAD:
+        return None
+    # After a store was lost, runs are counted from 1 again: a run keeps its earlier reference as a
+    # key.
+    known = next((one.run for one in job.runs if event.ref in one.keys), int(run))
+    return None if known > job.run else (job, known)
+
+
+async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
+    key = name_of(event)
+    # What a label is about is found by the store; the label itself is worth its line.
+    said = await context.store.signal(
+        Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
+    )
+    job = None if said.job is None else await context.store.read(JobQuery(id=said.job))
+    if job is None or job.kind != LEAD:
+        return None
+    run = next((one.run for one in job.runs if key in one.keys), None)
+    return None if run is None else (job, run)
+
+
+async def _signal(context: CallsContext, job: JobView, run: int, event: CallEvent) -> Signal | None:
+    """Return the signal for the store; None if the event brings nothing new."""
+    key = f"{job.id}:{run}"
+    if not event.status.ended:
+        if event.status is not CallStatus.IN_PROGRESS and _is_further(job, run):
+            return None
+        answered = event.status is CallStatus.IN_PROGRESS
+        return Signal(
+            key=key,
+            event=event.event,
+            kind=SignalKind.PROGRESS,
+            body=_progress(run, event),
+            extend_ms=context.settings.call_deadline if answered else None,
+            known_as=name_of(event),
+        )
+    outcome = OF_STATUS[event.status]
+    verdict = judge(job, run, await template_of(context, job), outcome, event.reason)
+    if _is_live(job, run) and verdict.final == "retry":
+        await _put_back(context, job, run)
+    return _final(context, job, run, verdict, event)
+
+
+def name_of(event: CallEvent) -> str:
+    """What a run is known as whose call this is; the provider's id alone could be another's."""
+    return f"{event.provider}:{event.call_id}"
+
+
+def _final(
+    context: CallsContext, job: JobView, run: int, verdict: Verdict, event: CallEvent
+) -> Signal:
+    """Return the signal that settles a lead."""
+    retried = verdict.final == "retry"
+    body = event_body(event, OF_STATUS[event.status], number_of(job, run))
+    return Signal(
+        key=f"{job.id}:{run}",
+        event=event.event,
+        decided=Decided(verdict.final),
+        reason="" if verdict.final == "succeeded" else verdict.reason,
+        body=None if retried else msgspec.json.encode(body),
+        after_ms=verdict.after_ms if retried else None,
+        stage=CHECK if retried else "",
+        gates=context.check_uses(job.tenant, job.args, job.lane) if retried else (),
+        known_as=name_of(event),
+    )
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lead's job shows while its call goes on."""
+
+    run: int
+    status: str
+    provider: str
+    call_id: str
+
+
+_progress_of = msgspec.json.Decoder(Progress).decode
+
+
+def progress_of(job: JobView, run: int) -> Progress | None:
+    """What was said last of a run's call; None if nothing was."""
+    if job.progress is None:
+        return None
+    found = _progress_of(job.progress)
+    return found if found.run == run else None
+
+
+def _progress(run: int, event: CallEvent) -> bytes:
+    said = Progress(run=run, status=event.status, provider=event.provider, call_id=event.call_id)
+    return msgspec.json.encode(said)
+
+
+def _is_further(job: JobView, run: int) -> bool:
+    said = progress_of(job, run)
+    return said is not None and said.status == CallStatus.IN_PROGRESS
+
+
+def _is_live(job: JobView, run: int) -> bool:
+    return job.run == run and job.state in {State.RUNNING, State.AWAITING}
+
+
+async def _put_back(context: CallsContext, job: JobView, run: int) -> None:
+    row = read_args(job.args).row
+    if context.table is not None and row:
+        view = next(one for one in job.runs if one.run == run)
+        await context.table.again(row, ref=ref_of(job, view))
+
+
+async def _hang_up(context: CallsContext, job: JobView, event: CallEvent) -> None:
+    """Hang up a call whose lead was cancelled before the call's id was known."""
+    try:
+        await context.parts.exchange.voice(event.provider).hang_up(event.call_id)
+    except ProviderError as error:
+        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
+
+
+def _count(
+    context: CallsContext, job: JobView, run: int, event: CallEvent, reply: SignalReply
+) -> None:
+    number = number_of(job, run)
+    match reply.answer:
+        case Heard.LATE:
+            context.tally.happened(Event.WEBHOOK_LATE, number)
+        case Heard.ALREADY:
+            context.tally.happened(Event.WEBHOOK_TWICE, number)
+        case Heard.APPLIED if event.status.ended:
+            context.tally.happened(Event.OUTCOME, OF_STATUS[event.status])
+        case _:
+            pass
+
+
+async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
+    """Call a lead off, and hang up if it is being called.
+
+    The cancel comes first: a call that is not placed by then is not placed any more.
+
+    Args:
+        job: the lead's, with its runs.
+        author: who wants it; stands on the trail.
+
+    Returns:
+        The job as it is then: cancelled; or it still awaits the end of its call.
+
+    Raises:
+        InvalidState: it has ended meanwhile.
+        ProviderError: the provider does not hang up; the lead ends with its call.
+        StoreError: the store is away.
+    """
+    await context.store.act(
+        ActRequest(
+            request=str(uuid4()), ids=(job.id,), verb=Verb.CANCEL, author=author, reason="ABORT"
+        )
+    )
+    now = await context.store.read(JobQuery(id=job.id))
+    if now is None or (now.state in FINAL and now.state is not State.CANCELLED):
+        message = "the lead has ended meanwhile"
+        raise InvalidState(message, hint="GET /leads/{id} shows its outcome")
+    if now.state is State.AWAITING:
+        await _hang_up_lead(context, now, again=job.cancel_requested)
+    return now
+
+
+async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> None:
+    call = call_of(job.runs[-1])
+    said = progress_of(job, job.run)
+    if call is None and said is not None:
+        call = said.provider, said.call_id
+    if call is None:
+        _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
+        return
+    # A webhook may have made the call known, and ended it, since the cancel was asked for.
+    if not await hangs_up_first(context, f"{job.id}:{job.run}") and not again:
+        return
+    try:
+        await context.parts.exchange.voice(call[0]).hang_up(call[1])
+    except ProviderError as error:
+        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
+        raise
+
+
+ROUTES = router("system: calls")
+
+
+@ROUTES.post(
+    "/calls/hooks/{provider}",
+    operation_id="calls_hear",
+    summary="Receive a call's status",
+    status_code=204,
+    response_class=Response,
+    responses={
+        204: {"description": "It was received; also if it came twice, late, or of no call."}
+    },
+    openapi_extra={
+        "requestBody": {
+            "description": "Whatever the provider sends, signed as the provider signs.",
+            "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
+        }
+    },
+)
+async def hook(
+    request: Request,
+    service: TheService,
+    context: TheContext,
+    _: Annotated[Caller, public()],
+    provider: Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])],
+) -> Response:
+    """Receive a status webhook; a repeated one has no further effect.
+
+    There is no token: the provider's own signature proves it. 404: the provider is not
+    configured. 401: the signature is missing or does not fit. 503: the store is away; the
+    provider is to send it again.
+    """
+    exchange = context.parts.exchange
+    came = await take(service, exchange, provider, request)
+    voice = exchange.voices.get(provider)
+    event = None if voice is None else voice.read_status(came)
+    if event is not None:
+        await apply_event(context, event)
+    return Response(status_code=204)

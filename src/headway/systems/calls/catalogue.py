@@ -1,0 +1,275 @@
+"""The catalogue: numbers and templates, read from the directory at most once a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, String, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from headway.core.errors import UnknownRecord
+from headway.runtime.timing import Timing
+from headway.systems.calls.template import DEFAULT, Template
+from headway.systems.directory.database import Directory
+from headway.systems.directory.naming import naming
+
+
+class NumberStatus(StrEnum):
+    """Whether a number may be called from."""
+
+    AVAILABLE = "AVAILABLE"
+    DISABLED = "DISABLED"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Number:
+    """A number: from where calls are made.
+
+    Attributes:
+        number: E.164.
+        provider: who places its calls, as [telephony] names it.
+        maximum_channels: calls at once.
+        status: whether it may be called from.
+        reseller: whose leads alone it serves; null for all that have none of their own.
+        pool: of a template's `numbers`; null for the reseller's, or the default pool.
+    """
+
+    number: str
+    provider: str
+    maximum_channels: int
+    status: NumberStatus = NumberStatus.AVAILABLE
+    reseller: str | None = None
+    pool: str | None = None
+
+    @property
+    def channels(self) -> int:
+        """Calls that may begin now."""
+        return self.maximum_channels if self.status is NumberStatus.AVAILABLE else 0
+
+    @property
+    def gate(self) -> str:
+        """The one pool that it is a member of; in two, its channels would be counted twice."""
+        if self.pool is not None:
+            return pool_gate(self.pool)
+        return DEFAULT_POOL if self.reseller is None else reseller_gate(self.reseller)
+
+
+DEFAULT_POOL = "calls.numbers"
+"""The gate of the numbers that serve all resellers."""
+
+
+def reseller_gate(reseller: str) -> str:
+    """The gate of a reseller's own numbers."""
+    return f"{DEFAULT_POOL}:{reseller}"
+
+
+def pool_gate(pool: str) -> str:
+    """The gate of a named pool of numbers."""
+    return f"calls.pool:{pool}"
+
+
+class Base(DeclarativeBase):
+    """The tables of this system."""
+
+    metadata = naming()
+
+
+class NumberRecord(Base):
+    """A row of `calls_numbers`; see `Number`."""
+
+    __tablename__ = "calls_numbers"
+    __table_args__ = (CheckConstraint("maximum_channels >= 1", name="channels"),)
+
+    number: Mapped[str] = mapped_column(String(16), primary_key=True)
+    provider: Mapped[str] = mapped_column(String(64))
+    maximum_channels: Mapped[int]
+    status: Mapped[str] = mapped_column(String(16))
+    reseller: Mapped[str | None] = mapped_column(String(200), index=True)
+    pool: Mapped[str | None] = mapped_column(String(64), index=True)
+
+    def read(self) -> Number:
+        """As the rest of the system takes it."""
+        return Number(
+            number=self.number,
+            provider=self.provider,
+            maximum_channels=self.maximum_channels,
+            status=NumberStatus(self.status),
+            reseller=self.reseller,
+            pool=self.pool,
+        )
+
+
+class TemplateRecord(Base):
+    """A row of `calls_templates`: a template as its body said it, and since when it checks so."""
+
+    __tablename__ = "calls_templates"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    checks_at: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class RevisionRecord(Base):
+    """The one row of `calls_revision`: it grows with each change of the others.
+
+    Who changes something begins here, so that changes, and what is on_change to the store of each,
+    follow one another.
+    """
+
+    __tablename__ = "calls_revision"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    revision: Mapped[int]
+
+
+FRESH_S = 1.0
+"""How old a page of the catalogue may be; a change made by another process is seen after this."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogueContents:
+    """The catalogue as of one revision.
+
+    Attributes:
+        revision: grows with each change.
+        numbers: all, by number.
+        templates: all that are stored, and `default`, by name.
+    """
+
+    revision: int
+    numbers: Mapping[str, Number]
+    templates: Mapping[str, Template]
+
+    def template(self, name: str) -> Template:
+        """The template of a name.
+
+        Raises:
+            UnknownRecord: there is none.
+        """
+        found = self.templates.get(name)
+        if found is None:
+            message = f"there is no template {name[:64]!r}"
+            raise UnknownRecord(message, hint="PUT /templates/{name} makes one")
+        return found
+
+
+OnChange = Callable[[CatalogueContents, CatalogueContents], Awaitable[None]]
+"""Declares the gates of changed contents to the store; if it raises, the change is rolled back."""
+
+
+class Catalogue:
+    """Numbers and templates, in the directory."""
+
+    def __init__(self, directory: Directory, default: Template, timing: Timing) -> None:
+        """Create it without reading anything.
+
+        Args:
+            default: the template of this name, until one is stored.
+            timing: says how old a page is.
+        """
+        self._directory = directory
+        self._default = default
+        self._timing = timing
+        self._page: CatalogueContents | None = None
+        self._read_at = 0.0
+        self._turn = asyncio.Lock()
+
+    async def read(self) -> CatalogueContents:
+        """Return the catalogue, at most a second old.
+
+        Raises:
+            StoreUnavailable: the directory cannot be reached.
+        """
+        if (page := self._fresh()) is not None:
+            return page
+        async with self._turn:
+            if (page := self._fresh()) is not None:
+                return page
+            begun = self._timing.monotonic()
+            async with self._directory.read() as session:
+                page = await self._load(session)
+            self._keep(page, begun)
+            return page
+
+    @asynccontextmanager
+    async def change(self, on_change: OnChange) -> AsyncGenerator[AsyncSession]:
+        """Yield a session that changes the catalogue; concurrent changes wait.
+
+        Args:
+            on_change: awaited with the contents before and after, before the change is committed.
+
+        Raises:
+            StoreUnavailable: the directory cannot be reached; nothing was written.
+            HeadwayError: whatever `on_change` raises; nothing was written.
+        """
+        async with self._directory.change() as session:
+            # The first statement: a concurrent change waits here, and then reads this one's.
+            await session.execute(
+                update(RevisionRecord).values(revision=RevisionRecord.revision + 1)
+            )
+            before = await self._whole(session)
+            yield session
+            await session.flush()
+            after = await self._whole(session)
+            await on_change(before, after)
+        self._keep(after, self._timing.monotonic())
+
+    @asynccontextmanager
+    async def still(self) -> AsyncGenerator[CatalogueContents]:
+        """Yield the catalogue, locked against changes until the block ends.
+
+        Raises:
+            StoreUnavailable: the directory cannot be reached.
+        """
+        async with self._directory.change() as session:
+            await session.execute(update(RevisionRecord).values(revision=RevisionRecord.revision))
+            yield await self._whole(session)
+
+    async def newest(self) -> CatalogueContents:
+        """Return the catalogue as it is now, after a change in progress has ended.
+
+        A change's gates are declared to the store before it is committed, so a claimed job may know
+        gates that are not in the catalogue yet.
+
+        Raises:
+            StoreUnavailable: the directory cannot be reached.
+        """
+        begun = self._timing.monotonic()
+        async with self.still() as page:
+            pass
+        self._keep(page, begun)
+        return page
+
+    def _fresh(self) -> CatalogueContents | None:
+        age = self._timing.monotonic() - self._read_at
+        return self._page if self._page is not None and age <= FRESH_S else None
+
+    def _keep(self, page: CatalogueContents, at: float) -> None:
+        if self._page is None or page.revision >= self._page.revision:
+            self._page, self._read_at = page, at
+
+    async def _load(self, session: AsyncSession) -> CatalogueContents:
+        revision = await session.scalar(select(RevisionRecord.revision))
+        if self._page is not None and self._page.revision == revision:
+            return self._page
+        return await self._whole(session)
+
+    async def _whole(self, session: AsyncSession) -> CatalogueContents:
+        revision = await session.scalar(select(RevisionRecord.revision))
+        numbers = await session.scalars(select(NumberRecord).order_by(NumberRecord.number))
+        templates = await session.scalars(select(TemplateRecord).order_by(TemplateRecord.name))
+        stored = {
+            one.name: Template(**one.body, name=one.name, checks_at=one.checks_at)
+            for one in templates
+        }
+        return CatalogueContents(
+            revision=revision or 0,
+            numbers={one.number: one.read() for one in numbers},
+            templates={DEFAULT: self._default, **stored},
+        )

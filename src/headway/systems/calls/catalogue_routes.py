@@ -1,0 +1,305 @@
+"""/numbers and /templates: a change is written, declared to the store, then applied to leads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeVar, cast
+
+from fastapi import Path, Query, Response
+from pydantic import Field
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.core.errors import InvalidState, UnknownRecord
+from headway.server.access.caller import Caller, Permission
+from headway.server.access.policy import needs
+from headway.server.paging import PageQuery, WhichPage, page_of
+from headway.server.replies.reply import answer, page_model, reply, reply_model
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+from headway.systems.calls.catalogue import (
+    DEFAULT_POOL,
+    CatalogueContents,
+    Number,
+    NumberRecord,
+    TemplateRecord,
+)
+from headway.systems.calls.context import STEP, CallsContext, TheContext
+from headway.systems.calls.gates import changed_gates, routes
+from headway.systems.calls.intake import NumberBody, NumberChange, Own
+from headway.systems.calls.template import DEFAULT, Label, TemplateBody
+from headway.systems.directory.records import not_null
+from headway.systems.telephony.texts import check_words
+
+
+@asynccontextmanager
+async def changing(
+    service: Service, context: CallsContext, caller: Caller, reason: str
+) -> AsyncGenerator[AsyncSession]:
+    """A session in which numbers and templates are changed; it holds at once, or not at all.
+
+    Args:
+        service: its store gets the gates.
+
+    Raises:
+        StoreError: the directory or the store is away; nothing was written.
+    """
+    moved = False
+
+    async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
+        nonlocal moved
+        moved = routes(before) != routes(after)
+        # Before the commit: a number that is on record can be called from.
+        specs = changed_gates(before, after)
+        for start in range(0, len(specs), STEP):
+            items = tuple(DeclareGate(spec=one) for one in specs[start : start + STEP])
+            request = DefineRequest(items=items, author=caller.name, reason=reason)
+            await service.store.define(request)
+
+    async with context.catalogue.change(declare) as session:
+        yield session
+    service.gates.forget()
+    if moved:
+        # Looking through a long backlog costs more than the change.
+        context.changed.set()
+
+
+ROUTES = router("system: calls")
+Row = TypeVar("Row", NumberRecord, TemplateRecord)
+
+TheNumber = Annotated[str, Path(max_length=16, description="E.164.", examples=["+15550001000"])]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+
+
+class NumbersAsked(PageQuery):
+    """Which numbers."""
+
+    reseller: Own | None = Field(default=None, description="Only this one's own.")
+    pool: Label | None = Field(default=None, description="Only of this pool.")
+
+
+@ROUTES.get(
+    "/numbers",
+    operation_id="calls_numbers",
+    summary="List numbers",
+    response_model=page_model(Number),
+)
+async def list_numbers(
+    asked: Annotated[NumbersAsked, Query()],
+    context: TheContext,
+    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+) -> Response:
+    """List the numbers, by number. GET /v1/gates shows how many of their lines are taken."""
+    caller.whole()
+    rows = [
+        one
+        for one in (await context.catalogue.read()).numbers.values()
+        if asked.reseller in {None, one.reseller} and asked.pool in {None, one.pool}
+    ]
+    page = page_of(rows, lambda one: one.number, asked)
+    return answer({"rows": page.rows, "cursor": page.cursor})
+
+
+@ROUTES.post(
+    "/numbers",
+    operation_id="calls_add_number",
+    summary="Add a number",
+    status_code=201,
+    response_model=reply_model(Number),
+)
+async def add_number(
+    body: NumberBody, service: TheService, context: TheContext, caller: Definer
+) -> Response:
+    """Add a number; leads that wait may be called from it at once.
+
+    Raises:
+        InvalidState: it is there already.
+        InvalidValue: no provider has this name.
+    """
+    caller.check_gate(DEFAULT_POOL)
+    context.parts.exchange.voice(body.provider)
+    record = NumberRecord(**body.model_dump(mode="json"))
+    try:
+        async with changing(service, context, caller, f"number {body.number}") as session:
+            session.add(record)
+            await session.flush()
+    except IntegrityError:
+        message = f"the number {body.number} is there already"
+        raise InvalidState(message, hint="PATCH /numbers/{number} changes it") from None
+    return answer(record.read(), 201)
+
+
+@ROUTES.patch(
+    "/numbers/{number}",
+    operation_id="calls_change_number",
+    summary="Change a number",
+    response_model=reply_model(Number),
+)
+async def change_number(
+    number: TheNumber, body: NumberChange, service: TheService, context: TheContext, caller: Definer
+) -> Response:
+    """Change a number at once; calls that go on are left alone.
+
+    DISABLED: no further call begins from it. Fewer channels: none until fewer calls go on.
+
+    Raises:
+        UnknownRecord: there is no such number.
+        InvalidValue: no provider has this name.
+    """
+    caller.check_gate(DEFAULT_POOL)
+    given = body.model_dump(mode="json", exclude_unset=True)
+    not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
+    if "provider" in given:
+        context.parts.exchange.voice(given["provider"])
+    async with changing(service, context, caller, f"number {number}") as session:
+        record = await _found(session, NumberRecord, number)
+        for name, value in given.items():
+            setattr(record, name, value)
+    return answer(record.read())
+
+
+@ROUTES.delete(
+    "/numbers/{number}",
+    operation_id="calls_remove_number",
+    summary="Remove a number",
+    status_code=204,
+    response_class=Response,
+)
+async def remove_number(
+    number: TheNumber, service: TheService, context: TheContext, caller: Definer
+) -> Response:
+    """Remove a number; calls that go on are left alone.
+
+    Raises:
+        UnknownRecord: there is no such number.
+    """
+    caller.check_gate(DEFAULT_POOL)
+    async with changing(service, context, caller, f"number {number}") as session:
+        await session.delete(await _found(session, NumberRecord, number))
+    return Response(status_code=204)
+
+
+async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
+    """Return a number or a template that is stored.
+
+    Raises:
+        UnknownRecord: there is none.
+    """
+    found = await session.get(table, name)
+    if found is None:
+        noun = table.__tablename__.removeprefix("calls_")
+        message = f"there is no {noun[:-1]} {name[:64]!r}"
+        raise UnknownRecord(message, hint=f"GET /{noun} lists them")
+    return found
+
+
+TheName = Annotated[Label, Path(description="Of the template.")]
+Watcher = Annotated[Caller, needs(Permission.OBSERVE)]
+
+NAMED = reply(
+    "NamedTemplate",
+    "A template, and its name; spans are milliseconds.",
+    name=(str, "As leads name it."),
+    template=(TemplateBody, "What holds now for all leads that name it."),
+)
+PAGE = reply(
+    "PageOfTemplates",
+    "Some templates, and where to go on.",
+    rows=(list[NAMED], "By name."),
+    cursor=(str | None, "Give it to the next call; null at the end."),
+)
+
+
+@ROUTES.get(
+    "/templates", operation_id="calls_templates", summary="List templates", response_model=PAGE
+)
+async def list_templates(asked: WhichPage, context: TheContext, caller: Watcher) -> Response:
+    """List the templates, by name."""
+    caller.whole()
+    async with context.parts.directory.read() as session:
+        stored = {one.name: one.body for one in await session.scalars(select(TemplateRecord))}
+    bodies = {DEFAULT: _usual(context), **stored}
+    page = page_of(tuple(bodies), str, asked)
+    rows = [_named(name, bodies[name]) for name in page.rows]
+    return answer({"rows": rows, "cursor": page.cursor})
+
+
+@ROUTES.get(
+    "/templates/{name}", operation_id="calls_template", summary="One template", response_model=NAMED
+)
+async def one_template(name: TheName, context: TheContext, caller: Watcher) -> Response:
+    """A template as it is now.
+
+    Raises:
+        UnknownRecord: there is none of this name.
+    """
+    caller.whole()
+    async with context.parts.directory.read() as session:
+        if name == DEFAULT and await session.get(TemplateRecord, name) is None:
+            return answer(_named(name, _usual(context)))
+        return answer(_named(name, (await _found(session, TemplateRecord, name)).body))
+
+
+@ROUTES.put(
+    "/templates/{name}",
+    operation_id="calls_set_template",
+    summary="Make or replace a template",
+    response_model=NAMED,
+)
+async def put_template(
+    name: TheName, body: TemplateBody, service: TheService, context: TheContext, caller: Definer
+) -> Response:
+    """Make a template, or replace it whole; leads that wait already go by it from now on.
+
+    Raises:
+        InvalidValue: its words cannot be said as they are.
+    """
+    caller.check_gate(DEFAULT_POOL)
+    check_words("say", body.say)
+    said = body.model_dump(mode="json")
+    now = await service.now()
+    async with changing(service, context, caller, f"template {name}") as session:
+        record = await session.get(TemplateRecord, name)
+        before = _usual(context) if name == DEFAULT else {}
+        if record is None:
+            record = TemplateRecord(name=name, body=before, checks_at=0)
+            session.add(record)
+        if record.body.get("checks", said["checks"]) != said["checks"]:
+            # Leads checked before this are checked again before the call.
+            record.checks_at = now
+        record.body = said
+    return answer(_named(name, said))
+
+
+@ROUTES.delete(
+    "/templates/{name}",
+    operation_id="calls_remove_template",
+    summary="Remove a template",
+    status_code=204,
+    response_class=Response,
+)
+async def remove_template(
+    name: TheName, service: TheService, context: TheContext, caller: Definer
+) -> Response:
+    """Remove a template; leads that name it end with PRECHECK_FAILED when they are due.
+
+    Of `default` its stored values are removed; those of the settings hold again.
+
+    Raises:
+        UnknownRecord: there is none of this name.
+    """
+    caller.check_gate(DEFAULT_POOL)
+    async with changing(service, context, caller, f"template {name}") as session:
+        await session.delete(await _found(session, TemplateRecord, name))
+    return Response(status_code=204)
+
+
+def _usual(context: TheContext) -> dict[str, object]:
+    return cast("dict[str, object]", context.settings.template.model_dump(mode="json"))
+
+
+def _named(name: str, body: dict[str, object]) -> dict[str, object]:
+    return {"name": name, "template": body}

@@ -1,0 +1,121 @@
+"""Requeue leads that wait at gates that no longer apply to them, so that they get new ones."""
+
+from __future__ import annotations
+
+import logging
+from uuid import uuid4
+
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.views import JobsQuery, JobView
+from headway.core.errors import HeadwayError, StoreError, UnknownRecord
+from headway.core.gates.spec import GateSpec
+from headway.core.state import State
+from headway.runtime.timing import Timing
+from headway.systems.calls.catalogue import FRESH_S, CatalogueContents
+from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext
+from headway.systems.calls.gates import pool_of
+from headway.systems.calls.lead import read_args
+
+PAGE = 100
+"""Leads that are looked at, and sent back, in one step: others wait for its end."""
+AGAIN_S = 5.0
+LATE_S = 330.0
+"""After this all wait again whose workers died in their dial; see `kinds.MANY`."""
+
+Known = dict[tuple[str, str], tuple[GateSpec, ...]]
+"""Gates by template and pool."""
+
+_log = logging.getLogger("headway.calls")
+
+
+async def watch(context: CallsContext) -> None:
+    """Look through those who wait when what they wait for has changed, until it is cancelled.
+
+    What a pool, a rate or opening hours are is read at each claim. But which of them a lead needs
+    is said when it is checked; so when one comes or goes, those that wait are looked through, and
+    checked again if they would wait elsewhere now.
+    """
+    timing = context.parts.timing
+    while True:
+        await context.changed.wait()
+        context.changed.clear()
+        await _look_twice(context, timing)
+        if not await timing.wait(context.changed, LATE_S):
+            await _look_twice(context, timing)
+
+
+async def _look_twice(context: CallsContext, timing: Timing) -> None:
+    try:
+        await look(context)
+        # Another process may just have checked a lead against the earlier page.
+        await timing.pause(FRESH_S * 1.5)
+        await look(context)
+    except StoreError as error:
+        _log.warning("leads that wait are looked through later: %s", error)
+        context.changed.set()
+        await timing.pause(AGAIN_S)
+
+
+async def look(context: CallsContext) -> int:
+    """Look through all that wait for their call.
+
+    Returns:
+        How many were sent back.
+
+    Raises:
+        StoreError: the store or the directory is away; it is looked again.
+    """
+    page = await context.catalogue.read()
+    gates: Known = {}
+    sent = 0
+    for state in (State.WAITING, State.PARKED):
+        cursor: str | None = None
+        while True:
+            query = JobsQuery(kind=LEAD, states=(state,), cursor=cursor, limit=PAGE)
+            found = await context.store.read(query)
+            wrong = [job for job in found.rows if _wrong(context, page, job, gates)]
+            sent += await _send_back(context, wrong)
+            cursor = found.cursor
+            if cursor is None:
+                break
+    if sent:
+        _log.info("%d leads that wait are checked again: numbers or templates changed", sent)
+    return sent
+
+
+def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: Known) -> bool:
+    """Return whether a lead waits at other gates than it would be given now.
+
+    Args:
+        known: gates of this page that were made for others; it grows.
+    """
+    if job.stage != DIAL:
+        return False
+    try:
+        template = page.template(read_args(job.args).template)
+        place = template.name, pool_of(page, template, job.tenant)
+        gates = known.get(place)
+        if gates is None:
+            gates = known[place] = context.dial_gates(page, template, job.tenant)
+        wanted = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
+    except UnknownRecord:
+        return True
+    except HeadwayError as error:
+        _log.warning("lead %s is left where it waits: %s", job.id, error)
+        return False
+    return set(wanted) != set(job.gates)
+
+
+async def _send_back(context: CallsContext, jobs: list[JobView]) -> int:
+    if not jobs:
+        return 0
+    request = ActRequest(
+        request=str(uuid4()),
+        ids=tuple(job.id for job in jobs),
+        verb=Verb.EDIT,
+        edit=Edit(stage=CHECK, gates=context.check_uses(jobs[0].tenant, jobs[0].args)),
+        author=LEAD,
+        reason="numbers or templates changed",
+    )
+    replies = await context.store.act(request)
+    return sum(reply.answer is Acted.DONE for reply in replies)

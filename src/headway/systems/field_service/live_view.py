@@ -1,0 +1,112 @@
+"""The live view: the newest requests as they are dispatched, with technicians' names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, StatsQuery
+from headway.core.errors import StoreUnavailable
+from headway.core.state import State
+from headway.systems.directory.database import Directory
+from headway.systems.field_service.names import OFFER
+from headway.systems.field_service.records import Technician
+from headway.systems.field_service.request import STATES, Position, Status
+from headway.systems.field_service.views import AskedView, ServiceRequest, service_request
+from headway.systems.telephony.voice import CallStatus
+
+MOST_LIVE = 100
+MOST_ENDED = 20
+
+_log = logging.getLogger("headway.field_service")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveView:
+    """The contents of the live view.
+
+    Attributes:
+        now: the store's time, ms UTC.
+        requests: those that are pending or under way, then those that ended last; newest first.
+        names: of technicians, by id.
+    """
+
+    now: int
+    requests: tuple[ServiceRequest, ...]
+    names: dict[str, str]
+
+    def name(self, technician: str) -> str:
+        """A technician's name; the id where no name is known."""
+        return self.names.get(technician, technician)
+
+
+async def read_live_view(store: Store, directory: Directory) -> LiveView:
+    """Read the live view.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    live = (*STATES[Status.DISPATCHING], State.DEAD)
+    ended = (State.SUCCEEDED, State.CANCELLED)
+    jobs = [
+        *await _jobs(store, live, MOST_LIVE),
+        *await _jobs(store, ended, MOST_ENDED),
+    ]
+    now = (await store.read(StatsQuery())).now
+    requests = tuple(service_request(one, now) for one in jobs)
+    return LiveView(now=now, requests=requests, names=await _names(directory, requests))
+
+
+async def _jobs(store: Store, states: tuple[State, ...], most: int) -> tuple[JobView, ...]:
+    query = JobsQuery(kind=OFFER, states=states, runs=True, trail=True, newest=True, limit=most)
+    return (await store.read(query)).rows
+
+
+async def _names(directory: Directory, requests: Iterable[ServiceRequest]) -> dict[str, str]:
+    ids = {name for one in requests for name in _people(one)}
+    if not ids:
+        return {}
+    asked = select(Technician.id, Technician.name).where(Technician.id.in_(sorted(ids)))
+    try:
+        async with directory.read() as session:
+            return {row.id: row.name for row in await session.execute(asked)}
+    except StoreUnavailable as error:
+        _log.warning("board: names are not known: %s", error)
+        return {}
+
+
+def _people(request: ServiceRequest) -> Iterable[str]:
+    yield from (one.technician for one in request.asked)
+    yield from request.left[:3]
+    if request.offer is not None:
+        yield request.offer.technician
+    if request.technician is not None:
+        yield request.technician
+
+
+_WORDS = {
+    "accepted": "accepted",
+    "declined": "declined",
+    "timeout": "no answer in time",
+    "unfit": "passed over",
+    "passed_over": "passed over",
+}
+_UNREACHED = {CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED}
+"""Ends of calls that were not answered: they count as declined."""
+
+
+def answer(asked: AskedView) -> str:
+    """Return an answer with its reason; a reason that repeats the answer is left out."""
+    if asked.said == "declined" and asked.reason in _UNREACHED:
+        return f"not reached ({asked.reason})"
+    said = _WORDS.get(asked.said, asked.said)
+    return said if asked.reason in {"", said} else f"{said} ({asked.reason})"
+
+
+def place(position: Position) -> str:
+    """A position to a metre or so; forms may carry as many digits as they like."""
+    return f"{position.lat:.5f}, {position.lon:.5f}"

@@ -1,0 +1,93 @@
+"""The texts of calls and messages to technicians and dispatchers."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from headway.systems.field_service.request import Request, Urgency
+
+BYE = "Goodbye."
+ASK_AGAIN = "That was no answer."
+KEYS = "Press 1 to accept, 2 to decline."
+KEYS_WRITTEN = "Reply 1 to accept, 2 to decline."
+NO_OFFER = "You have no open offer: it is over, or another has taken it."
+DECLINED = "Thank you. The next one is asked. Goodbye."
+TAKEN = "You are too late: another has taken it."
+OVER = "You are too late: the offer is over."
+WITHDRAWN = "The job was withdrawn."
+MOST_PLACE, MOST_DETAIL, MOST_NAME = 200, 250, 100
+"""The most characters of a form's fields in a message, within the limits of providers.
+
+Source: Twilio takes 1,600 characters in a message and 4,000 in a script, which contains a question
+twice; Vonage speaks 1,500.
+"""
+_UNSAID = frozenset({"Cc", "Cs", "Cn"})
+"""Unicode categories that XML cannot contain: controls, surrogates, unassigned."""
+
+
+def place_text(request: Request) -> str:
+    """Return the address, or the position as text."""
+    place = _short(request.address, MOST_PLACE)
+    return place or f"{request.position.lat:.5f}, {request.position.lon:.5f}"
+
+
+def _short(text: str, most: int) -> str:
+    """Return a text in one line of printable characters, cut to `most`."""
+    plain = (one if unicodedata.category(one) not in _UNSAID else " " for one in text)
+    line = " ".join("".join(plain).split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def _customer(request: Request) -> str:
+    return f"{_short(request.customer.name, MOST_NAME)}, {request.customer.phone}"
+
+
+def _what(request: Request) -> str:
+    urgent = {Urgency.EMERGENCY: "Emergency", Urgency.HIGH: "Urgent job"}
+    head = urgent.get(request.urgency, "Job")
+    detail = _short(request.description, MOST_DETAIL)
+    return f"{head} at {place_text(request)}" + (f": {detail}" if detail else "")
+
+
+def offer_spoken(request: Request, distance_km: float) -> str:
+    """The offer, by telephone."""
+    return f"{_what(request)}. It is {distance_km:.0f} kilometres away. {KEYS}"
+
+
+def offer_written(request: Request, distance_km: float) -> str:
+    """The offer, by message."""
+    return f"{_what(request)} ({distance_km:.0f} km). {KEYS_WRITTEN}"
+
+
+def accepted_text(request: Request) -> str:
+    """The message to the technician who accepted in time."""
+    return f"You have it: {place_text(request)}. {_customer(request)}."
+
+
+def assigned_text(request: Request) -> str:
+    """To whom a dispatcher gave it."""
+    return f"You are assigned: {_what(request)}. {_customer(request)}."
+
+
+def taken_text(request: Request) -> str:
+    """To those who were asked before, and had not answered."""
+    return f"The job at {place_text(request)} is taken."
+
+
+def given_away_text(request: Request) -> str:
+    """The message to the technician who had it, after a dispatcher gave it to another."""
+    return f"The job at {place_text(request)} is no longer yours: another has it."
+
+
+def withdrawn_text(request: Request) -> str:
+    """The message to the technician who had it."""
+    return f"The job at {place_text(request)} is no longer yours: it was withdrawn."
+
+
+def alert_text(request: Request, id: str, reason: str) -> str:  # noqa: A002  (as everywhere)
+    """The message to a dispatcher when no technician accepts."""
+    why = "no technician accepts it" if reason == "exhausted" else _short(reason, MOST_NAME)
+    return (
+        f"{_what(request)} for {_customer(request)}: {why}. "
+        f"Assign it or dispatch it again: request {id}."
+    )

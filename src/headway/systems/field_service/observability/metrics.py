@@ -1,0 +1,119 @@
+"""What is seen of service requests from outside: how offers ended, and the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from prometheus_client.core import Metric
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView
+from headway.core.state import State
+from headway.runtime.timing import Timing
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import one
+from headway.server.overview import Overview
+from headway.server.paging import bounded_page
+from headway.systems.directory.database import Directory, Schema
+from headway.systems.directory.metrics import Counted, SystemMetrics, quantiles
+from headway.systems.directory.tally import Tally as AnyTally
+from headway.systems.field_service.names import OFFER, OFFERS
+from headway.systems.field_service.request import acceptor, dispatched_at, read_request
+
+SCHEMA = Schema(
+    name="field_service_seen", package="headway.systems.field_service.observability.migrations"
+)
+RECENT_MS = 3_600_000
+"""An acceptance that is longer ago says nothing about now."""
+NEWEST = 250
+"""The most assigned requests, and completed ones, that are read: the newest of each."""
+_OFFER_ENDED = "offer"
+"""The event of the tally."""
+
+
+class OfferEnd(StrEnum):
+    """How an offer ended."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    MISSED = "missed"
+    """The next technician could not be reached."""
+    TIMEOUT = "timeout"
+    WITHDRAWN = "withdrawn"
+    """By a dispatcher, who may have assigned the request."""
+
+
+class Tally(AnyTally):
+    """How offers ended."""
+
+    def __init__(self, directory: Directory, timing: Timing) -> None:
+        """Have counted nothing.
+
+        Args:
+            directory: where all processes add theirs up.
+        """
+        super().__init__(directory, timing, "field_service_tally")
+
+    def ended(self, end: OfferEnd) -> None:
+        """Count an offer that has ended; waits for nothing, and never fails."""
+        self.happened(_OFFER_ENDED, end)
+
+
+ENDED = counter(
+    "field_service_offers",
+    f"Offers that ended: {', '.join(OfferEnd)}; counted by all processes in the directory, each a "
+    "second later, and one that ran out up to `line_wait` later.",
+    "outcome",
+)
+TIME_TO_ACCEPT = gauge(
+    "field_service_time_to_accept_seconds",
+    "From a request, or its last dispatch, to its acceptance; of the acceptances of the last hour, "
+    "of the newest 500 requests at most. What a dispatcher has assigned is left out.",
+    "quantile",
+)
+PENDING = gauge("field_service_pending", "Requests that no technician takes: a dispatcher decides.")
+
+FAMILIES: tuple[Family, ...] = (ENDED, TIME_TO_ACCEPT, PENDING)
+"""All of them, in the order of the reference."""
+
+
+def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
+    """The metrics of service requests."""
+
+    async def look(overview: Overview) -> Iterable[Metric]:
+        times = await times_to_accept(store, overview.stats.now)
+        lane = next((lane for lane in overview.lanes if lane.name == OFFERS), None)
+        pending = 0 if lane is None else lane.counts.get(State.DEAD, 0)
+        return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
+
+    ended = Counted(event=_OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), look=look)
+
+
+async def times_to_accept(store: Store, now: int) -> list[int]:
+    """From a request, or its last dispatch, to its acceptance, in ms; in growing order.
+
+    Args:
+        store: where the requests are jobs.
+        now: the store's time, ms UTC.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    found: list[int] = []
+    for state in (State.AWAITING, State.SUCCEEDED):
+        query = JobsQuery(kind=OFFER, states=(state,), trail=True, newest=True, limit=NEWEST)
+        for job in (await bounded_page(store, query)).rows:
+            accepted_at = _accepted_at(job)
+            if accepted_at is not None and accepted_at >= now - RECENT_MS:
+                found.append(max(0, accepted_at - dispatched_at(job)))
+    return sorted(found)
+
+
+def _accepted_at(job: JobView) -> int | None:
+    who = acceptor(job)
+    assigned = read_request(job.args).assigned
+    if not who or job.cascade is None or (assigned is not None and assigned.to == who):
+        return None
+    return job.cascade.asked[-1].at

@@ -1,0 +1,200 @@
+"""Views of requests, derived from their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from headway.contract.views import JobQuery, JobView
+from headway.core.cascade import Asked
+from headway.core.errors import UnknownRecord
+from headway.core.state import FINAL
+from headway.server.access.caller import Caller
+from headway.server.replies.reply import answer, reply_model
+from headway.server.service import Service
+from headway.systems.field_service.names import OFFER
+from headway.systems.field_service.passing_over import PASSED_OVER
+from headway.systems.field_service.request import (
+    Customer,
+    Position,
+    Status,
+    acceptor,
+    asked_now,
+    dispatched_at,
+    last_run,
+    read_request,
+    status_of,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedView:
+    """One who had his turn.
+
+    Attributes:
+        said: accepted, declined, timeout, unfit, or passed_over.
+        reason: why; may be empty.
+        asked_at: when the offer was made; None if none was.
+    """
+
+    technician: str
+    said: str
+    reason: str
+    asked_at: int | None
+    at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenOffer:
+    """The offer that stands.
+
+    Attributes:
+        until: when the next one is asked.
+        left_ms: until then.
+    """
+
+    technician: str
+    since: int
+    until: int
+    left_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceRequest:
+    """A service request.
+
+    Attributes:
+        skills: all of which are needed.
+        key: under which it was sent; None for none.
+        technician: who has it, or had it; None if none has had it.
+        offer: the one that stands; None for none.
+        asked: those who had their turn since it was last dispatched, oldest first.
+        left: those still to be asked, in order.
+        reason: of its end, or of its last turn's.
+        finished_at: when it ended; None while it has not.
+        dispatched: 1, and one more for each time it was dispatched again or assigned.
+    """
+
+    id: str
+    status: Status
+    customer: Customer
+    address: str
+    position: Position
+    skills: tuple[str, ...]
+    urgency: str
+    description: str
+    key: str | None
+    technician: str | None
+    offer: OpenOffer | None
+    asked: tuple[AskedView, ...]
+    left: tuple[str, ...]
+    reason: str
+    created_at: int
+    finished_at: int | None
+    dispatched: int
+
+
+def service_request(job: JobView, now: int) -> ServiceRequest:
+    """Return a request as the API shows it.
+
+    Args:
+        job: with its runs, and for those passed over with its trail.
+    """
+    request = read_request(job.args)
+    cascade = job.cascade
+    turn = asked_now(job)
+    left = () if cascade is None or job.state in FINAL else cascade.left
+    return ServiceRequest(
+        id=job.id,
+        status=status_of(job),
+        customer=request.customer,
+        address=request.address,
+        position=request.position,
+        skills=request.skills,
+        urgency=str(request.urgency),
+        description=request.description,
+        key=job.key,
+        technician=acceptor(job) or None,
+        offer=_open_offer(job, turn, now),
+        asked=_asked(job),
+        left=tuple(name for name in left if name != turn),
+        reason=job.reason,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+        dispatched=job.life,
+    )
+
+
+def _open_offer(job: JobView, turn: str, now: int) -> OpenOffer | None:
+    run = last_run(job)
+    if not turn or run is None or run.handed_at is None or job.deadline_at is None:
+        return None
+    return OpenOffer(
+        technician=turn,
+        since=run.handed_at,
+        until=job.deadline_at,
+        left_ms=max(0, job.deadline_at - now),
+    )
+
+
+def _asked(job: JobView) -> tuple[AskedView, ...]:
+    said = job.cascade.asked if job.cascade is not None else ()
+    found = [_had_turn(job, one) for one in said]
+    began_at = dispatched_at(job)
+    found += [
+        AskedView(
+            technician=name,
+            said="passed_over",
+            reason="has another request",
+            asked_at=None,
+            at=note.at,
+        )
+        for note in job.trail
+        if note.reason.startswith(PASSED_OVER) and note.at >= began_at
+        for name in note.reason.removeprefix(PASSED_OVER).split(", ")
+    ]
+    return tuple(sorted(found, key=lambda one: one.at))
+
+
+def _had_turn(job: JobView, asked: Asked) -> AskedView:
+    run = next(
+        (
+            one
+            for one in reversed(job.runs)
+            if one.candidate == asked.candidate and one.claimed_at <= asked.at
+        ),
+        None,
+    )
+    return AskedView(
+        technician=asked.candidate,
+        said=str(asked.answer),
+        reason=asked.reason,
+        asked_at=run.handed_at if run is not None else None,
+        at=asked.at,
+    )
+
+
+REQUEST = reply_model(ServiceRequest)
+
+RequestId = Annotated[str, Path(alias="id")]
+"""The id of a request in a path."""
+
+
+async def find_request(service: Service, caller: Caller, request: str) -> JobView:
+    """The job of a request that the caller sees.
+
+    Raises:
+        UnknownRecord: there is none.
+    """
+    job = await service.store.read(JobQuery(id=request))
+    if job is None or job.kind != OFFER or not caller.sees(job):
+        message = f"there is no service request {request[:64]!r}"
+        raise UnknownRecord(message, hint="GET /service-requests lists them")
+    return job
+
+
+async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:
+    """The reply that says how a request stands."""
+    return answer(service_request(job, await service.now()), status)

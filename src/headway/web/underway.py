@@ -1,0 +1,124 @@
+"""Jobs that have not ended, found by what holds them: a lane, a gate or a worker.
+
+A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
+reaches none of these. What is here is read from the indexes of waiting, parked and running jobs, so
+its cost depends on what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.contract.store import Store
+from headway.contract.views import (
+    FlowsQuery,
+    GatesQuery,
+    GateState,
+    JobsQuery,
+    JobView,
+    Page,
+    WaitingFlow,
+)
+from headway.core.state import HELD, State
+from headway.server.overview import Overview
+
+FLOWS = 100
+"""Flows of a lane or a gate that are read."""
+GATES = 50
+"""Gates whose parked jobs are read."""
+WORKERS = 50
+"""Workers whose jobs are read: those that hold the most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flows:
+    """Flows that were found.
+
+    Attributes:
+        rows: by lane or gate, then by number.
+        more: whether there may be others, beyond a bound.
+    """
+
+    rows: Sequence[WaitingFlow] = ()
+    more: bool = False
+
+
+async def waiting_flows(store: Store, lanes: Sequence[str], first: int = 1) -> Flows:
+    """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    pages = [await store.read(FlowsQuery(lane=one, first=first, limit=FLOWS)) for one in lanes]
+    rows = [flow for page in pages for flow in page.rows]
+    return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
+
+
+async def parked_gates(store: Store) -> Page[GateState]:
+    """Return the first 50 gates at which jobs are parked.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    return await store.read(GatesQuery(parked=True, limit=GATES))
+
+
+async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1) -> Flows:
+    """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    pages = [await store.read(FlowsQuery(gate=one.name, first=first, limit=FLOWS)) for one in gates]
+    rows = [flow for page in pages for flow in page.rows]
+    return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
+
+
+async def first_jobs(
+    store: Store, flows: Iterable[WaitingFlow], limit: int = 100
+) -> Sequence[JobView]:
+    """Return the first jobs of flows, the earliest due first, without those that started.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    names = [flow.first for flow in flows]
+    # The first job of each flow, then the second of each, and so on.
+    turns = [
+        ids[n] for n in range(max(map(len, names), default=0)) for ids in names if n < len(ids)
+    ]
+    query = JobsQuery(ids=tuple(turns[:limit]), limit=limit)
+    rows = (await store.read(query)).rows if turns else ()
+    queued = [one for one in rows if one.state in {State.WAITING, State.PARKED}]
+    return sorted(queued, key=lambda one: (one.due_at, one.seq))
+
+
+async def held_jobs(store: Store, seen: Overview, each: int) -> list[JobView]:
+    """Return running and awaiting jobs with their runs, by when they started.
+
+    Args:
+        seen: has the workers.
+        each: jobs of one worker, at most.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    busy = sorted((one for one in seen.workers if one.running), key=lambda one: -one.running)
+    found: list[JobView] = []
+    for worker in busy[:WORKERS]:
+        page = await store.read(JobsQuery(worker=worker.id, runs=True, limit=each))
+        found += [one for one in page.rows if one.state in HELD]
+    return sorted(found, key=lambda one: one.runs[-1].claimed_at if one.runs else 0)
+
+
+async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
+    """Return the first jobs of a listing; if it reaches none from its beginning, the last.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    page = await store.read(query)
+    if not page.rows and page.cursor is not None:
+        page = await store.read(replace(query, newest=True))
+    return page.rows

@@ -1,0 +1,155 @@
+"""The calendar on a real Cassandra."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from headway.bridges.cassandra.buckets import bucket_name, minute_of
+from headway.bridges.cassandra.driver import CassandraLink
+from headway.bridges.cassandra.link import PAGE, Values
+from headway.bridges.cassandra.progress import load_progress
+from headway.bridges.cassandra.settings import CassandraSettings
+from headway.bridges.cassandra.tables import Cql
+from headway.contract.operate import Acted
+from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
+from headway.core.job import NewJob
+from headway.core.state import State
+from headway.testing.clock import FakeClock
+from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, World
+from tests.servers.brokers.cassandra import GivenCassandra
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+NOW = 1_900_000_000_000
+"""After now: Cassandra expires by its own clock."""
+
+
+def settings_of(address: str, **more: Any) -> CassandraSettings:
+    host, _, port = address.rpartition(":")
+    # Tables of each test are its own; a keyspace for each would take seconds.
+    given: dict[str, Any] = {
+        "hosts": [host],
+        "port": int(port),
+        "keyspace": "headway_tests",
+        "replication": 1,
+        "calendar": f"c{uuid4().hex[:12]}",
+        "shards": 2,
+        "every": "5s",
+    }
+    return CassandraSettings(**{**given, **more})
+
+
+@pytest.fixture
+def address(cassandra_server: GivenCassandra) -> str:
+    return cassandra_server.address
+
+
+@pytest.fixture
+async def link(address: str) -> AsyncIterator[CassandraLink]:
+    one = CassandraLink(settings_of(address))
+    await one.open()
+    yield one
+    await one.close()
+
+
+@pytest.fixture
+def world(link: CassandraLink) -> World:
+    return World(link.settings, FakeClock(NOW), link)
+
+
+async def left(world: World, jobs: list[NewJob]) -> int:
+    """Rows in the buckets of jobs."""
+    buckets = {bucket_name(minute_of(job.due_at or 0)) for job in jobs}
+    shards = range(world.settings.shards)
+    found = await world.link.run_many(
+        Cql.READ_BUCKET, [(bucket, shard) for bucket in buckets for shard in shards]
+    )
+    return sum(map(len, found))
+
+
+async def test_jobs_lie_there_are_found_and_are_read_ahead(world: World) -> None:
+    jobs = [world.job(HOUR + n, args=b'{"n": %d}' % n) for n in range(2 * PAGE + 300)]
+    calendar = world.calendar()
+    assert all(one.created for one in await calendar.enqueue(jobs))
+    assert not any(one.created for one in await calendar.enqueue(jobs[:10]))
+    found = await calendar.find([job.id for job in jobs[:5]])
+    assert [found[job.id].job for job in jobs[:5]] == jobs[:5]
+    world.clock.advance(HOUR - 10 * MINUTE)
+    reader = world.reader()
+    await reader.round()
+    assert await world.made() == len(jobs)
+    assert await left(world, jobs) == 0
+    assert await load_progress(world.link) == reader.progress
+    assert reader.progress is not None
+    assert reader.progress.late == 0
+
+
+async def test_keys_cancels_and_new_due_times(world: World) -> None:
+    calendar = world.calendar()
+    one, moved = world.job(HOUR, key="k"), world.job(2 * HOUR)
+    await calendar.enqueue([one, moved])
+    assert (await calendar.enqueue([world.job(3 * HOUR, key="k")]))[0].id == one.id
+    with pytest.raises(KeyConflict):
+        await calendar.enqueue([world.job(HOUR, key="k", kind="other")])
+    assert (await calendar.cancel([one.id], "ada"))[0].answer is Acted.DONE
+    await calendar.reschedule([moved.id], world.clock() + HOUR, "ada")
+    world.clock.advance(2 * HOUR)
+    await world.reader().round()
+    view = await world.view(one)
+    assert view is not None
+    assert view.state is State.CANCELLED
+    assert await world.made() == 2
+    assert await left(world, [one, moved]) == 0
+
+
+@pytest.mark.parametrize("off_ms", [-2_000, 2_000])
+async def test_rows_written_while_it_is_read_arrive(world: World, off_ms: int) -> None:
+    jobs = [world.job(18 * MINUTE + n * 5_000) for n in range(12)]
+    await world.reader().round()
+    await world.calendar().enqueue(jobs)
+    world.clock.advance(4 * MINUTE)
+    late: list[NewJob] = []
+    real = world.link
+
+    class Writing:
+        settings = real.settings
+
+        async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Any:
+            found = await real.run(statement, values, after)
+            if statement in {Cql.READ_BUCKET, Cql.DROP_BUCKET} and len(late) < 60:
+                late.append(world.job(14 * MINUTE + len(late)))
+                await world.lay(late[-1], world.clock() + off_ms)
+            return found
+
+        async def run_many(self, statement: Cql, each: Any) -> Any:
+            return await real.run_many(statement, each)
+
+    engine: Any = world.engine(off_ms=-off_ms)
+    engine.link_ = Writing()
+    world.clock.advance(LEASE_MS)
+    reader = world.reader(engine)
+    for _ in range(6):
+        await reader.round()
+        world.clock.advance(1_000)
+    assert len(late) == 60
+    assert await world.made() == len(jobs) + len(late)
+    assert await left(world, [*jobs, *late]) == 0
+
+
+async def test_a_keyspace_that_is_not_there_is_named(address: str) -> None:
+    link = CassandraLink(settings_of(address, keyspace="nowhere", replication=None))
+    with pytest.raises(InvalidValue, match="there is no keyspace 'nowhere'"):
+        await link.open()
+    await link.close()
+
+
+async def test_a_cluster_that_is_away_refuses_and_is_found_again() -> None:
+    link = CassandraLink(settings_of("127.0.0.1:1"))
+    await link.open()
+    with pytest.raises(StoreUnavailable):
+        await load_progress(link)
+    await link.close()

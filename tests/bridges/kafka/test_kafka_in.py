@@ -1,0 +1,227 @@
+"""How batches are stored, held and buried; a sink that refuses stands in for the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import TopicPartition
+
+import headway as hw
+from headway.bridges.kafka.consuming import KafkaIn
+from headway.bridges.kafka.message import Incoming, JobReader
+from headway.bridges.kafka.publisher import Acknowledged, Publisher
+from headway.bridges.kafka.settings import read_kafka_settings
+from headway.bridges.kafka.sink import EnqueueSink, Put, Stored
+from headway.contract.views import JobsQuery
+from headway.core.errors import (
+    BacklogFull,
+    InvalidValue,
+    KeyConflict,
+    OutcomeUnknown,
+    ProviderRefused,
+    StoreUnavailable,
+)
+
+SETTINGS = read_kafka_settings({"in": {"topics": ["orders"], "dead_letters": "orders.dead"}})
+
+
+def incoming(partition: int, offset: int, value: bytes = b"{}", key: bytes | None = None):
+    return Incoming("orders", partition, offset, key, value, {"from": b"test"}, 0)
+
+
+class Sink:
+    """Stores so many messages of a partition, refuses those with a bad value."""
+
+    def __init__(self) -> None:
+        self.room: dict[int, int] = {}
+        self.error: Exception | None = None
+        self.stored: list[tuple[int, int]] = []
+
+    async def put(self, messages: Sequence[Incoming]) -> Put:
+        if self.error is not None:
+            raise self.error
+        for partition in {one.partition for one in messages}:
+            wanted = sum(one.partition == partition for one in messages)
+            if wanted > self.room.get(partition, 1_000):
+                raise BacklogFull("full")
+        put = Stored()
+        for index, one in enumerate(messages):
+            if one.value == b"bad":
+                put.unreadable[index] = InvalidValue("it is bad")
+                continue
+            if one.partition in self.room:
+                self.room[one.partition] -= 1
+            self.stored.append((one.partition, one.offset))
+        put.created = len(messages) - len(put.unreadable)
+        return put
+
+
+class Letters(Publisher):
+    """Keeps what is published; refuses for as long as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.sent: list[tuple[str, bytes | None, dict[str, bytes]]] = []
+        self.errors: list[Exception] = []
+
+    async def publish(self, topic, value, *, key=None, headers=None) -> Acknowledged:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.sent.append((topic, value, dict(headers)))
+        return Acknowledged(0, len(self.sent))
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def letters() -> Letters:
+    return Letters()
+
+
+@pytest.fixture
+def bridge(sink: Sink, letters: Letters) -> KafkaIn:
+    return KafkaIn(SETTINGS, sink, letters)
+
+
+async def test_a_batch_is_stored_in_one_step_and_then_its_offsets_are_known(
+    bridge: KafkaIn, sink: Sink
+) -> None:
+    await bridge._store([incoming(0, 4), incoming(1, 9), incoming(0, 5)])
+    assert sink.stored == [(0, 4), (1, 9), (0, 5)]
+    assert bridge._stored == {("orders", 0): 6, ("orders", 1): 10}
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), OutcomeUnknown("no reply")])
+async def test_nothing_is_committed_while_the_store_is_away(
+    bridge: KafkaIn, sink: Sink, error: Exception
+) -> None:
+    sink.error = error
+    batch = [incoming(0, 4), incoming(1, 9), incoming(0, 5)]
+    await bridge._store(batch)
+    assert bridge._stored == {}
+    assert bridge._held == {("orders", 0): [batch[0], batch[2]], ("orders", 1): [batch[1]]}
+    sink.error = None
+    for place, held in [*bridge._held.items()]:
+        await bridge._store_in_order(place, held)
+    assert bridge._held == {}
+    assert bridge._stored == {("orders", 0): 6, ("orders", 1): 10}
+
+
+async def test_a_full_lane_takes_what_it_has_room_for_and_holds_one_partition_alone(
+    bridge: KafkaIn, sink: Sink
+) -> None:
+    sink.room[0] = 5
+    await bridge._store([*(incoming(0, n) for n in range(12)), incoming(1, 3)])
+    assert [n for partition, n in sink.stored if partition == 0] == [0, 1, 2, 3, 4]
+    assert bridge._stored == {("orders", 0): 5, ("orders", 1): 4}
+    assert [one.offset for one in bridge._held["orders", 0]] == [*range(5, 12)]
+    assert ("orders", 1) not in bridge._held
+
+
+async def test_a_message_that_cannot_be_read_is_a_dead_letter_before_it_is_committed(
+    bridge: KafkaIn, sink: Sink, letters: Letters
+) -> None:
+    letters.errors = [ProviderRefused("away")]
+    batch = [incoming(0, 4), incoming(0, 5, b"bad")]
+    await bridge._store(batch)
+    assert bridge._stored == {}
+    assert bridge._held == {("orders", 0): batch}
+    await bridge._store_in_order(("orders", 0), batch)
+    (topic, value, headers) = letters.sent[0]
+    assert (topic, value, len(letters.sent)) == ("orders.dead", b"bad", 1)
+    assert headers == {
+        "from": b"test",
+        "headway-reason": b"it is bad",
+        "headway-code": b"invalid_value",
+        "headway-topic": b"orders",
+        "headway-partition": b"0",
+        "headway-offset": b"5",
+    }
+    assert bridge._stored == {("orders", 0): 6}
+    assert bridge.tally.dead_lettered == {("orders", "invalid_value"): 1}
+
+
+async def test_a_dead_letter_that_is_too_large_goes_without_its_value(
+    bridge: KafkaIn, letters: Letters
+) -> None:
+    letters.errors = [ProviderRefused("large", provider_code="MSG_SIZE_TOO_LARGE")]
+    await bridge._store([incoming(0, 5, b"bad")])
+    assert [(value, headers["headway-offset"]) for _, value, headers in letters.sent] == [
+        (None, b"5")
+    ]
+    assert bridge._stored == {("orders", 0): 6}
+
+
+async def test_what_is_held_of_a_partition_that_is_taken_away_is_forgotten(
+    bridge: KafkaIn, sink: Sink
+) -> None:
+    class Gone:
+        topic, partition = "orders", 0
+
+    committed: list[tuple[int, int]] = []
+
+    class Consumer:
+        def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+            assert not asynchronous
+            committed.extend((one.partition, one.offset) for one in offsets)
+
+    await bridge._store([incoming(0, 3), incoming(1, 8)])
+    sink.error = StoreUnavailable("away")
+    await bridge._store([incoming(0, 4), incoming(1, 9)])
+    bridge._on_revoke(Consumer(), [Gone()])
+    assert sorted(committed) == [(0, 4), (1, 9)]
+    assert list(bridge._held) == [("orders", 1)]
+
+
+async def test_one_message_whose_key_has_another_body_is_refused_alone() -> None:
+    async with hw.App("memory://") as app:
+        sink = EnqueueSink(app, JobReader(kind="ship"))
+        first = [incoming(0, n, b'{"n":%d}' % n, b"k%d" % n) for n in range(40)]
+        assert (await sink.put(first)).created == 40
+        again = [*first[:20], incoming(0, 50, b'{"n":"other"}', b"k7"), *first[20:]]
+        again += [incoming(0, 51, b"{}", b"new"), incoming(0, 52, b"nonsense")]
+        put = await sink.put(again)
+        assert put.created == 1
+        assert {n: type(one) for n, one in put.unreadable.items()} == {
+            20: KeyConflict,
+            42: InvalidValue,
+        }
+        page = await app.store.read(JobsQuery(limit=100))
+        assert len(page.rows) == 41
+
+
+async def test_a_full_lane_is_no_fault_of_a_message() -> None:
+    app = hw.App("memory://")
+    app.lane("small", max_backlog=3)
+    async with app:
+        sink = EnqueueSink(app, JobReader(kind="ship", lane="small"))
+        with pytest.raises(BacklogFull):
+            await sink.put([incoming(0, n) for n in range(4)])
+
+
+async def test_a_bridge_without_topics_refuses_to_run(sink: Sink, letters: Letters) -> None:
+    with pytest.raises(InvalidValue, match="no topic"):
+        await KafkaIn(read_kafka_settings({}), sink, letters).run()
+
+
+async def test_a_setting_that_librdkafka_does_not_know_is_named(
+    sink: Sink, letters: Letters
+) -> None:
+    written = {"client": {"no.such": 1}, "in": {"topics": ["orders"]}}
+    with pytest.raises(InvalidValue, match=r"no\.such"):
+        await KafkaIn(read_kafka_settings(written), sink, letters).run()
+
+
+async def test_stop_before_the_first_round_ends_at_once(sink: Sink, letters: Letters) -> None:
+    bridge = KafkaIn(
+        read_kafka_settings({"servers": "127.0.0.1:9", "in": {"topics": ["orders"]}}),
+        sink,
+        letters,
+    )
+    bridge.stop()
+    await asyncio.wait_for(bridge.run(), 60)

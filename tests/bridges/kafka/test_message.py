@@ -1,0 +1,155 @@
+"""What a message says of its job; needs no broker."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+import headway as hw
+from headway.bridges.kafka.message import Incoming, JobReader, key_text, read_json
+from headway.core.errors import (
+    CallerError,
+    InvalidArguments,
+    InvalidValue,
+    PayloadTooLarge,
+    UnknownKind,
+)
+from headway.core.instant import parse_instant
+
+DUE = "2031-05-04T09:30:15.250+02:00"
+
+
+def message(
+    value: bytes | None = b'{"n":1}', key: bytes | None = b"order-7", **headers: bytes
+) -> Incoming:
+    named = {name.replace("_", "-"): one for name, one in headers.items()}
+    return Incoming("orders", 3, 41, key, value, named, 1_700_000_000_123)
+
+
+def test_every_header_reaches_the_job() -> None:
+    job = JobReader().job(
+        message(
+            headway_kind=b"ship",
+            headway_lane=b"bulk",
+            headway_tenant=b"acme",
+            headway_subject=b"parcel 9",
+            headway_due=DUE.encode(),
+            headway_expires=b"90s",
+            headway_priority=b"17",
+        )
+    )
+    due_at = parse_instant(DUE)
+    assert (job.kind, job.lane, job.tenant, job.subject) == ("ship", "bulk", "acme", "parcel 9")
+    assert (job.due_at, job.expires_at, job.priority) == (due_at, due_at + 90_000, 17)
+    assert (job.args, job.key) == (b'{"n":1}', "order-7")
+
+
+def test_a_message_without_headers_takes_kind_and_lane_of_the_bridge() -> None:
+    job = JobReader(kind="ship", lane="slow").job(message())
+    assert (job.kind, job.lane, job.tenant, job.due_at) == ("ship", "slow", "", None)
+
+
+def test_headers_win_over_kind_and_lane_of_the_bridge() -> None:
+    reader = JobReader(kind="ship", lane="slow")
+    job = reader.job(message(headway_kind=b"bill", headway_lane=b"quick"))
+    assert (job.kind, job.lane) == ("bill", "quick")
+
+
+@pytest.mark.parametrize("due", [DUE, str(parse_instant(DUE))])
+def test_due_is_iso_8601_or_milliseconds(due: str) -> None:
+    job = JobReader(kind="ship").job(message(headway_due=due.encode()))
+    assert job.due_at == parse_instant(DUE)
+
+
+def test_expiry_without_due_counts_from_the_timestamp_of_the_message() -> None:
+    job = JobReader(kind="ship").job(message(headway_expires=b"10s"))
+    assert job.expires_at == 1_700_000_010_123
+
+
+@pytest.mark.parametrize("key", [None, b""])
+def test_a_message_without_a_key_is_known_by_its_place(key: bytes | None) -> None:
+    assert JobReader(kind="ship").job(message(key=key)).key == "orders-3-41"
+
+
+def test_a_key_that_is_no_name_is_known_by_its_hash() -> None:
+    for key in (b"\xff\x00", b"x" * 513, b"a\0b"):
+        assert key_text(key) == f"sha256:{sha256(key).hexdigest()}"
+    assert key_text("Zoë".encode()) == "Zoë"
+
+
+def test_the_header_of_a_key_wins_over_all() -> None:
+    told = message(headway_key=b"mine")
+    assert JobReader(kind="ship").job(told).key == "mine"
+    assert JobReader(kind="ship", by_offset=True).job(told).key == "mine"
+    assert JobReader(kind="ship", by_offset=True).job(message()).key == "orders-3-41"
+
+
+@pytest.mark.parametrize("value", [None, b""])
+def test_a_message_without_a_value_has_no_arguments(value: bytes | None) -> None:
+    assert JobReader(kind="ship").job(message(value)).args == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (message(b"nonsense"), "not a JSON object"),
+        (message(b"[1]"), "not a JSON object"),
+        (message(b'{"a":"\xff"}'), "not a JSON object"),
+        (message(b"[" * 100_000), "not a JSON object"),
+        (message(headway_due=b"tomorrow"), "is not understood"),
+        (message(headway_due=b"2031-05-04T09:30"), "no offset"),
+        (message(headway_due=b"1700000000"), "years around 1970"),
+        (message(headway_due="²".encode()), "is not understood"),
+        (message(headway_due=b"9" * 40), "outside the years"),
+        (message(headway_priority=b"-1"), "not a whole number"),
+        (message(headway_priority=b"9" * 16), "priority is"),
+        (message(headway_expires=b"soon"), "soon"),
+        (message(headway_lane=b"\xff"), "headway-lane is not UTF-8"),
+        (message(headway_tenant=b"x" * 513), "tenant has 513"),
+        (message(headway_key=b""), "key is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_a_reason(bad: Incoming, reason: str) -> None:
+    with pytest.raises(InvalidValue, match=reason):
+        JobReader(kind="ship").job(bad)
+
+
+def test_a_message_that_names_no_kind_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="no header headway-kind"):
+        JobReader().job(message())
+
+
+def test_arguments_above_the_limit_are_refused() -> None:
+    with pytest.raises(PayloadTooLarge, match="1000010 bytes"):
+        JobReader(kind="ship").job(message(b'{"a":"' + b"x" * 1_000_002 + b'"}'))
+
+
+def test_with_an_app_a_job_has_the_gates_and_policy_of_its_kind() -> None:
+    app = hw.App("memory://")
+
+    @app.job(lane="parcels", gates=[hw.Slots("to:{city}", 2)], retry=hw.Backoff(attempts=3))
+    async def ship(job: hw.Job, city: str, n: int = 5) -> None: ...
+
+    reader = JobReader(app=app)
+    told = message(b'{"city":"Oslo"}', headway_kind=b"ship", headway_due=DUE.encode())
+    job = reader.job(told)
+    assert [gate.name for gate in job.gates] == ["to:Oslo"]
+    assert (job.lane, job.policy.retry.attempts, job.key) == ("parcels", 3, "order-7")
+    assert job.due_at == parse_instant(DUE)
+    assert msgspec.json.decode(job.args)["city"] == "Oslo"
+    refused: list[tuple[Incoming, type[CallerError]]] = [
+        (message(b'{"city":3}', headway_kind=b"ship"), InvalidArguments),
+        (message(b'{"city":"Oslo","lane":"x"}', headway_kind=b"ship"), InvalidArguments),
+        (message(b"{}", headway_kind=b"sink"), UnknownKind),
+    ]
+    for bad, error in refused:
+        with pytest.raises(error):
+            reader.job(bad)
+
+
+def test_a_traceparent_is_kept_beside_the_job() -> None:
+    assert message(traceparent=b"00-ab-cd-01").trace == "00-ab-cd-01"
+    assert message().trace is None
+    assert read_json(message(traceparent=b"\xff")) == {"n": 1}

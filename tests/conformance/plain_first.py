@@ -1,0 +1,116 @@
+"""A PostgreSQL store that attempts every claim of one lane as a plain one, and counts those."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.contract.claims import BeatRequest, Claimed, ClaimReply, ClaimRequest
+from headway.core.job import JobPolicy
+from headway.stores.ledger.verbs.claim import check_claim
+from headway.stores.postgres.done import Done
+from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.store import PostgresStore
+
+_FLOWS = (
+    "SELECT DISTINCT flow FROM @job WHERE state = 1"
+    " AND lane = (SELECT no FROM @lane WHERE name = $1) ORDER BY flow"
+)
+_PLAIN = Claimed(
+    "", 1, 1, "", "", "", "", None, b"", 0, 0, JobPolicy(), gated=False, members={}, candidate=""
+)
+"""Stands for what a claim with the turn has started from a lane: a job without gates."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """What was claimed the plain way.
+
+    Attributes:
+        stores: that counted here.
+        claims: plain claims that were answered.
+        started: jobs that they started.
+        refused: claims that were attempted so, and made with the turn.
+    """
+
+    stores: int = 0
+    claims: int = 0
+    started: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class PlainFirstStore:
+    """Tells the store before each claim what a claim with the turn would have taught it.
+
+    A process learns by its claims with the turn which lanes are plain, and whose first claim was
+    seen. In a test of few claims that comes too late.
+
+    Args:
+        inner: the store.
+        counted: where to count.
+        greets: whether a worker beats before its first claim, so that it need not be the verb's.
+    """
+
+    inner: PostgresStore
+    counted: Counted
+    greets: bool = True
+    _met: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        self.counted.stores += 1
+        plain = self.inner._plain
+        claim = plain.claim
+
+        def counting(request: ClaimRequest) -> tuple[ClaimReply | None, Done]:
+            reply, done = claim(request)
+            if reply is None:
+                self.counted.refused += 1
+            else:
+                self.counted.claims += 1
+                self.counted.started += len(reply.jobs)
+            return reply, done
+
+        self.inner._plain = _Counting(plain, counting)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """Claim, the plain way if the store accepts it; see `Store.claim`."""
+        check_claim(request)
+        if len(request.lanes) == 1:
+            await self._teach(request)
+        return await self.inner.claim(request)
+
+    async def _teach(self, request: ClaimRequest) -> None:
+        (lane, _) = request.lanes[0]
+
+        def look(ledger: PostgresLedger) -> list[int]:
+            # What the process keeps of these it has read for a claim with the turn, too.
+            ledger.gates.templates()
+            ledger.lanes.load([lane])
+            return [flow for (flow,) in ledger.session.fetch(_FLOWS, (lane,))]
+
+        if self.greets and request.worker not in self._met:
+            self._met.add(request.worker)
+            lanes = (lane,)
+            greeting = BeatRequest(worker=request.worker, lanes=lanes, lease_ms=request.lease_ms)
+            await self.inner.beat(greeting)
+        found = await self.inner._look(look)
+        reply = ClaimReply(jobs=[_PLAIN], now=0, lease_until=0, next_at=None)
+        self.inner._plain.learn(request, reply, found)
+        known = self.inner._plain._lanes.get(lane)
+        if known is not None:
+            known.failed = known.pause = 0
+
+
+class _Counting:
+    """Plain claims whose `claim` is another one."""
+
+    def __init__(self, plain: Any, claim: Any) -> None:
+        self._plain = plain
+        self.claim = claim
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)

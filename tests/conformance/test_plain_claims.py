@@ -1,0 +1,43 @@
+"""The whole suite on PostgreSQL once more, with each claim attempted as one of a plain lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headway.stores import open_store
+from headway.testing.conformance import MakeStore, StoreConformance
+from headway.testing.conformance.rig import Rig
+from tests.conformance.plain_first import Counted, PlainFirstStore
+from tests.servers.namespaces import Namespaces
+
+SUITE = 1_000
+"""Stores that are opened if the whole suite is run, at least."""
+CLAIMS, STARTS = 800, 3_000
+"""Plain claims of the whole suite, and jobs that they start, at least."""
+
+
+@pytest.fixture(scope="module")
+def counted() -> Iterator[Counted]:
+    counted = Counted()
+    yield counted
+    assert counted.stores < SUITE or (counted.claims >= CLAIMS and counted.started >= STARTS)
+
+
+@pytest.mark.slow
+class TestPlainPostgresStore(StoreConformance):
+    @pytest.fixture
+    def make_store(self, shared_namespaces: Namespaces, counted: Counted) -> Iterator[MakeStore]:
+        yield lambda clock: PlainFirstStore(
+            open_store(shared_namespaces.url(), clock=clock), counted
+        )
+        shared_namespaces.take_back()
+
+    async def test_first_claim_of_jobs_without_gates_is_a_plain_one(
+        self, rig: Rig, counted: Counted
+    ) -> None:
+        await rig.add_many(3)
+        claims, started = counted.claims, counted.started
+        assert len((await rig.worker().ask(2)).jobs) == 2
+        assert (counted.claims, counted.started) == (claims + 1, started + 2)

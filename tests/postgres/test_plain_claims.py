@@ -1,0 +1,422 @@
+"""Claims of plain lanes: one trip, beside each other, and no rule of a claim is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from headway import Slots
+from headway.contract.claims import BeatRequest, ClaimReply
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DefineRequest,
+    Item,
+    LaneSpec,
+    OpenGate,
+    SetLane,
+)
+from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
+from headway.contract.views import JobQuery, WorkersQuery
+from headway.core.job import NewJob
+from headway.core.state import State
+from headway.stores.postgres import marks
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.plain_claims import LONGEST_PAUSE, MOST_FLOWS
+from headway.stores.postgres.session import lock_key
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import use_of
+from tests.plain import LANE, assert_clean, claim, count, job, jobs, succeed
+from tests.postgres.places import Place
+from tests.postgres.test_beats import until_it_waits
+
+MINUTE = 60_000
+
+
+def trips(store: PostgresStore) -> tuple[int, int]:
+    """Of plain claims, and of claims with the turn."""
+    link = store._plain.steps.session._link
+    return (link.trips if link is not None else 0, store._turns.session.link.trips)
+
+
+def started(reply: ClaimReply) -> list[str]:
+    return [one.id for one in reply.jobs]
+
+
+def of(made: Sequence[NewJob]) -> list[str]:
+    return [one.id for one in made]
+
+
+async def define(store: PostgresStore, *items: Item) -> None:
+    await store.define(DefineRequest(items=items, author="ann", reason="a test"))
+
+
+@pytest.fixture
+async def store(place: Place, clock: FakeClock) -> PostgresStore:
+    """A store whose process knows that the lane is plain; request 1 of worker w is used."""
+    opened = place.open(clock)
+    await learn(opened, 9_000)
+    return opened
+
+
+async def learn(store: PostgresStore, number: int, worker: str = "w") -> None:
+    await store.enqueue([job(number)])
+    reply = await claim(store, worker, request=1)
+    assert len(reply.jobs) == 1
+    await succeed(store, [(reply.jobs[0].id, reply.jobs[0].run)], worker)
+
+
+@asynccontextmanager
+async def locked(place: Place, made: Sequence[NewJob]) -> AsyncIterator[None]:
+    """Another claim has locked these jobs, and has not been committed."""
+    with psycopg.connect(place.database) as other:
+        query = f"SELECT seq FROM {place.namespace}.job WHERE id = ANY (%s::uuid[]) FOR UPDATE"  # noqa: S608  (our own names)
+        assert len(other.execute(query.encode(), (of(made),)).fetchall()) == len(made)
+        yield
+
+
+async def test_claim_of_a_plain_lane_is_one_trip_and_waits_for_no_other(
+    store: PostgresStore, place: Place
+) -> None:
+    made = jobs(1, 5)
+    await store.enqueue(made)
+    options = parse_url(place.url)
+    with psycopg.connect(options.conninfo) as other:
+        # Who shares the turn does not keep it waiting; a claim with the turn would wait.
+        other.execute("SELECT pg_advisory_xact_lock_shared(%s)", (lock_key(options.namespace),))
+        assert started(await claim(store, request=2, n=2)) == of(made[:2])
+        before = trips(store)
+        assert started(await claim(store, request=3, n=2)) == of(made[2:4])
+        assert trips(store) == (before[0] + 1, before[1])
+        last = await claim(store, request=4, n=2)
+        assert (started(last), last.again) == (of(made[4:]), False)
+        assert started(await claim(store, request=5, n=2)) == []
+        assert trips(store) == (before[0] + 3, before[1])
+    assert await count(store, "running") == 5
+    await assert_clean(store)
+
+
+async def test_jobs_that_another_claim_has_locked_are_skipped_and_none_is_lost(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    made = jobs(1, 5)
+    await store.enqueue(made)
+    async with locked(place, made[:2]):
+        reply = await claim(store, request=2, n=2)
+        assert started(reply) == of(made[2:4])
+        reply = await claim(store, request=3, n=2)
+        # One started, and there are more: it must ask again at once.
+        assert (started(reply), reply.again) == (of(made[4:]), True)
+        reply = await claim(store, request=4, n=2)
+        # All that waits is locked: if that claim fails, no wake tells of it.
+        assert (started(reply), reply.again) == ([], False)
+        assert reply.next_at is not None
+        assert reply.next_at <= clock() + 50
+    assert started(await claim(store, request=5, n=2)) == of(made[:2])
+    await assert_clean(store)
+
+
+async def test_plain_claim_looks_further_behind_if_all_first_jobs_are_locked(
+    store: PostgresStore, place: Place
+) -> None:
+    made = jobs(1, 12)
+    await store.enqueue(made)
+    async with locked(place, made[:10]):
+        reply = await claim(store, request=2, n=1)
+        assert (started(reply), reply.again) == (of(made[10:11]), True)
+    assert started(await claim(store, request=3, n=11)) == of([*made[:10], made[11]])
+    await assert_clean(store)
+
+
+async def test_jobs_that_were_skipped_go_first_again_if_the_claim_that_locked_them_fails(
+    store: PostgresStore, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "LEAST", 1)
+    made = jobs(1, 12)
+    await store.enqueue(made)
+    assert started(await claim(store, request=2, n=2)) == of(made[:2])
+    async with locked(place, made[3:5]):
+        # The claim that has locked them is undone at the end.
+        assert started(await claim(store, request=3, n=3)) == of([made[2], *made[5:7]])
+    assert started(await claim(store, request=4, n=3)) == of([*made[3:5], made[7]])
+    await assert_clean(store)
+
+
+async def test_claims_of_many_workers_at_once_start_each_job_once(
+    place: Place, clock: FakeClock
+) -> None:
+    stores = [place.open(clock) for _ in range(4)]
+    for number, one in enumerate(stores):
+        await learn(one, 9_000 + number, f"w{number}")
+    made = jobs(1, 400)
+    await stores[0].enqueue(made)
+
+    async def work(number: int) -> list[str]:
+        found: list[str] = []
+        for request in range(2, 102):
+            reply = await claim(stores[number], f"w{number}", request, n=7)
+            found += started(reply)
+            if not reply.jobs and reply.next_at is None:
+                break
+        return found
+
+    found = await asyncio.gather(*(work(number) for number in range(4)))
+    assert sorted(one for each in found for one in each) == sorted(of(made))
+    # The order of one claim is the order of the queue.
+    places = {one: place for place, one in enumerate(of(made))}
+    assert all(
+        [places[one] for one in each] == sorted(places[one] for one in each) for each in found
+    )
+    assert sum(trips(one)[0] for one in stores) > 0
+    assert await count(stores[0], "running") == 400
+    await assert_clean(stores[0])
+
+
+async def test_flows_of_a_plain_lane_are_merged_by_priority_due_time_and_arrival(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    tenants = [f"t{n % 5}" for n in range(30)]
+    made = [
+        job(n, tenant=tenant, priority=n % 3, due_at=clock() - (n * 7 % 11))
+        for n, tenant in enumerate(tenants)
+    ]
+    await store.enqueue([job(8_000 + n, tenant=f"t{n}") for n in range(5)])
+    assert len((await claim(store, request=1)).jobs) == 5
+    await store.enqueue(made)
+    order = sorted(range(30), key=lambda n: (made[n].priority, made[n].due_at, n))
+    found: list[str] = []
+    for request in range(2, 7):
+        found += started(await claim(store, request=request, n=6))
+    assert found == [made[n].id for n in order]
+    assert trips(store)[0] == 5
+    await assert_clean(store)
+
+
+async def test_repeated_claim_gets_what_its_first_sending_started(store: PostgresStore) -> None:
+    made = jobs(1, 4)
+    await store.enqueue(made)
+    first = await claim(store, request=2, n=3)
+    assert started(first) == of(made[:3])
+    again = await claim(store, request=2, n=3)
+    assert again.jobs == first.jobs
+    assert started(await claim(store, request=3, n=3)) == of(made[3:])
+    await assert_clean(store)
+
+
+async def test_plain_claim_that_meets_a_gate_a_closing_or_a_fair_lane_leaves_it_to_the_verb(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    seats = Slots("seats", 1)
+    await define(store, DeclareGate(spec=seats))
+    made = [*jobs(1, 2), *(job(n, gates=(use_of(seats),)) for n in (3, 4))]
+    await store.enqueue(made)
+    reply = await claim(store, request=2)
+    assert started(reply) == of(made[:3])
+    assert [one.gated for one in reply.jobs] == [False, False, True]
+    await define(store, CloseGate(name=f"lane:{LANE}", until_at=clock() + 5_000))
+    more = jobs(5, 2)
+    await store.enqueue(more)
+    assert not (await claim(store, request=3)).jobs
+    clock.advance(5_000)
+    assert started(await claim(store, request=4)) == of(more)
+    await define(store, SetLane(spec=LaneSpec(name=LANE, concurrency=1)))
+    await store.enqueue(jobs(7, 3))
+    assert not (await claim(store, request=5)).jobs
+    await assert_clean(store)
+
+
+async def test_plain_claim_leaves_jobs_with_keyed_gates_to_the_verb(store: PostgresStore) -> None:
+    phone = Slots("phone:{phone}", 1)
+    await define(store, DeclareGate(spec=phone))
+    made = [job(1), *(job(n, gates=(use_of(phone, phone="7"),)) for n in (2, 3)), job(4)]
+    await store.enqueue(made)
+    assert started(await claim(store, request=2)) == [made[n].id for n in (0, 1, 3)]
+    assert await count(store, "parked") == 1
+    await assert_clean(store)
+
+
+async def test_plain_claim_leaves_what_is_due_to_the_verb(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    due = job(1, due_at=clock() + 5_000)
+    await store.enqueue([due, *jobs(3, 2, priority=600)])
+    reply = await claim(store, request=2, n=1)
+    assert reply.next_at == due.due_at
+    assert started(reply) == [job(3).id]
+    clock.advance(5_000)
+    assert started(await claim(store, request=3, n=3)) == [due.id, job(4).id]
+    await assert_clean(store)
+
+
+async def test_plain_claim_leaves_what_has_expired_to_the_verb(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    late = job(1, expires_at=clock() + 5_000)
+    await store.enqueue([late, *jobs(3, 2, priority=1)])
+    assert started(await claim(store, request=2, n=1)) == [job(3).id]
+    clock.advance(5_000)
+    reply = await claim(store, request=3, n=3)
+    assert (started(reply), reply.dead) == ([job(4).id], (late.id,))
+    await assert_clean(store)
+
+
+async def test_plain_claim_whose_workers_row_a_beat_replaces_is_made_again(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    await store.enqueue(jobs(1, 2))
+    with psycopg.connect(place.database) as other:
+        name = place.namespace
+        row = f"UPDATE {name}.worker SET no = no + 1, lease_until = %s WHERE id = 'w'"  # noqa: S608  (our own names)
+        other.execute(row.encode(), (clock() + 90_000,))
+        late = asyncio.ensure_future(claim(store, request=2, n=2))
+        await until_it_waits(place, late)
+        other.commit()
+    assert started(await late) == of(jobs(1, 2))
+    assert (await late).lease_until == clock() + 90_000
+    assert place.sql("SELECT count(*) FROM @worker WHERE id = 'w'") == [(1,)]
+    # Its number was written with them, so that they are found by a repeat, and no others start.
+    await store.enqueue(jobs(3, 2))
+    assert started(await claim(store, request=2, n=2)) == of(jobs(1, 2))
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_claim_of_a_worker_whose_lease_is_half_over_extends_it(
+    store: PostgresStore, clock: FakeClock, found: bool
+) -> None:
+    assert (await claim(store, request=2)).lease_until == clock() + 30_000
+    clock.advance(15_001)
+    if found:
+        await store.enqueue(jobs(1, 1))
+    before = trips(store)[0]
+    reply = await claim(store, request=3)
+    assert len(reply.jobs) == found
+    assert reply.lease_until == clock() + 30_000
+    assert trips(store)[0] == before + 1
+    await assert_clean(store)
+
+
+async def test_claim_of_a_worker_whose_lease_has_ended_takes_its_runs_from_it_first(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    await store.enqueue(jobs(1, 1))
+    (lost,) = (await claim(store, request=2)).jobs
+    clock.advance(30_000)
+    more = job(2)
+    await store.enqueue([more])
+    reply = await claim(store, request=3)
+    assert started(reply) == [more.id]
+    assert reply.lease_until == clock() + 30_000
+    (verdict,) = await succeed(store, [(lost.id, lost.run)])
+    assert verdict is Verdict.LOST
+    view = await store.read(JobQuery(id=lost.id))
+    assert view is not None
+    assert (view.state, view.runs[0].outcome) == (State.SCHEDULED, "lost")
+    await assert_clean(store)
+
+
+async def test_worker_that_has_named_no_lanes_serves_the_one_that_it_claims_from(
+    store: PostgresStore,
+) -> None:
+    await store.beat(BeatRequest(worker="other"))
+    # Nothing is found, so nothing of the worker is written.
+    assert not (await claim(store, "other", request=1)).jobs
+    await store.enqueue(jobs(1, 2))
+    before = trips(store)
+    assert len((await claim(store, "other", request=2, n=1)).jobs) == 1
+    assert trips(store) == (before[0] + 1, before[1])
+    lanes = {one.id: one.lanes for one in await store.read(WorkersQuery())}
+    assert lanes == {"w": (LANE,), "other": (LANE,)}
+    # Lanes that it has named stay.
+    await store.beat(BeatRequest(worker="other", lanes=("a", "b")))
+    assert len((await claim(store, "other", request=3, n=1)).jobs) == 1
+    lanes = {one.id: one.lanes for one in await store.read(WorkersQuery())}
+    assert lanes["other"] == ("a", "b")
+
+
+@pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:", "kind:noop"])
+@pytest.mark.parametrize("opened", [True, False])
+async def test_lane_that_was_closed_is_plain_again_and_waiting_behind_it_is_counted(
+    store: PostgresStore, clock: FakeClock, gate: str, *, opened: bool
+) -> None:
+    await store.enqueue(jobs(1, 2))
+    (first,) = (await claim(store, request=2, n=1)).jobs
+    until_at = None if opened else clock() + 5_000
+    await define(store, CloseGate(name=gate, until_at=until_at))
+    assert not (await claim(store, request=3)).jobs
+    clock.advance(5_000)
+    if opened:
+        await define(store, OpenGate(name=gate))
+    assert len((await claim(store, request=4)).jobs) == 1
+    # The closing was seen to have ended, and what comes now has not waited through it.
+    await store.enqueue(jobs(3, 2))
+    store._plain._lanes[LANE].pause = 0
+    before = trips(store)
+    assert started(await claim(store, request=5, n=1)) == of(jobs(3, 1))
+    assert trips(store) == (before[0] + 1, before[1])
+    # What has waited through it, and comes back to its place, leaves the claim to the verb.
+    outcome = Snoozed(first.id, first.run, until_at=first.due_at)
+    await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
+    before = trips(store)
+    assert started(await claim(store, request=6)) == [first.id, job(4).id]
+    assert trips(store)[0] == before[0] + 1
+    for number, blocked_ms in ((1, 5_000), (2, 5_000), (3, 0), (4, 0)):
+        view = await store.read(JobQuery(id=job(number).id))
+        assert view is not None
+        assert view.runs[-1].blocked_ms == blocked_ms
+    await assert_clean(store)
+
+
+async def test_lane_that_is_often_not_plain_is_tried_less_and_less(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    await store.enqueue(jobs(1, 200))
+    before = trips(store)[0]
+    for request in range(2, 102):
+        await store.enqueue([job(1_000 + request, due_at=clock() + 1)])
+        clock.advance(1)
+        assert len((await claim(store, request=request, n=1)).jobs) == 1
+    # Each fails because something has become due.
+    assert trips(store)[0] - before <= 2 * (100 // LONGEST_PAUSE + 6)
+    await assert_clean(store)
+
+
+async def test_jobs_with_keyed_gates_among_others_cost_the_others_no_turn(
+    store: PostgresStore,
+) -> None:
+    phone = Slots("phone:{phone}", 100)
+    await define(store, DeclareGate(spec=phone))
+    keyed = use_of(phone, phone="7")
+    await store.enqueue([job(n, gates=(keyed,) if n % 10 == 0 else ()) for n in range(1, 41)])
+    before = store._turns.session.link.trips
+    for request in range(2, 42):
+        assert len((await claim(store, request=request, n=1)).jobs) == 1
+    # A plain claim fails at each of the four, and goes on behind it.
+    assert store._turns.session.link.trips - before <= 4 * 6
+    await assert_clean(store)
+
+
+async def test_lane_of_many_flows_is_left_to_the_verb(place: Place, clock: FakeClock) -> None:
+    store = place.open(clock)
+    made = [job(n, tenant=f"t{n}") for n in range(2 * (MOST_FLOWS + 1))]
+    await store.enqueue(made)
+    assert started(await claim(store, request=1, n=MOST_FLOWS + 1)) == of(made[: MOST_FLOWS + 1])
+    assert started(await claim(store, request=2)) == of(made[MOST_FLOWS + 1 :])
+    assert trips(store)[0] == 0
+
+
+async def test_counts_of_plain_claims_are_folded(store: PostgresStore, place: Place) -> None:
+    made = jobs(1, 200)
+    await store.enqueue(made)
+    for request in range(2, 202):
+        assert len((await claim(store, request=request, n=1)).jobs) == 1
+    (rows,) = place.sql("SELECT count(*) FROM @delta")
+    assert rows[0] < 100
+    assert await count(store, "running") == 200
+    await assert_clean(store)

@@ -1,0 +1,382 @@
+"""What others do while a plain claim is under way, or before it is known here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.errors import OperationalError
+
+from headway import Slots
+from headway.contract.claims import BeatRequest, ClaimRequest
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DefineRequest,
+    Item,
+    LaneSpec,
+    OpenGate,
+    SetGate,
+    SetLane,
+)
+from headway.contract.outcomes import SettleRequest, Snoozed
+from headway.contract.views import JobQuery
+from headway.core.errors import StoreChanged
+from headway.stores.postgres import marks
+from headway.stores.postgres.link import Link, Sent
+from headway.stores.postgres.numbers import HIGH_WATER, IDENTITY, SUSPECT
+from headway.stores.postgres.plain_claims import PlainClaims
+from headway.stores.postgres.statement import Rows
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import use_of
+from tests.plain import LANE, assert_clean, claim, count, job, jobs, succeed
+from tests.postgres.places import Place
+from tests.postgres.test_beats import until_it_waits
+from tests.postgres.test_out_of_order import LIMIT, Held
+from tests.postgres.test_plain_claims import learn, of, started, trips
+
+
+async def define(store: PostgresStore, *items: Item) -> None:
+    await store.define(DefineRequest(items=items, author="ann", reason="a test"))
+
+
+@pytest.fixture
+async def store(place: Place, clock: FakeClock) -> PostgresStore:
+    """A store whose process knows that the lane is plain; request 1 of worker w is used."""
+    opened = place.open(clock)
+    await learn(opened, 9_000)
+    return opened
+
+
+@pytest.fixture
+async def other(store: PostgresStore, place: Place, clock: FakeClock) -> PostgresStore:
+    """Another process's."""
+    del store
+    return place.open(clock)
+
+
+class Paused:
+    """Stops the thread of plain claims once, before a method of theirs.
+
+    Args:
+        store: whose claims.
+        monkeypatch: of the test.
+        method: its name.
+    """
+
+    def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.came = threading.Event()
+        self.through = threading.Event()
+        plain: Callable[..., Any] = getattr(PlainClaims, method)
+
+        def paused(claims: PlainClaims, *given: Any) -> Any:
+            if claims is store._plain and not self.came.is_set():
+                self.came.set()
+                assert self.through.wait(LIMIT)
+            return plain(claims, *given)
+
+        monkeypatch.setattr(PlainClaims, method, paused)
+
+    async def until_it_came(self) -> None:
+        assert await asyncio.to_thread(self.came.wait, LIMIT)
+
+
+@pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:acme", "kind:noop"])
+async def test_closing_that_another_process_has_made_stops_the_next_plain_claim(
+    store: PostgresStore, other: PostgresStore, clock: FakeClock, gate: str
+) -> None:
+    await store.enqueue([job(8_000, tenant="acme")])
+    for request in (2, 3):
+        # Known with its tenant by the first of these, and claimed as plain by the second.
+        await store.enqueue([job(8_000 + request, tenant="acme")])
+        assert (await claim(store, request=request)).jobs
+    made = jobs(1, 3, tenant="acme")
+    await store.enqueue(made)
+    await define(other, CloseGate(name=gate, until_at=clock() + 5_000))
+    before = trips(store)[0]
+    assert not (await claim(store, request=4)).jobs
+    assert trips(store)[0] == before + 1
+    clock.advance(5_000)
+    assert started(await claim(store, request=5)) == of(made)
+    await assert_clean(store)
+
+
+async def test_closing_that_is_being_committed_is_waited_for_by_a_plain_claim(
+    store: PostgresStore, other: PostgresStore, place: Place
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    slow = Held(other._turns)
+    closing = asyncio.ensure_future(define(other, CloseGate(name=f"lane:{LANE}")))
+    await slow.until_it_came()
+    late = asyncio.ensure_future(claim(store, request=2))
+    await until_it_waits(place, late)
+    slow.through.set()
+    await closing
+    assert not (await late).jobs
+    assert await count(store, "running") == 0
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:", "kind:noop"])
+async def test_capacity_that_another_process_has_set_is_kept_by_plain_claims(
+    store: PostgresStore, other: PostgresStore, gate: str
+) -> None:
+    await store.enqueue(jobs(1, 5))
+    await define(other, SetGate(name=gate, capacity=2))
+    reply = await claim(store, request=2)
+    assert [one.gated for one in reply.jobs] == [True, True]
+    assert not (await claim(store, request=3)).jobs
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("spec", [{"concurrency": 1}, {"fair": "tenant"}])
+async def test_lane_that_another_process_has_made_fair_or_narrow_is_plain_no_more(
+    store: PostgresStore, other: PostgresStore, spec: dict[str, Any]
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    await define(other, SetLane(spec=LaneSpec(name=LANE, **spec)))
+    reply = await claim(store, request=2)
+    assert len(reply.jobs) == (1 if "concurrency" in spec else 3)
+    assert not store._plain.may(ClaimRequest(worker="w", request=3, lanes=((LANE, 1),)))
+    await assert_clean(store)
+
+
+async def test_lane_that_becomes_narrow_between_the_choice_of_the_way_and_the_claim(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    pause = Paused(store, monkeypatch, "_claim")
+    late = asyncio.ensure_future(claim(store, request=2))
+    await pause.until_it_came()
+    await define(store, SetLane(spec=LaneSpec(name=LANE, concurrency=1)))
+    # By now this process knows the new number of lanes, though not what it says of this one.
+    lanes = (("other", 1),)
+    await store.claim(ClaimRequest(worker="x", request=1, lanes=lanes))
+    pause.through.set()
+    assert len((await late).jobs) == 1
+    await assert_clean(store)
+
+
+async def test_gates_that_another_process_has_declared_are_kept_in_a_lane_that_was_plain(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    seats, phone = Slots("seats", 1), Slots("phone:{phone}", 1)
+    await define(other, DeclareGate(spec=seats), DeclareGate(spec=phone))
+    made = [
+        job(1),
+        *(job(n, gates=(use_of(seats),)) for n in (2, 3)),
+        *(job(n, gates=(use_of(phone, phone="7"),)) for n in (4, 5)),
+    ]
+    await other.enqueue(made)
+    reply = await claim(store, request=2)
+    assert started(reply) == [made[n].id for n in (0, 1, 3)]
+    assert [one.gated for one in reply.jobs] == [False, True, True]
+    assert not (await claim(store, request=3)).jobs
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_plain_claim_starts_nothing_in_a_store_that_was_put_back(
+    store: PostgresStore, other: PostgresStore, place: Place, clock: FakeClock, *, marked: bool
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    assert started(await claim(store, request=2, n=1)) == of(jobs(1, 1))
+    if marked:
+        # Another process has found it out, and this one sees nothing but the mark.
+        place.sql("INSERT INTO @number VALUES (%s, 1)", SUSPECT)
+    else:
+        clock.advance(5_000)
+        assert await store.lead("chores", "here", 1_000)
+        # As a failover does: to an older state, and without an end of connections.
+        place.sql("UPDATE @number SET n = n - 4000 WHERE key = %s", HIGH_WATER)
+    before = trips(store)[0]
+    with pytest.raises(StoreChanged):
+        await claim(store, request=3)
+    assert trips(store)[0] == before + 1
+    assert await count(other, "running") == 1
+
+
+async def test_plain_claim_starts_nothing_in_a_store_without_an_identity(
+    store: PostgresStore, place: Place
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    place.sql("DELETE FROM @number WHERE key = %s", IDENTITY)
+    before = trips(store)[0]
+    with pytest.raises(StoreChanged):
+        await claim(store, request=2)
+    assert trips(store)[0] == before + 1
+
+
+async def test_plain_claim_is_not_made_once_what_it_was_based_on_is_forgotten(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.enqueue(jobs(1, 3))
+    pause = Paused(store, monkeypatch, "_claim")
+    late = asyncio.ensure_future(claim(store, request=2, n=1))
+    await pause.until_it_came()
+    store._shared.forget()
+    # Another claim learns all that is asked for here, maybe in another store.
+    lanes = ((LANE, 1), ("other", 1))
+    assert (await store.claim(ClaimRequest(worker="x", request=1, lanes=lanes))).jobs
+    before = trips(store)[0]
+    pause.through.set()
+    assert len((await late).jobs) == 1
+    assert trips(store)[0] == before
+    await assert_clean(store)
+
+
+async def test_plain_claim_whose_connection_ends_while_it_waits_starts_each_job_once(
+    store: PostgresStore, place: Place
+) -> None:
+    made = jobs(1, 4)
+    await store.enqueue(made)
+    assert started(await claim(store, request=2, n=1)) == of(made[:1])
+    backend = store._plain.steps.session.link.connection.info.backend_pid
+    with psycopg.connect(place.database) as holder:
+        row = f"SELECT FROM {place.namespace}.worker WHERE id = 'w' FOR UPDATE"
+        holder.execute(row.encode())
+        late = asyncio.ensure_future(claim(store, request=3, n=2))
+        await until_it_waits(place, late)
+        place.sql("SELECT pg_terminate_backend(%s, 10000)", backend)
+    assert started(await late) == of(made[1:3])
+    assert started(await claim(store, request=4, n=2)) == of(made[3:])
+    assert await count(store, "running") == 4
+    assert [one.attempt for one in (await claim(store, request=4)).jobs] == [1]
+    await assert_clean(store)
+
+
+class Stray:
+    """Keeps the next plain claim back, as if its connection broke, and sends it after all.
+
+    Args:
+        store: whose claim it is.
+    """
+
+    def __init__(self, store: PostgresStore) -> None:
+        link: Link = store._plain.steps.session.link
+        self._run, self._close = link.run, link.close
+        self._batch: Sequence[Sent] = ()
+        link.run = self._keep  # pyright: ignore[reportAttributeAccessIssue]
+        link.close = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _keep(self, batch: Sequence[Sent]) -> list[Rows]:
+        self._batch = batch
+        message = "the server said nothing"
+        raise OperationalError(message)
+
+    def arrive(self) -> list[Rows]:
+        assert self._batch
+        try:
+            return self._run(self._batch)
+        finally:
+            self._close()
+
+
+async def test_plain_claim_that_arrives_after_its_repeat_starts_nothing(
+    store: PostgresStore,
+) -> None:
+    made = jobs(1, 4)
+    await store.enqueue(made)
+    assert started(await claim(store, request=2, n=1)) == of(made[:1])
+    stray = Stray(store)
+    assert started(await claim(store, request=3, n=1)) == of(made[1:2])
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        stray.arrive()
+    assert await count(store, "running") == 2
+    await assert_clean(store)
+
+
+async def test_what_a_plain_claim_starts_that_nobody_waits_for_is_released_by_a_beat(
+    store: PostgresStore, place: Place
+) -> None:
+    await store.enqueue(jobs(1, 1))
+    (one,) = (await claim(store, request=2)).jobs
+    stray = Stray(store)
+    assert not (await claim(store, request=3)).jobs
+    await store.enqueue(jobs(2, 1))
+    assert len(stray.arrive()[-2]) == 1
+    running = ((one.id, one.run),)
+    await store.beat(BeatRequest(worker="w", running=running, request=3))
+    assert await count(store, "running") == 1
+    (again,) = (await claim(store, request=4)).jobs
+    assert (again.id, again.run, again.attempt) == (job(2).id, 2, 1)
+    view = await store.read(JobQuery(id=job(2).id))
+    assert view is not None
+    assert [run.outcome for run in view.runs] == ["unused", ""]
+    await assert_clean(store)
+
+
+# Marks: what other threads of the process let wait while a plain claim looks behind them
+
+
+async def snooze(store: PostgresStore, clock: FakeClock, one: tuple[str, int]) -> None:
+    """Let a running job wait again, where it stood."""
+    outcome = Snoozed(*one, until_at=clock() - 1)
+    await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
+
+
+@pytest.mark.parametrize("before", ["_holds", "_rise"])
+async def test_job_that_waits_again_during_a_plain_claim_is_not_passed_over(
+    store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setattr(marks, "LEAST", 1)
+    made = jobs(1, 12)
+    await store.enqueue(made)
+    first = (await claim(store, request=2, n=2)).jobs[0]
+    await claim(store, request=3, n=2)
+    pause = Paused(store, monkeypatch, before)
+    late = asyncio.ensure_future(claim(store, request=4, n=2))
+    await pause.until_it_came()
+    await snooze(store, clock, (first.id, first.run))
+    pause.through.set()
+    found = [started(await late), started(await claim(store, request=5, n=2))]
+    # By the claim that reads after it waits again.
+    assert first.id in found[0 if before == "_holds" else 1]
+    await assert_clean(store)
+
+
+async def test_workers_of_two_processes_start_each_job_once_and_none_behind_a_closing(
+    place: Place, clock: FakeClock
+) -> None:
+    stores = [place.open(clock) for _ in range(2)]
+    for number, one in enumerate(stores):
+        await learn(one, 9_000 + number, f"w{number}")
+    made = jobs(1, 120)
+    await stores[0].enqueue(made)
+    found: list[str] = []
+    requests = [1, 1]
+    some, shut = asyncio.Event(), asyncio.Event()
+
+    async def work(number: int) -> None:
+        while True:
+            closed = shut.is_set()
+            requests[number] += 1
+            reply = await claim(stores[number], f"w{number}", requests[number], n=3)
+            assert not (closed and reply.jobs)
+            found.extend(started(reply))
+            runs = [(one.id, one.run) for one in reply.jobs]
+            if runs:
+                some.set()
+                await succeed(stores[number], runs, f"w{number}")
+            elif closed or not await count(stores[number], "waiting"):
+                return
+
+    for _ in range(3):
+        some.clear()
+        working = asyncio.gather(*(work(number) for number in range(2)))
+        await some.wait()
+        await define(stores[1], CloseGate(name="all"))
+        shut.set()
+        await working
+        await define(stores[0], OpenGate(name="all"))
+        shut.clear()
+        for one in stores:
+            one._plain._lanes[LANE].pause = 0
+    await asyncio.gather(*(work(number) for number in range(2)))
+    assert sorted(found) == sorted(of(made))
+    await assert_clean(stores[0])

@@ -1,0 +1,189 @@
+"""A store that is another one, or an older state of itself, hands out nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.contract.claims import BeatRequest
+from headway.contract.outcomes import Verdict
+from headway.contract.views import StatsQuery, TrailQuery
+from headway.core.errors import StoreChanged
+from headway.testing.clock import FakeClock
+from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.repair.sites import Durable, Site
+
+AnySite = Site[Any]
+
+
+async def backed_up(site: AnySite, clock: FakeClock) -> Durable:
+    """A store that has gone on since its backup, with two jobs then."""
+    store = site.open()
+    await store.enqueue(jobs(0, 2))
+    await store.lead("chores", "here", 1)
+    store = await site.back_up(store)
+    clock.advance(10_000)
+    await store.enqueue([job(10)])
+    await store.lead("chores", "here", 1)
+    return store
+
+
+async def test_restored_backup_stops_claims_until_a_new_epoch(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = await backed_up(site, clock)
+    assert len((await claim(store, n=2)).jobs) == 2
+    site.restore()
+    site.look(store)
+    with pytest.raises(StoreChanged) as error:
+        await claim(store, request=2)
+    assert "--new-epoch" in error.value.hint
+    assert await store.new_epoch("ann", "the disk died") == 2
+    assert len((await claim(store, request=3)).jobs) == 2
+    line, mark = (await store.read(TrailQuery())).rows
+    assert (line.author, line.reason, line.verb) == ("ann", "the disk died", "new epoch")
+    assert (mark.verb, mark.target) == ("store changed", "store")
+
+
+async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    doctor = site.open()
+    await doctor.new_epoch("ann", "restored")
+    await doctor.close()
+    assert len((await claim(store)).jobs) == 2
+
+
+async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_than_all_it_saw(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = await backed_up(site, clock)
+    site.restore()
+    clock.advance(1)
+    doctor = site.open()
+    await doctor.new_epoch("ann", "restored")
+    await doctor.close()
+    site.look(store)
+    assert await store.suspicion() is None
+    assert len((await claim(store)).jobs) == 2
+
+
+async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
+    site: AnySite, clock: FakeClock
+) -> None:
+    first = site.open()
+    await first.new_epoch("ann", "to be safe")
+    await first.close()
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
+    assert await store.suspicion() is not None
+    with pytest.raises(StoreChanged):
+        await claim(store)
+
+
+async def test_what_one_process_found_out_stops_all_though_time_has_gone_on(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    clock.advance(50_000)
+    stranger = site.open()
+    await stranger.enqueue([job(11)])
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    with pytest.raises(StoreChanged):
+        await claim(stranger, worker="w2")
+    await store.new_epoch("ann", "restored")
+    assert len((await claim(stranger, worker="w2", n=9)).jobs) == 3
+
+
+async def test_another_store_in_its_place_stops_claims(site: AnySite, clock: FakeClock) -> None:
+    other = site.another()
+    stranger = other.open()
+    clock.advance(100_000)
+    await stranger.enqueue([job(5)])
+    await other.back_up(stranger)
+    store = site.open()
+    await store.enqueue([job(1)])
+    await store.lead("chores", "here", 1)
+    site.restore(other)
+    site.look(store)
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    await other.close()
+
+
+async def test_reads_see_what_was_put_in_its_place(site: AnySite, clock: FakeClock) -> None:
+    store = await backed_up(site, clock)
+    assert sum((await store.read(StatsQuery())).counts.values()) == 3
+    site.restore()
+    assert sum((await store.read(StatsQuery())).counts.values()) == 2
+
+
+async def test_numbers_of_a_store_that_was_replaced_are_forgotten(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = await backed_up(site, clock)
+    await store.enqueue([job(20, tenant="acme", lane="new", subject="gone")])
+    site.restore()
+    site.look(store)
+    await store.new_epoch("ann", "restored")
+    await store.enqueue([job(21, tenant="beta", lane="newer")])
+    stats = await store.read(StatsQuery())
+    assert sum(stats.counts.values()) == 3
+    assert len((await claim(store)).jobs) == 2
+    await assert_clean(store)
+
+
+async def test_new_epoch_fences_every_run_of_before(site: AnySite) -> None:
+    store = site.open()
+    await store.enqueue(jobs(0, 3))
+    runs = [(one.id, one.run) for one in (await claim(store)).jobs]
+    assert await store.new_epoch("ann", "to be safe") == 2
+    assert (await store.read(StatsQuery())).epoch == 2
+    beaten = await store.beat(BeatRequest(worker="w", running=tuple(runs), request=1))
+    assert sorted(beaten.lost) == sorted(runs)
+    assert await succeed(store, runs) == [Verdict.LOST] * 3
+    assert await count(store, "succeeded") == 0
+    await assert_clean(store)
+
+
+async def test_clock_that_was_far_ahead_is_set_back_only_on_an_operators_word(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store, other = site.open(), site.open()
+    right = clock()
+    clock.advance(3_600_000)
+    await store.enqueue([job(1)])
+    clock.jump_to(right)
+    await other.enqueue([job(2)])
+    stats = await store.read(StatsQuery())
+    assert (stats.now, stats.clock_ahead_ms) == (right + 3_600_000, 3_600_000)
+    assert await store.reset_clock("ann", "the clock was an hour ahead") == 3_600_000
+    for one in (store, other):
+        await one.enqueue([job(3 if one is store else 4)])
+        stats = await one.read(StatsQuery())
+        assert (stats.now, stats.clock_ahead_ms, stats.epoch) == (right, 0, 2)
+    assert len((await claim(other)).jobs) == 4
+
+
+async def test_time_never_goes_back_across_restarts(site: AnySite, clock: FakeClock) -> None:
+    store = site.open()
+    clock.advance(50_000)
+    ahead = clock()
+    await store.enqueue([job(1)])
+    await store.close()
+    clock.advance(-40_000)
+    again = site.open()
+    assert (await again.read(StatsQuery())).now == ahead
+    assert (await claim(again)).now == ahead

@@ -1,0 +1,221 @@
+"""On PostgreSQL a verb waits for the server as often for a thousand jobs as for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded
+from headway.contract.signals import Heard, SignalKind
+from headway.contract.signals import Signal as Event
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import AuditQuery, FlowsQuery, Page, WaitingFlow
+from headway.core.errors import InvalidState, UnknownGate
+from headway.core.gates.spec import GateUse
+from headway.core.job import NewJob
+from tests.scale.trips import (
+    LANE,
+    LINES,
+    LOCK,
+    PACE,
+    Site,
+    counting,
+    final,
+    handed,
+    signal_at_once,
+    site,
+)
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+SIZES = [1, 20, 100, pytest.param(1_000, marks=pytest.mark.slow)]
+Work = Callable[[], Awaitable[Any]]
+
+
+@pytest_asyncio.fixture
+async def here(fast_postgres_server: PostgresServer | GivenPostgres) -> AsyncIterator[Site]:
+    with fresh_database(fast_postgres_server.url) as url:
+        async with site(url) as made:
+            # Names that every process learns once.
+            await made.worker.settle(*map(handed, await made.running(2, LOCK)))
+            jobs = await made.awaiting(2, LINES)
+            await signal_at_once(made.store, [final(job) for job in jobs])
+            first = await made.with_followers(2)
+            await made.worker.settle(*(Succeeded(job.id, job.run) for job in first))
+            second = await made.take(2)
+            await made.worker.settle(*(Failed(job.id, job.run, error="busy") for job in second))
+            yield made
+            assert not (await made.store.read(AuditQuery())).differences
+
+
+async def trips(work: Work) -> int:
+    with counting() as told:
+        await work()
+    return told.n
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("gate", [LINES, LOCK], ids=["shared", "keyed"])
+async def test_signals_that_come_at_once_are_a_few_steps(here: Site, n: int, gate: Any) -> None:
+    jobs = await here.awaiting(n, gate)
+    replies: list[Any] = []
+
+    async def work() -> None:
+        replies.extend(await signal_at_once(here.store, [final(job) for job in jobs]))
+
+    # Begin and read, look at gates, write; 256 signals share a step.
+    assert await trips(work) <= 3 * (1 + n // 256)
+    assert {reply.answer for reply in replies} == {Heard.APPLIED}
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_notes_that_come_at_once_are_a_few_steps(here: Site, n: int) -> None:
+    jobs = await here.awaiting(n)
+    notes = [Event(key=f"key-{job.id}", event="note", kind=SignalKind.NOTE) for job in jobs]
+    assert await trips(lambda: signal_at_once(here.store, notes)) <= 3 * (1 + n // 256)
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_signals_that_nobody_awaits_are_kept_in_a_few_steps(here: Site, n: int) -> None:
+    notes = [Event(key=f"nobody-{one}", event="end") for one in range(n)]
+    assert await trips(lambda: signal_at_once(here.store, notes)) <= 4 * (1 + n // 256)
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_hand_overs_of_one_request_are_one_step(here: Site, n: int) -> None:
+    jobs = await here.running(n, LOCK)
+    assert await trips(lambda: here.worker.settle(*map(handed, jobs))) <= 4
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_hand_overs_of_many_callers_share_steps(here: Site, n: int) -> None:
+    jobs = await here.running(n, LINES)
+
+    async def work() -> None:
+        await asyncio.gather(*(here.worker.settle(handed(job)) for job in jobs))
+
+    assert await trips(work) <= 4 * (1 + n // 256)
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_keys_that_many_callers_add_share_steps(here: Site, n: int) -> None:
+    jobs = await here.awaiting(n)
+
+    async def work() -> None:
+        known = (KnownAs(job.id, job.run, key=f"sid-{job.id}") for job in jobs)
+        await asyncio.gather(*(here.worker.settle(one) for one in known))
+
+    assert await trips(work) <= 3 * (1 + n // 256)
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_settlement_at_keyed_locks_with_followers_is_one_step(here: Site, n: int) -> None:
+    jobs = await here.with_followers(n)
+    ended = [Succeeded(job.id, job.run) for job in jobs]
+    # A worker whose last settlement needed no turn begins without it, once.
+    assert await trips(lambda: here.worker.settle(*ended)) <= 8
+    followers = await here.take(n)
+    assert len(followers) == n
+    again = [Failed(job.id, job.run, error="busy") for job in followers]
+    assert await trips(lambda: here.worker.settle(*again)) <= 4
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_claim_and_sweep_after_keyed_rates_ended_look_at_them_together(
+    here: Site, n: int
+) -> None:
+    jobs = await here.running(n, PACE)
+    await here.worker.settle(*(Succeeded(job.id, job.run) for job in jobs))
+    here.clock.advance(360_000)
+    await here.worker.beat()
+    assert await trips(lambda: here.worker.ask(1, LANE)) <= 12
+    assert await trips(lambda: here.store.sweep(1_000)) <= 24
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_sweep_takes_from_many_dead_workers_together(here: Site, n: int) -> None:
+    await here.running(n, LOCK)
+    here.clock.advance(60_000)
+    replies: list[SweepReply] = []
+
+    async def work() -> None:
+        replies.append(await here.store.sweep(1_000))
+
+    assert await trips(work) <= 24
+    # Two failed jobs are due again by now; they count among the thousand.
+    assert (replies[0].promoted, replies[0].lost) == (2, min(n, 998))
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_new_flows_are_made_together(here: Site, n: int) -> None:
+    jobs = [here.new(tenant=f"new-{next(here.numbers)}") for _ in range(n)]
+    assert await trips(lambda: here.store.enqueue(jobs)) <= 5
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_operators_moves_are_one_step(here: Site, n: int) -> None:
+    uses: list[GateUse] = [here.use(LOCK) for _ in range(n)]
+    jobs: list[NewJob] = [here.new(use, key=f"key-{use.name}") for use in uses]
+    await here.add(jobs)
+    for verb in (Verb.CANCEL, Verb.RETRY):
+        request = ActRequest(
+            verb=verb,
+            ids=tuple(job.id for job in jobs),
+            author="ann",
+            reason="a drill",
+            request=f"{verb}-{n}",
+        )
+        assert await trips(lambda request=request: here.store.act(request)) <= 8
+
+
+@pytest.mark.parametrize("n", [1, 20, 100])
+async def test_page_of_flows_is_read_together(here: Site, n: int) -> None:
+    use = here.use(LOCK)
+    tenants = [f"t{flow}" for flow in range(n)]
+    await here.add([here.new(use, tenant=one) for one in (*tenants, *tenants)])
+    while (await here.worker.ask(1, LANE)).again:
+        pass
+    await here.add([here.new(tenant=one) for one in tenants])
+    pages: list[Page[WaitingFlow]] = []
+
+    async def work(query: FlowsQuery) -> None:
+        pages.append(await here.store.read(query))
+
+    # The heads of 32 flows are read at once.
+    assert await trips(lambda: work(FlowsQuery(lane=LANE, first=5))) <= 6 + n // 32
+    assert await trips(lambda: work(FlowsQuery(gate=use.name, first=5))) <= 6
+    assert [len(page.rows) for page in pages] == [n, n]
+
+
+async def test_signal_that_is_refused_fails_alone(here: Site) -> None:
+    jobs = await here.awaiting(8, LINES)
+    events = [final(job) for job in jobs]
+    bad = Event(
+        key=f"key-{jobs[3].id}",
+        event="bad",
+        decided=events[0].decided.RETRY,
+        stage="later",
+        gates=(GateUse(name="nowhere", template="nowhere", amount=1, hold="settled", shared=True),),
+    )
+    events[3] = bad
+    replies = await asyncio.gather(
+        *(here.store.signal(event) for event in events), return_exceptions=True
+    )
+    assert isinstance(replies[3], UnknownGate)
+    others = [reply for place, reply in enumerate(replies) if place != 3]
+    assert [getattr(reply, "answer", reply) for reply in others] == [Heard.APPLIED] * 7
+
+
+async def test_settlement_that_is_refused_fails_alone(here: Site) -> None:
+    jobs = await here.running(8, LINES)
+    said: list[Any] = [handed(job) for job in jobs]
+    said[5] = Returned(jobs[5].id, jobs[5].run)
+    replies = await asyncio.gather(
+        *(here.worker.settle(one) for one in said), return_exceptions=True
+    )
+    assert isinstance(replies[5], InvalidState)
+    assert [reply for place, reply in enumerate(replies) if place != 5] == [["done"]] * 7

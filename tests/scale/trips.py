@@ -1,0 +1,148 @@
+"""Counts how often a PostgreSQL store waits for its server, and plays what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from headway import Rate, Slots
+from headway.contract.claims import Claimed
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.outcomes import HandedOver
+from headway.contract.signals import Signal
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
+from headway.stores.postgres.link import Link
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.worker import PlayedWorker
+from headway.testing.jobs import use_of
+
+LANE = "calls"
+LOCK = Slots("lock:{phone}", 1)
+LINES = Slots("lines", 100_000)
+PACE = Rate("pace:{phone}", 1, per="10s")
+
+
+@dataclass(slots=True)
+class Trips:
+    """How often all connections together waited in one stretch."""
+
+    n: int = 0
+
+
+@contextmanager
+def counting(wait: Callable[[], None] = lambda: None) -> Generator[Trips]:
+    """Counts trips of every connection; each waits besides, as a slow network would."""
+    trips = Trips()
+    run = Link.run
+
+    def counted(self: Link, batch: Sequence[Any]) -> Any:
+        trips.n += 1
+        answers = run(self, batch)
+        wait()
+        return answers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "run", counted)
+        yield trips
+
+
+@dataclass(slots=True)
+class Site:
+    """One open store, its clock and a worker.
+
+    Attributes:
+        numbers: that no job, phone or tenant has yet.
+    """
+
+    store: PostgresStore
+    clock: FakeClock
+    worker: PlayedWorker
+    numbers: count[int] = field(default_factory=lambda: count(1))
+
+    async def declare(self, *specs: GateSpec) -> None:
+        items = tuple(DeclareGate(spec=spec) for spec in specs)
+        await self.store.define(DefineRequest(items=items, author="ann", reason="a drill"))
+
+    def new(
+        self, *gates: GateUse, tenant: str = "acme", policy: JobPolicy | None = None, **rest: Any
+    ) -> NewJob:
+        return NewJob(
+            id=derived_id("trip", next(self.numbers)),
+            kind="dial",
+            lane=LANE,
+            tenant=tenant,
+            gates=gates,
+            policy=policy or JobPolicy(),
+            **rest,
+        )
+
+    def use(self, spec: GateSpec, phone: int | None = None) -> GateUse:
+        return use_of(spec, phone=str(next(self.numbers) if phone is None else phone))
+
+    async def add(self, jobs: Sequence[NewJob]) -> None:
+        for begin in range(0, len(jobs), MAX_BATCH):
+            await self.store.enqueue(jobs[begin : begin + MAX_BATCH])
+
+    async def take(self, n: int) -> list[Claimed]:
+        taken: list[Claimed] = []
+        while len(taken) < n:
+            reply = await self.worker.ask(min(n - len(taken), MAX_BATCH), LANE)
+            taken += reply.jobs
+        return taken
+
+    async def running(self, n: int, *specs: GateSpec) -> list[Claimed]:
+        """Jobs that run, each at gates of its own."""
+        await self.add([self.new(*(self.use(spec) for spec in specs)) for _ in range(n)])
+        return await self.take(n)
+
+    async def with_followers(self, n: int) -> list[Claimed]:
+        """Jobs that hold a lock each, and behind each another one that is parked."""
+        uses = [self.use(LOCK) for _ in range(n)]
+        await self.add([self.new(use) for use in uses])
+        await self.add([self.new(use) for use in uses])
+        taken = await self.take(n)
+        while (await self.worker.ask(1, LANE)).again:
+            pass
+        return taken
+
+    async def awaiting(self, n: int, *specs: GateSpec) -> list[Claimed]:
+        """Jobs that were handed over, each under `key-<its id>`."""
+        taken = await self.running(n, *specs)
+        for begin in range(0, n, MAX_BATCH):
+            await self.worker.settle(*(handed(job) for job in taken[begin : begin + MAX_BATCH]))
+        return taken
+
+
+def handed(job: Claimed) -> HandedOver:
+    return HandedOver(job.id, job.run, key=f"key-{job.id}", timeout_ms=600_000)
+
+
+def final(job: Claimed) -> Signal:
+    return Signal(key=f"key-{job.id}", event=f"end-{job.id}")
+
+
+async def signal_at_once(store: PostgresStore, events: Sequence[Signal]) -> list[Any]:
+    return await asyncio.gather(*(store.signal(event) for event in events))
+
+
+@asynccontextmanager
+async def site(url: str) -> AsyncGenerator[Site]:
+    clock = FakeClock()
+    store = PostgresStore(parse_url(url), clock)
+    worker = PlayedWorker(store, "first")
+    try:
+        made = Site(store, clock, worker)
+        await made.declare(LOCK, LINES, PACE)
+        await worker.beat()
+        yield made
+    finally:
+        await store.close()

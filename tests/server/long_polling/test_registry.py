@@ -1,0 +1,428 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, SetLane
+from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.views import JobsQuery, WhyQuery, WorkersQuery
+from headway.core.errors import StoreUnavailable
+from headway.core.state import State
+from headway.runtime.timing import REAL
+from headway.server.long_polling import registry as attendance
+from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.registry import LongPollRegistry
+from headway.stores import open_store
+from tests.server.long_polling.rig import Counted, Pullers, job, pull, until
+from tests.servers.stores import EVERYWHERE, NewUrl
+
+
+@pytest.fixture(params=EVERYWHERE)
+async def store(request: pytest.FixtureRequest, new_url: NewUrl) -> AsyncIterator[Counted]:
+    opened = open_store(new_url(request.param))
+    yield Counted(opened)
+    await opened.close()
+
+
+@pytest.fixture
+async def registry(store: Counted) -> AsyncIterator[LongPollRegistry]:
+    registry = LongPollRegistry(store, REAL)
+    yield registry
+    registry.close()
+    await registry.finish()
+
+
+@pytest.fixture
+async def pullers(registry: LongPollRegistry) -> AsyncIterator[Pullers]:
+    pullers = Pullers(registry)
+    yield pullers
+    await pullers.leave()
+
+
+async def test_what_is_there_is_pulled_at_once(store: Counted, registry: LongPollRegistry) -> None:
+    await store.enqueue([job(1)])
+    pulled = await registry.pull(pull("w"), 50)
+    assert [one.id for one in pulled.jobs] == [job(1).id]
+    assert pulled.lease_until == pulled.now + 30_000
+
+
+async def test_jobs_that_a_pull_finds_expired_are_logged(
+    store: Counted, registry: LongPollRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.enqueue([job(1, expires_at=1)])
+    assert not (await registry.pull(pull("w"))).jobs
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert line == f"job dead kind=dial id={job(1).id} attempt=0 error='expired'"
+
+
+async def test_who_may_not_wait_is_told_that_there_is_nothing(registry: LongPollRegistry) -> None:
+    pulled = await registry.pull(pull("w"))
+    assert not pulled.jobs
+    assert not pulled.again
+
+
+async def test_who_waited_in_vain_is_told_so(store: Counted, registry: LongPollRegistry) -> None:
+    pulled = await registry.pull(pull("w"), 0.05)
+    assert not pulled.jobs
+    assert not pulled.again
+    assert len(registry) == 0
+    await until(lambda: not store.open["wait"])
+
+
+async def test_a_thousand_who_wait_cost_one_sleep_and_no_claims(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    await pullers.wait(1)
+    # A store may wake the first one who waits for nothing, once it can hear of others.
+    await until(lambda: store.open["wait"] == 1)
+    await REAL.pause(0.3)
+    await until(lambda: store.open["wait"] == 1)
+    before = store.calls.copy()
+    await pullers.wait(999)
+    assert len(registry) == 1_000
+    # But for one beat in ten seconds, which stands for all of them.
+    del store.calls["beat"], before["beat"]
+    assert store.calls == before
+    assert store.open["wait"] == 1
+
+
+async def test_each_of_a_thousand_jobs_goes_to_one_of_a_thousand_in_the_order_of_coming(
+    store: Counted, pullers: Pullers
+) -> None:
+    await pullers.wait(1_000)
+    jobs = [job(number) for number in range(1_000)]
+    before = store.calls["claim"]
+    await store.enqueue(jobs)
+    await until(lambda: len(pullers.got) == 1_000, 50)
+    assert sorted(pullers.jobs) == sorted(one.id for one in jobs)
+    assert all(len(pulled.jobs) == 1 for _, pulled in pullers.got)
+    # Nobody is called before those who came earlier; a few look at the same time.
+    places = {worker: place for place, worker in enumerate(sorted(pullers.workers))}
+    assert all(abs(places[worker] - at) < 32 for at, worker in enumerate(pullers.workers))
+    assert store.calls["claim"] - before <= 1_100
+
+
+async def test_jobs_that_come_one_by_one_go_to_those_who_waited_longest(
+    store: Counted, pullers: Pullers
+) -> None:
+    await pullers.wait(40)
+    for number in range(10):
+        before = store.calls["claim"]
+        await store.enqueue([job(number)])
+        await until(lambda wanted=number + 1: len(pullers.got) == wanted)
+        await until(lambda: store.open["wait"] == 1)
+        assert store.calls["claim"] - before <= 5
+    assert pullers.workers == [f"w{number:04}" for number in range(10)]
+    assert pullers.jobs == [job(number).id for number in range(10)]
+
+
+async def test_nothing_that_comes_while_others_look_is_slept_through(
+    store: Counted, pullers: Pullers
+) -> None:
+    await pullers.wait(300)
+    senders = [store.enqueue([job(number)]) for number in range(300)]
+    await asyncio.gather(*senders)
+    await until(lambda: len(pullers.got) == 300, 30)
+    assert len(set(pullers.jobs)) == 300
+
+
+async def test_a_job_that_becomes_due_wakes_who_waits(store: Counted, pullers: Pullers) -> None:
+    await pullers.wait(3)
+    now = (await store.claim(ClaimRequest(worker="c", request=1, lanes=(("x", 1),)))).now
+    await store.enqueue([job(1, due_at=now + 300)])
+    await until(lambda: pullers.got)
+    assert pullers.workers == ["w0000"]
+    assert pullers.got[0][1].now >= now + 300
+
+
+async def test_a_permit_that_comes_back_wakes_who_waits(store: Counted, pullers: Pullers) -> None:
+    spec = LaneSpec(name="calls", concurrency=1)
+    await store.define(DefineRequest(items=(SetLane(spec=spec),), author="test"))
+    await store.enqueue([job(1), job(2)])
+    holder = ClaimRequest(worker="holder", request=1, lanes=(("calls", 1),))
+    held = (await store.claim(holder)).jobs
+    assert len(held) == 1
+    await pullers.wait(3)
+    done = Succeeded(held[0].id, held[0].run)
+    await store.settle(SettleRequest(worker="holder", outcomes=(done,)))
+    await until(lambda: pullers.got)
+    assert pullers.jobs == [job(2).id]
+
+
+async def test_a_job_that_was_scheduled_before_wakes_who_waits_when_it_is_due(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    now = (await store.claim(ClaimRequest(worker="c", request=1, lanes=(("x", 1),)))).now
+    await store.enqueue([job(1, due_at=now + 300)])
+    pulled = await registry.pull(pull("w"), 30)
+    assert [one.id for one in pulled.jobs] == [job(1).id]
+
+
+async def test_what_is_committed_after_a_look_and_before_the_sleep_is_not_slept_through(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    # A store may wake the first one who waits for nothing.
+    await registry.pull(pull("w"), 0.3)
+    looks = 0
+
+    async def then_sent(request: ClaimRequest) -> ClaimReply:
+        nonlocal looks
+        reply = await store.store.claim(request)
+        looks += 1
+        if looks == 1:
+            await store.store.enqueue([job(1)])
+        return reply
+
+    store.claim = then_sent  # pyright: ignore[reportAttributeAccessIssue]
+    pulled = await registry.pull(pull("w"), 20)
+    assert [one.id for one in pulled.jobs] == [job(1).id]
+
+
+async def test_who_leaves_passes_on_the_turn_that_it_was_given(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    await pullers.wait(3, "send_*")
+    await store.enqueue([job(1, "send_push")])
+    # The turn is given, and before the first one takes it its client goes away.
+    registry.note_lanes(["send_push"])
+    pullers.tasks[0].cancel()
+    await until(lambda: pullers.got)
+    assert pullers.workers == ["w0001"]
+    await until(lambda: store.open["wait"] == 1)
+    assert len(registry) == 1
+
+
+async def test_what_was_claimed_for_one_who_left_is_given_back_at_once(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    real = store.store.claim
+
+    async def slow(request: ClaimRequest) -> object:
+        reply = await real(request)
+        reached.set()
+        await go_on.wait()
+        return reply
+
+    await store.enqueue([job(1)])
+    store.claim = slow  # pyright: ignore[reportAttributeAccessIssue]
+    leaving = asyncio.create_task(registry.pull(pull("gone"), 50))
+    await reached.wait()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    del store.claim  # pyright: ignore[reportAttributeAccessIssue]
+    assert registry.giving_back == 1
+    await pullers.wait(1)
+    go_on.set()
+    await until(lambda: pullers.got)
+    assert pullers.jobs == [job(1).id]
+    assert pullers.got[0][1].jobs[0].attempt == 1
+    await registry.finish()
+    assert registry.giving_back == 0
+
+
+async def test_the_answer_to_a_repeated_number_is_never_given_back(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(1)])
+    await registry.pull(pull("w", request=5))
+    again = await registry.pull(pull("w", request=5))
+    registry.give_back(again)
+    reached = asyncio.Event()
+
+    async def slow(request: ClaimRequest) -> ClaimReply:
+        reached.set()
+        return await store.store.claim(request)
+
+    store.claim = slow  # pyright: ignore[reportAttributeAccessIssue]
+    leaving = asyncio.create_task(registry.pull(pull("w", request=5), 50))
+    await reached.wait()
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    await registry.finish()
+    # The first answer may have been heard: the worker still holds the job.
+    page = await store.read(JobsQuery(ids=(job(1).id,)))
+    assert page.rows[0].state is State.RUNNING
+
+
+async def test_nothing_stays_when_all_have_left(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    before = asyncio.all_tasks()
+    await store.enqueue([job(1)])
+    await registry.pull(pull("w"))
+    await pullers.wait(50)
+    await pullers.leave()
+    await registry.finish()
+    assert len(registry) == 0
+    await until(lambda: not store.open["wait"])
+    await until(lambda: not asyncio.all_tasks() - before)
+    workers = await store.read(WorkersQuery())
+    assert sum(worker.running for worker in workers) == 1
+
+
+async def test_who_waits_is_told_of_to_those_who_ask_why_nothing_runs(
+    store: Counted, pullers: Pullers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "EVERY", 0.01)
+    await store.define(DefineRequest(items=(CloseGate(name="all"),), author="test"))
+    await store.enqueue([job(1, "send_mail"), job(2, "calls")])
+    await pullers.wait(2, "send_*")
+    await pullers.wait(1, "calls", "never")
+    lanes: set[str] = set()
+    async with asyncio.timeout(120):
+        while lanes != {"calls", "never", "send_mail"}:
+            workers = await store.read(WorkersQuery())
+            lanes = {lane for one in workers if one.name == "long polls" for lane in one.lanes}
+            await REAL.pause(0.01)
+    why = await store.read(WhyQuery(id=job(1, "send_mail").id))
+    assert why is not None
+    assert "no live worker" not in why.sentence
+
+
+async def test_a_closed_lobby_sends_everybody_home(
+    registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    await pullers.wait(20)
+    registry.close()
+    await until(lambda: len(pullers.got) == 20)
+    assert not pullers.jobs
+    assert not (await registry.pull(pull("late"), 50)).jobs
+
+
+async def test_who_wants_no_gated_job_holds_up_nobody_who_does(
+    store: Counted, pullers: Pullers
+) -> None:
+    spec = LaneSpec(name="calls", concurrency=1)
+    await store.define(DefineRequest(items=(SetLane(spec=spec),), author="test"))
+    await pullers.wait(1, free=0)
+    await pullers.wait(1, free=1)
+    await store.enqueue([job(1)])
+    await until(lambda: pullers.got)
+    assert pullers.workers == ["w0001"]
+
+
+async def test_a_number_that_was_used_is_answered_at_once_with_its_jobs(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(1)])
+    one = pull("w", request=7)
+    first = await registry.pull(one, 50)
+    again = await registry.pull(one, 50)
+    assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
+    older = await registry.pull(replace(one, request=6), 50)
+    assert not older.jobs
+    assert older.again
+
+
+async def test_a_worker_that_counted_ahead_of_the_clock_is_overtaken(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    year_ahead = (REAL.wall_at() + 365 * 86_400_000) * 1_000
+    await store.enqueue([job(1), job(2)])
+    await registry.pull(pull("w", request=year_ahead))
+    pulled = await registry.pull(pull("w"), 5)
+    assert [one.id for one in pulled.jobs] == [job(2).id]
+    assert pulled.request > year_ahead
+
+
+async def test_a_store_that_is_away_fails_one_and_keeps_the_others(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    await pullers.wait(3)
+    real, failed = store.store.claim, []
+
+    async def away(request: ClaimRequest) -> object:
+        if not failed:
+            failed.append(request)
+            message = "away"
+            raise StoreUnavailable(message)
+        return await real(request)
+
+    store.claim = away  # pyright: ignore[reportAttributeAccessIssue]
+    await store.enqueue([job(1)])
+    await until(lambda: pullers.got)
+    assert pullers.workers == ["w0001"]
+    with pytest.raises(StoreUnavailable):
+        await pullers.tasks[0]
+
+
+async def test_lanes_that_fit_a_pattern_are_pulled_from(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(1, "send_email"), job(2, "enrich")])
+    pulled = await registry.pull(pull("w", "send_*", n=10), 50)
+    assert [one.lane for one in pulled.jobs] == ["send_email"]
+
+
+async def test_a_lane_that_appears_wakes_who_waits_for_its_pattern(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    await pullers.wait(2, "send_*")
+    await store.enqueue([job(1, "send_push")])
+    registry.note_lanes(["send_push"])
+    await until(lambda: pullers.got)
+    assert pullers.jobs == [job(1, "send_push").id]
+
+
+async def test_a_lane_of_another_process_is_met_by_listing(
+    store: Counted, pullers: Pullers
+) -> None:
+    await pullers.wait(2, "send_*")
+    await store.enqueue([job(1, "enrich"), job(2, "send_push")])
+    await until(lambda: pullers.got)
+    assert pullers.jobs == [job(2, "send_push").id]
+
+
+async def test_a_pattern_reaches_no_lane_beyond_its_callers(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(1, "send_email"), job(2, "send_push")])
+    wanted = LaneSelection(lanes=(("send_*", 1),), reach=("*_push",))
+    pulled = await registry.pull(pull("w", wanted=wanted, n=10), 50)
+    assert [one.lane for one in pulled.jobs] == ["send_push"]
+
+
+async def test_more_lanes_than_one_claim_takes_are_all_pulled_from(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    lanes = [f"send_{number:03}" for number in range(600)]
+    await store.enqueue([job(1, lane) for lane in lanes])
+    met: set[str] = set()
+    while len(met) < 600:
+        pulled = await registry.pull(pull("w", "send_*", n=200), 5)
+        assert pulled.jobs
+        met.update(one.lane for one in pulled.jobs)
+
+
+async def test_strict_order_empties_the_earlier_lane_first(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(n, "b") for n in range(3)] + [job(n, "a") for n in range(3)])
+    wanted = LaneSelection(lanes=(("b", 1), ("a", 5)), order="strict")
+    pulled = await registry.pull(pull("w", wanted=wanted, n=4))
+    assert [one.lane for one in pulled.jobs] == ["b", "b", "b", "a"]
+
+
+async def test_weights_share_a_pull(store: Counted, registry: LongPollRegistry) -> None:
+    await store.enqueue([job(n, lane) for lane in ("a", "b") for n in range(9)])
+    wanted = LaneSelection(lanes=(("a", 1), ("b", 2)))
+    pulled = await registry.pull(pull("w", wanted=wanted, n=9))
+    assert sum(one.lane == "b" for one in pulled.jobs) == 6
+
+
+async def test_a_job_released_for_want_of_a_reader_has_used_no_attempt(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    await store.enqueue([job(1)])
+    pulled = await registry.pull(pull("w"))
+    registry.give_back(pulled)
+    await registry.finish()
+    page = await store.read(JobsQuery(ids=(job(1).id,)))
+    assert page.rows[0].state is State.WAITING
+    assert (await registry.pull(pull("w"))).jobs[0].attempt == 1

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+
+from headway.contract.claims import ClaimReply
+from headway.runtime.timing import REAL
+from headway.server.long_polling.waiters import ClaimAttempt, Waiters
+
+
+def found(*, seen: int = 1) -> ClaimAttempt:
+    reply = ClaimReply(jobs=[], now=1, lease_until=2, next_at=None, seen=seen)
+    return ClaimAttempt(reply=reply, lanes=("a",), request=1)
+
+
+def used_up() -> ClaimAttempt:
+    reply = ClaimReply(jobs=[], now=1, lease_until=2, next_at=1, again=True)
+    return ClaimAttempt(reply=reply, lanes=("a",), request=1)
+
+
+async def test_who_is_stirred_while_it_looks_looks_again() -> None:
+    slept: list[ClaimAttempt] = []
+
+    async def sleep(look: ClaimAttempt) -> None:
+        slept.append(look)
+        await asyncio.Event().wait()
+
+    line = Waiters(sleep, REAL)
+    looks = 0
+
+    async def look() -> ClaimAttempt:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            line.wake()
+            return found(seen=5)
+        return used_up()
+
+    assert await line.serve(line.add(), look, 20) == used_up()
+    assert (looks, slept) == (2, [])
+
+
+async def test_a_line_sleeps_on_the_newest_look_that_found_nothing() -> None:
+    slept: list[int] = []
+
+    async def sleep(look: ClaimAttempt) -> None:
+        slept.append(look.reply.seen)
+
+    line = Waiters(sleep, REAL)
+    looks = iter((found(seen=3), found(seen=7), used_up()))
+
+    async def look() -> ClaimAttempt:
+        return next(looks)
+
+    await line.serve(line.add(), look, 20)
+    assert slept == [3, 7]
+
+
+async def test_one_who_is_sent_home_before_it_waits_does_not_wait() -> None:
+    async def sleep(_: ClaimAttempt) -> None:
+        await asyncio.Event().wait()
+
+    line = Waiters(sleep, REAL)
+    place = line.add()
+
+    async def look() -> ClaimAttempt:
+        line.cancel(place)
+        return found()
+
+    assert await line.serve(place, look, 20) is None
+    assert line.is_idle

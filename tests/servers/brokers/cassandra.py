@@ -1,0 +1,132 @@
+"""A real Apache Cassandra for tests: one node."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from tests.servers.brokers.java import jars, java
+from tests.servers.process import ServerProcess, free_port
+
+# Read once, as the other servers' are.
+GIVEN_ADDRESS = os.environ.get("HEADWAY_TEST_CASSANDRA")
+
+_LIMIT = 300.0  # seconds: about one minute on a busy machine
+
+_EXPORTS = (
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.rmi/sun.rmi.transport.tcp",
+    "java.sql/java.sql",
+)
+_OPENS = (
+    "java.base/java.lang.module",
+    "java.base/java.net",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.util.jar",
+    "jdk.management/com.sun.management.internal",
+    "java.base/sun.nio.ch",
+    "java.base/java.io",
+    "java.base/java.nio",
+    "java.base/java.lang",
+)
+
+_YAML = """\
+cluster_name: headway-tests
+num_tokens: 16
+partitioner: org.apache.cassandra.dht.Murmur3Partitioner
+commitlog_sync: periodic
+commitlog_sync_period: 10000ms
+seed_provider:
+  - class_name: org.apache.cassandra.locator.SimpleSeedProvider
+    parameters:
+      - seeds: "127.0.0.1:{storage_port}"
+listen_address: 127.0.0.1
+rpc_address: 127.0.0.1
+storage_port: {storage_port}
+native_transport_port: {port}
+endpoint_snitch: SimpleSnitch
+data_file_directories: ["{folder}/data"]
+commitlog_directory: {folder}/commitlog
+hints_directory: {folder}/hints
+saved_caches_directory: {folder}/saved_caches
+cdc_raw_directory: {folder}/cdc_raw
+"""
+
+# Warnings alone, and the line that says it can be talked to.
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+  <logger name="org.apache.cassandra.service.CassandraDaemon" level="INFO"/>
+</configuration>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCassandra:
+    """A node that runs outside the test process: it can be used, not stopped."""
+
+    address: str
+
+
+class CassandraServer(ServerProcess):
+    """A node of our own in a folder of its own; a context manager.
+
+    Raises:
+        JavaMissing: there is no Java.
+        ServiceMissing: its jars can not be had.
+    """
+
+    def __init__(self) -> None:
+        self._java = java()
+        self._jars = jars("cassandra")
+        super().__init__(
+            "cassandra", ready=r"Startup complete", last_signal=signal.SIGKILL, limit=_LIMIT
+        )
+        self._storage_port = 0
+
+    @property
+    def address(self) -> str:
+        """Host and native port, as `127.0.0.1:9042`."""
+        return f"127.0.0.1:{self.port}"
+
+    def _command(self) -> list[str]:
+        # A node is known to itself by its storage port: kept by restarts.
+        self._storage_port = self._storage_port or free_port()
+        conf = self.folder / "conf"
+        conf.mkdir(exist_ok=True)
+        for name in ("data", "commitlog", "hints", "saved_caches", "cdc_raw"):
+            (self.folder / name).mkdir(exist_ok=True)
+        (conf / "cassandra.yaml").write_text(
+            _YAML.format(port=self.port, storage_port=self._storage_port, folder=self.folder)
+        )
+        (conf / "logback.xml").write_text(_LOGBACK)
+        words = [str(self._java), "-Xmx1g"]
+        for option, names in (("--add-exports", _EXPORTS), ("--add-opens", _OPENS)):
+            words += [f"{option}={name}=ALL-UNNAMED" for name in names]
+        settings = {
+            "cassandra.config": f"file://{conf}/cassandra.yaml",
+            "cassandra.storagedir": str(self.folder),
+            "cassandra-foreground": "yes",
+            "cassandra.skip_wait_for_gossip_to_settle": "0",
+            "cassandra.jmx.local.port": str(free_port()),
+        }
+        words += [f"-D{name}={value}" for name, value in settings.items()]
+        return [
+            *words,
+            "-cp",
+            f"{conf}:{self._jars}/*",
+            "org.apache.cassandra.service.CassandraDaemon",
+        ]

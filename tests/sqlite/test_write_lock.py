@@ -1,0 +1,91 @@
+"""Turns at the write lock: whoever has just left stands behind those who wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import StoreUnavailable
+from headway.stores.sqlite.write_lock import WriteLock
+
+LIMIT = 120
+
+
+class Other:
+    """Another process, as far as the locks can tell: it has files of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.write_lock = WriteLock(path)
+        self.inside = threading.Event()
+        self.leave = threading.Event()
+        self.thread = threading.Thread(target=self._go, daemon=True)
+
+    def _go(self) -> None:
+        self.write_lock.acquire()
+        self.inside.set()
+        self.leave.wait(LIMIT)
+        self.write_lock.release()
+        self.write_lock.close()
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds this lock file."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)
+
+
+def test_one_who_leaves_and_comes_back_does_not_pass_one_who_waits(path: Path) -> None:
+    mine = WriteLock(path)
+    for _ in range(50):
+        mine.acquire()
+        other = Other(path)
+        other.thread.start()
+        while not is_held(path.with_name(f"{path.name}-queue")):
+            assert other.thread.is_alive()
+        mine.release()
+        assert not mine.try_to_acquire()
+        assert other.inside.wait(LIMIT)
+        other.leave.set()
+        other.thread.join(LIMIT)
+    mine.close()
+
+
+def test_nobody_else_is_inside_until_it_leaves(path: Path) -> None:
+    mine, other = WriteLock(path), Other(path)
+    assert mine.try_to_acquire()
+    other.thread.start()
+    assert not other.inside.wait(0.05)
+    assert other.write_lock.waiting_since is not None
+    mine.release()
+    assert other.inside.wait(LIMIT)
+    assert other.write_lock.waiting_since is None
+    assert not mine.try_to_acquire()
+    other.leave.set()
+    other.thread.join(LIMIT)
+    assert mine.try_to_acquire()
+    mine.close()
+
+
+def test_place_of_one_that_is_gone_is_free(path: Path) -> None:
+    gone, mine = WriteLock(path), WriteLock(path)
+    gone.acquire()
+    gone.close()
+    assert mine.try_to_acquire()
+    mine.close()
+
+
+def test_folder_without_room_for_its_locks_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="lock file") as error:
+        WriteLock(tmp_path / "nowhere" / "headway.db")
+    assert "writable" in error.value.hint

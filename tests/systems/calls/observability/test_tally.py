@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import headway as hw
+from headway.runtime.timing import Timing
+from headway.systems.calls.observability.overview import Event, Tally
+from headway.systems.directory.database import Directory
+from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER
+
+
+class Held(Timing):
+    """Pauses end when the test lets them."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.go = asyncio.Event()
+        self.paused = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.paused.set()
+        await self.go.wait()
+        self.go.clear()
+
+
+@pytest.fixture
+async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
+    made = Directory(f"sqlite:///{tmp_path}/directory.db")
+    Tally(made, Held())
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_what_happened_in_several_processes_is_added_up(directory: Directory):
+    one, other = Tally(directory, Held()), Tally(directory, Held())
+    one.happened(Event.OUTCOME, "BUSY", 2)
+    other.happened(Event.OUTCOME, "BUSY")
+    other.happened(Event.OUTCOME, "COMPLETED")
+    await one.close()
+    await other.close()
+    expected = {("outcome", "BUSY"): 3, ("outcome", "COMPLETED"): 1}
+    assert await Tally(directory, Held()).totals() == expected
+
+
+async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(directory: Directory):
+    timing = Held()
+    tally, other = Tally(directory, timing), Tally(directory, Held())
+    tally.happened(Event.WEBHOOK_LOST, "+15550001")
+    await timing.paused.wait()
+    assert timing.pauses == [LATER_S]
+    assert await other.totals() == {}
+    timing.go.set()
+    flushing = tally._flushing
+    assert flushing is not None
+    async with asyncio.timeout(120):
+        await flushing
+    assert await other.totals() == {("webhook_lost", "+15550001"): 1}
+
+
+async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+):
+    timing = Held()
+    tally = Tally(directory, timing)
+    tally.happened(Event.OUTCOME, "BUSY")
+    assert await tally.totals() == {("outcome", "BUSY"): 1}
+    await directory.close()
+    tally.happened(Event.OUTCOME, "BUSY", 4)
+    with pytest.raises(hw.StoreUnavailable):
+        await tally.flush()
+    assert tally.away == ""
+    # As last read, with what came since.
+    assert await tally.totals() == {("outcome", "BUSY"): 5}
+    assert tally.away
+    await directory.open()
+    assert await tally.totals() == {("outcome", "BUSY"): 5}
+    assert tally.away == ""
+    assert await Tally(directory, Held()).totals() == {("outcome", "BUSY"): 5}
+
+
+async def test_a_directory_that_was_never_read_is_told_as_away(directory: Directory):
+    tally = Tally(directory, Held())
+    await directory.close()
+    with pytest.raises(hw.StoreUnavailable):
+        await tally.totals()
+
+
+async def test_a_flush_that_fails_warns_once_and_goes_on(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+):
+    timing = Held()
+    tally = Tally(directory, timing)
+    await directory.close()
+    tally.happened(Event.OUTCOME, "BUSY")
+    async with asyncio.timeout(120):
+        for _ in range(3):
+            await timing.paused.wait()
+            timing.paused.clear()
+            timing.go.set()
+        await timing.paused.wait()
+        assert caplog.text.count("cannot be written") == 1
+        await directory.open()
+        timing.go.set()
+        assert tally._flushing is not None
+        await tally._flushing
+    assert await Tally(directory, Held()).totals() == {("outcome", "BUSY"): 1}
+
+
+async def test_labels_are_bounded_in_number_and_length(directory: Directory):
+    tally = Tally(directory, Held())
+    for number in range(MOST_LABELS + 10):
+        tally.happened(Event.WEBHOOK_ORPHAN, f"{number}-{'x' * 100}")
+    totals = await tally.totals()
+    assert len(totals) == MOST_LABELS + 1
+    assert totals["webhook_orphan", OTHER] == 10
+    assert max(len(label) for _, label in totals) == 64
+    await tally.close()
+
+
+def test_what_happens_outside_of_any_loop_is_counted_too(tmp_path: Path):
+    directory = Directory(f"sqlite:///{tmp_path}/directory.db")
+    tally = Tally(directory, Timing())
+    tally.happened(Event.OUTCOME, "BUSY")
+
+    async def told() -> object:
+        await directory.open()
+        try:
+            return await tally.totals()
+        finally:
+            await directory.close()
+
+    assert asyncio.run(told()) == {("outcome", "BUSY"): 1}

@@ -1,0 +1,102 @@
+"""What the dashboard keeps back: secrets, pages of tokens that ended, more than it has room for."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest.mock import patch
+
+import pytest
+from fastapi import Request, Response
+
+from headway.contract.definitions import DefineRequest, RevokeToken
+from headway.contract.tokens import Role
+from headway.contract.views import TokensQuery
+from headway.web import dashboard as dashboard_module
+from headway.web import feed
+from headway.web.sign_in import keep_token
+from tests.server.rig import LIMIT_S
+from tests.web.rig import dashboard, do, form_of, signed_in
+from tests.web.test_web_access import declare
+from tests.web.test_web_jobs import Worker
+from tests.web.test_web_live import LIVE, messages
+
+SHOWN = "password=hunter2"
+
+
+async def test_secrets_in_errors_reasons_and_the_trail_are_masked_on_every_page():
+    async with dashboard() as rig, signed_in(rig, Role.OPERATOR) as http:
+        worker = Worker(rig)
+        made = await rig.send(lane="mail")
+        await worker.kill("mail", f"Traceback\nError: {SHOWN}", reason=SHOWN)
+        digest = (await http.get("/ui/dead")).text.partition("error=")[2][:12]
+        seen = [
+            (await http.get(path)).text for path in ("/ui/jobs", f"/ui/jobs/{made}", "/ui/dead")
+        ]
+        seen.append((await http.get(f"/ui/dead?error={digest}")).text)
+        await do(http, f"/ui/-/do/retry-job?job={made}", reason=SHOWN)
+        seen.append((await http.get("/ui/trail")).text)
+        for page in seen:
+            assert "hunter2" not in page
+            assert "password=[hidden]" in page
+        # Its next life has the error of the run before on its timeline.
+        assert "hunter2" not in (await http.get(f"/ui/jobs/{made}")).text
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_token_is_kept_for_https_alone_where_that_is_how_the_server_is_reached(scheme: str):
+    scope = {"type": "http", "scheme": scheme, "path": "/ui", "headers": [], "query_string": b""}
+    reply = Response()
+    keep_token(Request({**scope, "server": ("headway.example", 443)}), reply, "hw_x")
+    assert ("Secure" in reply.headers["set-cookie"]) == (scheme == "https")
+
+
+async def test_an_open_page_ends_with_its_token():
+    with patch.object(dashboard_module, "QUIET_S", 0.05):
+        async with dashboard(events_each_s=0.01) as rig:
+            text = await rig.token(Role.VIEWER, name="the visitor")
+            async with signed_in(rig, text) as http:
+                async with http.stream("GET", "/ui/gates", headers=LIVE) as reply:
+                    found = messages(reply)
+                    await anext(found)
+                    tokens = await rig.store.read(TokensQuery())
+                    (id_,) = (one.spec.id for one in tokens if one.spec.name == "the visitor")
+                    revoke = RevokeToken(id=id_)
+                    await rig.store.define(DefineRequest(items=(revoke,), author="a test"))
+                    async with asyncio.timeout(LIMIT_S):
+                        async for _ in found:
+                            pass
+                assert (await http.get("/ui/gates")).status_code == 303
+
+
+async def test_no_more_pages_are_live_at_once_than_there_is_room_for():
+    with patch.object(feed, "MOST_WATCHERS", 1):
+        async with (
+            dashboard(tokens=False) as rig,
+            signed_in(rig, None) as http,
+            http.stream("GET", "/ui/gates", headers=LIVE) as reply,
+        ):
+            await anext(messages(reply))
+            refused = await http.get("/ui/lanes", headers=LIVE)
+            assert refused.status_code == 429
+            assert "1 pages are open already" in refused.json()["wrong"]
+
+
+async def test_what_was_done_is_said_once():
+    async with dashboard(tokens=False) as rig, signed_in(rig, None) as http:
+        await declare(rig, "lines")
+        await do(http, "/ui/-/do/close-gate?gate=lines")
+        assert "lines is closed." in (await http.get("/ui/gates")).text
+        assert "lines is closed." not in (await http.get("/ui/gates")).text
+
+
+async def test_what_is_no_form_or_too_large_is_refused():
+    async with dashboard(tokens=False) as rig, signed_in(rig, None) as http:
+        await declare(rig, "lines")
+        path = "/ui/-/do/close-gate"
+        form = await form_of(http, f"{path}?gate=lines")
+        with patch.object(dashboard_module, "MOST_FORM", 1_000):
+            reply = await http.post(path, data={**form, "reason": "y" * 1_000})
+            assert reply.status_code == 422
+        for more in ({"json": form}, {"data": form, "files": {"f": b""}}, {"content": b"\xff"}):
+            assert (await http.post(path, **more)).status_code == 422
+        assert (await http.post(path, data={**form, "reason": "fine"})).status_code == 303
