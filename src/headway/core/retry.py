@@ -68,7 +68,8 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
 
     Args:
         attempts: how many attempts a life has, at least 1.
-        base: the delay after the first failure, as "10s" or a timedelta.
+        base: the delay after the first failure, as "10s" or a timedelta. A job that is retried
+            without a delay keeps its place before later ones.
         factor: by how much each further delay grows, at least 1.
         cap: no delay is longer, as "1h" or a timedelta.
         jitter: "equal" waits half the delay and a drawn part of the rest, "full" a drawn part of

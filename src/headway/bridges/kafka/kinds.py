@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from headway.bridges.kafka.tally import Tally
 from headway.core.errors import ProviderError, ProviderRefused
 from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
-from headway.runtime.answers import Dead
+from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
@@ -38,7 +39,8 @@ class KafkaKinds(NamedTuple):
     Attributes:
         publish: as soon as it is due; those of a key usually in the order in which they were due.
         publish_in_order: one message of a topic and key at a time, each acknowledged before the
-            next, with any number of workers; `message_key` must be given.
+            next, with any number of workers and though one is killed; only a refused message is
+            passed by later ones while it waits. `message_key` must be given.
         publisher: what they publish with; `close` ends it.
     """
 
@@ -87,16 +89,15 @@ def declare_kafka(
             counts.failed[topic] += 1
             if error.provider_code in _NEVER:
                 raise Dead(error.message) from None
-            raise
+            delay = timedelta(milliseconds=_REFUSED.delay_ms(job.attempt, job.ref))
+            raise Retry(error.message, after=delay) from error
         except ProviderError:
             counts.failed[topic] += 1
             raise
         counts.published[topic] += 1
         return acknowledged._asdict()
 
-    retry = Backoff(attempts=20, base="1s", cap="5m")
-
-    @app.job(name=PUBLISH, lane=given.out.lane, retry=retry)
+    @app.job(name=PUBLISH, lane=given.out.lane, retry=_REFUSED)
     async def publish(
         job: Job,
         topic: str,
@@ -110,7 +111,8 @@ def declare_kafka(
     @app.job(
         name=PUBLISH_IN_ORDER,
         lane=given.out.lane,
-        retry=retry,
+        # After a lost worker the message is published again at once, before later ones of its key.
+        retry=Backoff(attempts=_REFUSED.attempts, base="0s", cap="0s"),
         gates=[Slots("kafka:{topic}:{message_key}", 1)],
     )
     async def publish_in_order(
@@ -126,6 +128,7 @@ def declare_kafka(
     return KafkaKinds(publish, publish_in_order, publisher, counts)
 
 
+_REFUSED = Backoff(attempts=20, base="1s", cap="5m")
 _NEVER = frozenset({"MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION", "INVALID_MSG_SIZE", "_INVALID_ARG"})
 """Refusals that another attempt gets too."""
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
+from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
-from headway.testing.jobs import use_of
+from headway.testing.conformance.worker import LEASE_MS
+from headway.testing.jobs import POLICY, use_of
 
 REPO = Slots("repo:{url}", 1)
 LINES = Slots("lines:{url}", 2)
@@ -45,6 +51,30 @@ class ParkingGroup(ConformanceGroup):
             await worker.settle(Succeeded(run.id, run.run))
             (run,) = await worker.take(9)
             assert run.id == job.id
+
+    @pytest.mark.parametrize("end", ["fails", "loses its worker"])
+    async def test_job_that_is_retried_without_a_delay_starts_before_those_parked_behind_it(
+        self, rig: Rig, end: str
+    ) -> None:
+        await rig.declare(REPO)
+        policy = replace(POLICY, retry=RetryPolicy(attempts=9, base_ms=0))
+        first, second, third = await rig.add_many(3, gates=(A,), policy=policy)
+        worker = rig.worker()
+        for _ in range(2):
+            run = await worker.take_one()
+            assert run.id == first.id
+            assert await rig.worker().take(9) == []
+            if end == "fails":
+                await worker.settle(Failed(run.id, run.run, error="boom"))
+                rig.clock.advance(1)
+            else:
+                await rig.pass_time(LEASE_MS + 1)
+            view = await rig.view(first.id)
+            assert (view.state, view.due_at) == (State.WAITING, first.due_at)
+        for job in (first, second, third):
+            run = await worker.take_one()
+            assert run.id == job.id
+            await worker.settle(Succeeded(run.id, run.run))
 
     async def test_giving_one_back_moves_one_parked_job(self, rig: Rig) -> None:
         await rig.declare(REPO)

@@ -90,11 +90,15 @@ def ask_provider(step: Step, row: JobRow) -> bool:
 
 
 def fail(step: Step, row: JobRow, outcome: str, error: str, *, reason: str = "failed") -> State:
-    """End a failed attempt: schedule the next by the job's policy, or make the job dead."""
+    """End a failed attempt: schedule the next by the job's policy, or make the job dead.
+
+    A retry without a delay keeps the job's due time, and so its place before later jobs.
+    """
     policy = step.ledger.jobs.policy(row.policy)
     if policy.retry.exhausted(row.attempt):
         return step.end(row, State.DEAD, outcome, reason=reason, error=error)
     delay = policy.retry.delay_ms(row.attempt, f"{row.id}:{row.run}")
     step.ledger.counts.happened("retried")
     row.reason = reason
-    return step.requeue(row, outcome, due_at=step.ledger.now + delay, repeat=False, error=error)
+    due_at = step.ledger.now + delay if delay else None
+    return step.requeue(row, outcome, due_at=due_at, repeat=False, error=error)

@@ -62,15 +62,19 @@ function Lapse.ask_provider(step, row)
   return true
 end
 
--- An attempt failed: the next by the job's policy, or dead when they are used up. Returns the
--- job's state now.
+-- An attempt failed: the next by the job's policy, or dead when they are used up. A retry without
+-- a delay keeps the job's due time. Returns the job's state now.
 function Lapse.fail(step, row, outcome, error, reason)
   local retry = Jobs.policy(row.policy).retry
   if Retry.exhausted(retry, row.attempt) then
     return Step.finish(step, row, 'dead', outcome, { reason = reason, error = error })
   end
   local seed = row.id .. ':' .. string.format('%.0f', row.run)
-  local due_at = Time.now + Retry.delay_ms(retry, row.attempt, seed)
+  local delay = Retry.delay_ms(retry, row.attempt, seed)
+  local due_at = nil
+  if delay > 0 then
+    due_at = Time.now + delay
+  end
   Counts.happened('retried', 1)
   row.reason = reason
   return Step.requeue(step, row, outcome, { due_at = due_at, error = error })

@@ -1,0 +1,29 @@
+"""The kinds that publish, without a broker."""
+
+from __future__ import annotations
+
+import headway as hw
+from headway.bridges.kafka.kinds import declare_kafka
+from headway.contract.outcomes import Succeeded
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LEASE_MS
+
+
+async def test_a_message_whose_worker_is_lost_goes_before_later_ones_of_its_key() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    app = hw.App(store=store)
+    kind = declare_kafka(app, "localhost:9092").publish_in_order
+    async with app:
+        sent = [kind.make(topic="t", message_key="k", value=n) for n in range(3)]
+        jobs = [one.id for one in await app.send_many_async(sent)]
+        rig = Rig(store, clock)
+        worker = rig.worker()
+        assert await worker.take_ids(9, "kafka") == jobs[:1]
+        await rig.pass_time(LEASE_MS + 1)
+        for job in jobs:
+            (run,) = await worker.take(9, "kafka")
+            assert run.id == job
+            await worker.settle(Succeeded(run.id, run.run))
