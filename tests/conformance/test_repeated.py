@@ -1,20 +1,24 @@
-"""The whole suite again, with every operation repeated as after a lost reply."""
+"""The whole suite again, with every operation repeated as after a lost reply.
+
+On Redis, `tests/redis/test_cluster.py` does it, on a cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
+from headway.stores.postgres.schema import latest
 from headway.testing.conformance import MakeStore, StoreConformance
 from tests.conformance.twice import TwiceStore
+from tests.postgres.later import folder_of, migrate_to
 from tests.servers.namespaces import Namespaces
-from tests.servers.redis import GivenRedis, RedisServer
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 
 @pytest.mark.sampled
@@ -36,18 +40,26 @@ class TestRepeatedSqliteStore(StoreConformance):
         )
 
 
-@pytest.mark.slow
-class TestRepeatedRedisStore(StoreConformance):
-    @pytest.fixture
-    def make_store(self, redis_server: RedisServer | GivenRedis) -> MakeStore:
-        return lambda clock: TwiceStore(
-            open_store(f"{redis_server.url}?namespace=twice-{uuid4().hex}", clock=clock)
-        )
+@pytest.fixture(scope="module")
+def later_namespaces(
+    fast_postgres_server: PostgresServer | GivenPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Namespaces]:
+    """Namespaces of a database of their own, on the schema of a later program."""
+    folder = folder_of(tmp_path_factory.mktemp("later"), later=True)
+
+    def prepare(url: str) -> None:
+        assert migrate_to(url, folder) == latest() + 1
+
+    with (
+        fresh_database(fast_postgres_server.url) as url,
+        Namespaces(url, prepare=prepare) as namespaces,
+    ):
+        yield namespaces
 
 
 @pytest.mark.slow
-class TestRepeatedPostgresStore(StoreConformance):
+class TestRepeatedOnALaterPostgresSchema(StoreConformance):
     @pytest.fixture
-    def make_store(self, shared_namespaces: Namespaces) -> Iterator[MakeStore]:
-        yield lambda clock: TwiceStore(open_store(shared_namespaces.url(), clock=clock))
-        shared_namespaces.take_back()
+    def make_store(self, later_namespaces: Namespaces) -> Iterator[MakeStore]:
+        yield lambda clock: TwiceStore(open_store(later_namespaces.url(), clock=clock))
+        later_namespaces.take_back()

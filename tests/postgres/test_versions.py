@@ -1,6 +1,6 @@
 """Programs and schemas of different versions: whoever knows less goes on, and knows what it needs.
 
-A later schema is made here of the shipped one by a migration that adds to every table.
+`tests/conformance/test_repeated.py` runs the whole suite on the schema of a later program.
 """
 
 from __future__ import annotations
@@ -11,34 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 import headway as hw
 from headway.contract.views import AuditQuery, StatsQuery
 from headway.runtime.timing import pause
-from headway.stores import open_store
-from headway.stores.postgres.options import parse_url
-from headway.stores.postgres.schema import NEEDED, latest, migrate_schema, shipped, version_of
-from headway.testing.conformance import MakeStore, StoreConformance
+from headway.stores.postgres.schema import NEEDED, latest
+from tests.postgres.later import folder_of, migrate_to
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
-LATER = """
-DO $$
-DECLARE
-  one record;
-BEGIN
-  FOR one IN SELECT relname FROM pg_class
-    WHERE relnamespace = current_schema::regnamespace AND relkind IN ('r', 'p')
-      AND NOT relispartition
-  LOOP
-    EXECUTE format('ALTER TABLE %I ADD COLUMN later_text text NOT NULL DEFAULT ''x''', one.relname);
-    EXECUTE format('ALTER TABLE %I ADD COLUMN later_number bigint', one.relname);
-    EXECUTE format('CREATE INDEX ON %I (later_number)', one.relname);
-  END LOOP;
-END $$;
-CREATE TABLE later (n bigint PRIMARY KEY);
-"""
 LIMIT = 240.0
 EACH = 100
 
@@ -55,24 +36,6 @@ _NUMBERS = count(1)
 @pytest.fixture
 def url(database: str) -> str:
     return f"{database}{'&' if '?' in database else '?'}namespace=version_{next(_NUMBERS)}"
-
-
-def folder_of(path: Path, *, until: int = 0, later: bool = False) -> Path:
-    """A copy of the shipped migrations: up to a number, or with one that adds."""
-    for one in shipped().iterdir():
-        if one.name.endswith(".sql") and (not until or int(one.name[:4]) <= until):
-            path.joinpath(one.name).write_text(one.read_text())
-    if later:
-        path.joinpath(f"{latest() + 1:04}_later.sql").write_text(LATER)
-    return path
-
-
-def migrate_to(url: str, folder: Path) -> int:
-    """Brings a namespace to the schema of a folder; tells its number."""
-    options = parse_url(url)
-    with psycopg.connect(options.conninfo, autocommit=True) as connection:
-        migrate_schema(connection, options, folder)
-        return version_of(connection, options).number
 
 
 def declared(url: str) -> hw.App:
@@ -142,23 +105,3 @@ async def test_program_works_on_every_older_schema_that_it_says_it_knows(
 ) -> None:
     assert migrate_to(url, folder_of(tmp_path, until=number)) == number
     await day(declared(f"{url}&migrate=off"))
-
-
-@pytest.mark.slow
-class TestOnTheSchemaOfALaterProgram(StoreConformance):
-    @pytest.fixture
-    def make_store(self, database: str, tmp_path: Path) -> Iterator[MakeStore]:
-        folder = folder_of(tmp_path, later=True)
-        made: list[str] = []
-
-        def make(clock: Any) -> Any:
-            name = f"later_{next(_NUMBERS)}"
-            made.append(name)
-            url = f"{database}{'&' if '?' in database else '?'}namespace={name}"
-            migrate_to(url, folder)
-            return open_store(url, clock=clock)
-
-        yield make
-        with psycopg.connect(database, autocommit=True) as connection:
-            for name in made:
-                connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE'.encode())

@@ -1,4 +1,4 @@
-"""A cluster of three masters: the suite on it, and a slot that moves while people work."""
+"""A cluster of three masters: the suite on it, each operation repeated; and a slot that moves."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.runtime.timing import pause
 from headway.stores import open_store
 from headway.testing.conformance import MakeStore, StoreConformance
+from tests.conformance.twice import TwiceStore
 from tests.redis.admin import admin
 from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer
@@ -82,10 +83,10 @@ def new_url(cluster: Cluster) -> str:
 
 
 @pytest.mark.slow
-class TestClusterStore(StoreConformance):
+class TestRepeatedClusterStore(StoreConformance):
     @pytest.fixture
     def make_store(self, cluster: Cluster) -> MakeStore:
-        return lambda clock: open_store(new_url(cluster), clock=clock)
+        return lambda clock: TwiceStore(open_store(new_url(cluster), clock=clock))
 
 
 def move_slot(url: str, cluster: Cluster) -> tuple[RedisServer, RedisServer]:

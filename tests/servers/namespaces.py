@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Self
 
@@ -45,10 +46,12 @@ class Namespaces:
 
     Args:
         database: its URL.
+        prepare: called with the URL of each new one; its first store prepares it otherwise.
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, *, prepare: Callable[[str], object] | None = None) -> None:
         self._database = database
+        self._prepare = prepare
         self._numbers = count(1)
         self._empty: list[str] = []
         self._lent: list[str] = []
@@ -57,10 +60,14 @@ class Namespaces:
 
     def url(self, *, made: bool = True) -> str:
         """Return the URL of an empty store; with `made` off, of a schema that does not exist."""
-        name = self._empty.pop() if made and self._empty else f"case_{next(self._numbers)}"
+        used = made and bool(self._empty)
+        name = self._empty.pop() if used else f"case_{next(self._numbers)}"
         (self._lent if made else self._to_drop).append(name)
         mark = "&" if "?" in self._database else "?"
-        return f"{self._database}{mark}namespace={name}"
+        url = f"{self._database}{mark}namespace={name}"
+        if made and not used and self._prepare is not None:
+            self._prepare(url)
+        return url
 
     def take_back(self) -> None:
         """Empty what `url` has given since the last call, and end all other connections."""
