@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from time import sleep  # noqa: TID251  (a server process has no event to wait for)
 from typing import Self
 
 import psycopg
@@ -12,10 +13,11 @@ from headway.stores.postgres.numbers import EPOCH, IDENTITY, OLDEST_PROGRAM, SCH
 
 # What a killed process has sent may still be executed, and would come after the emptying.
 _END_OTHERS = """
-SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
 
+_LOOKS, _LOOK_AFTER = 5_000, 0.002
 # A large table is truncated: its dead rows would slow down whatever uses the namespace next.
 _EMPTY = """
 DO $$
@@ -75,7 +77,7 @@ class Namespaces:
             return
         if self._connection is None:
             self._connection = psycopg.connect(self._database, autocommit=True)
-        self._connection.execute(_END_OTHERS)
+        _end_others(self._connection)
         for name in self._lent:
             self._take_back(self._connection, name)
         self._lent.clear()
@@ -100,3 +102,13 @@ class Namespaces:
         """Close its connection."""
         if self._connection is not None:
             self._connection.close()
+
+
+def _end_others(connection: psycopg.Connection) -> None:
+    # The function can wait by itself, but looks again only after 100 ms.
+    for _ in range(_LOOKS):
+        if not connection.execute(_END_OTHERS).fetchall():
+            return
+        sleep(_LOOK_AFTER)
+    message = "connections to the database of the tests do not end"
+    raise AssertionError(message)
