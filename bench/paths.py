@@ -1,0 +1,124 @@
+"""How many Python calls of Headway, in how many files, one warm operation makes on each store.
+
+Counted are calls of functions of this package, on all threads, from the caller's call until its
+reply; what a driver or the standard library does is left out. Shorter paths are easier to read.
+
+Run: `python -m bench.paths [--files]`; half a minute. With `--files` it names the files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+import headway as hw
+from bench.costs import on_postgres, on_redis, on_sqlite
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
+
+PACKAGE = str(Path(hw.__file__).parent)
+WARM, COUNTED = 30, 21
+STORES = {"SQLite": on_sqlite, "PostgreSQL": on_postgres, "Redis": on_redis}
+
+Seen = Counter[str]
+"""Calls by file."""
+Reply = TypeVar("Reply")
+
+
+class Calls:
+    """Counts calls while it is asked to."""
+
+    def __init__(self) -> None:
+        self.by_file: Seen = Counter()
+        self._on = False
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Watch this thread and those that start meanwhile."""
+        threading.setprofile(self._called)
+        sys.setprofile(self._called)
+        try:
+            yield
+        finally:
+            threading.setprofile(None)
+            sys.setprofile(None)
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        if self._on and event == "call":
+            name = frame.f_code.co_filename
+            if name.startswith(PACKAGE):
+                self.by_file[name.removeprefix(PACKAGE)] += 1
+
+    @contextmanager
+    def counted(self) -> Generator[None]:
+        """Count what is called meanwhile, from 0."""
+        self.by_file.clear()
+        self._on = True
+        try:
+            yield
+        finally:
+            self._on = False
+
+
+async def measure(url: str) -> dict[str, Seen]:
+    """Return what each operation calls: the median of several."""
+    calls = Calls()
+    found: dict[str, list[Seen]] = {}
+
+    async def count(name: str, work: Awaitable[Reply]) -> Reply:
+        with calls.counted():
+            reply = await work
+        found.setdefault(name, []).append(Counter(calls.by_file))
+        return reply
+
+    with calls.watching():
+        app = hw.App(url, name="paths")
+
+        @app.job(name="hello", lane="greetings")
+        async def hello(name: str) -> None:
+            del name
+
+        async with app:
+            for turn in range(1, WARM + COUNTED + 1):
+                await count("send", app.send_async("hello", name="world"))
+                request = ClaimRequest(worker="w", request=turn, lanes=(("greetings", 1),))
+                claimed = await count("claim", app.store.claim(request))
+                outcomes = tuple(Succeeded(run.id, run.run) for run in claimed.jobs)
+                assert len(outcomes) == 1
+                await count(
+                    "settle", app.store.settle(SettleRequest(worker="w", outcomes=outcomes))
+                )
+                if turn == WARM:
+                    found.clear()
+    return {
+        name: sorted(seen, key=lambda one: one.total())[COUNTED // 2]
+        for name, seen in found.items()
+    }
+
+
+def main() -> None:
+    files = sys.argv[1:] == ["--files"]
+    if sys.argv[1:] and not files:
+        sys.exit("usage: python -m bench.paths [--files]")
+    table = Table("store", "operation", "calls", "files")
+    for name, opened in STORES.items():
+        with opened() as (place, _):
+            for operation, seen in asyncio.run(measure(place.url)).items():
+                table.add_row(name, operation, str(seen.total()), str(len(seen)))
+                for file, calls in seen.most_common() if files else ():
+                    table.add_row("", "", str(calls), file)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
