@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.store import Store
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from tests.cli.conftest import Headway
 from tests.cli.gates import declare_all, declare_line
-from tests.cli.seeding import claim, enqueue, new_job
+from tests.cli.seeding import claim, enqueue, new_job, with_store
 
 LINE = GateUse(name="line", template="line", shared=True)
 
@@ -33,6 +36,23 @@ def test_a_gate_is_shown_with_its_members_and_holders(headway: Headway):
         assert part in ran.out
     document = headway("gates", "show", "numbers", "--json").document
     assert document["holders"][0]["member"] == "+1555"
+
+
+def test_gates_with_parked_jobs_are_listed_alone(headway: Headway):
+    declare_all()
+    assert headway("gates", "--parked", "--json").document["gates"] == []
+    assert "no job is parked" in headway("gates", "--parked").err
+    use = GateUse(name="phone:1", template="phone:{phone}", shared=False)
+
+    async def declare(store: Store) -> int:
+        item = DeclareGate(spec=Slots("phone:{phone}", 1))
+        return await store.define(DefineRequest(items=(item,), author="code"))
+
+    with_store(declare)
+    enqueue(new_job(gates=(use,)), new_job(gates=(use,)))
+    claim("main", n=2)
+    gates = headway("gates", "--parked", "--json").document["gates"]
+    assert [(gate["name"], gate["parked"]) for gate in gates] == [("phone:1", 1)]
 
 
 def test_an_operators_number_holds_until_reset(headway: Headway):

@@ -8,7 +8,7 @@ from headway.contract.outcomes import Died, Succeeded
 from headway.contract.views import JobView
 from headway.core.state import State
 from tests.cli.conftest import Headway
-from tests.cli.seeding import claim, enqueue, new_job, settle
+from tests.cli.seeding import WORKER, claim, enqueue, new_job, settle
 
 ODD_NAMES = [
     'it\'s "quoted"',
@@ -74,6 +74,32 @@ def test_jobs_are_found_by_their_states(headway: Headway):
     settle(Succeeded(first.id, first.run), Died(second.id, second.run, reason="bad"))
     found = headway("jobs", "--json", "--state", "dead", "--state", "scheduled").document["jobs"]
     assert [job["state"] for job in found] == ["dead", "scheduled"]
+
+
+def test_jobs_of_a_worker_are_what_it_holds(headway: Headway):
+    enqueue(new_job(), new_job(), new_job())
+    held = [one.id for one in claim("main", n=2)]
+    found = headway("jobs", "--json", "--worker", WORKER).document["jobs"]
+    assert [job["id"] for job in found] == held
+    assert headway("jobs", "--json", "--worker", "v" * 32).document["jobs"] == []
+
+
+def test_jobs_that_wait_or_run_are_found_below_many_others(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
+    enqueue(*(new_job(due_at=4_000_000_000_000) for _ in range(9)))
+    made = enqueue(new_job(lane="calls"), new_job(lane="calls"), new_job(lane="mail"))
+    (held,) = claim("calls")
+    for asked, expected in (
+        (("--state", "running"), {held.id}),
+        (("--state", "waiting"), {*made} - {held.id}),
+        (("--state", "waiting", "--lane", "mail"), {made[2]}),
+        (("--state", "waiting", "--kind", "other"), set()),
+        (("--state", "waiting", "--state", "running", "--limit", "2"), None),
+    ):
+        found = [job["id"] for job in headway("jobs", "--json", *asked).document["jobs"]]
+        assert {*found} == expected or (expected is None and len(found) == 2), asked
 
 
 @pytest.mark.parametrize("name", ["key", "subject"])

@@ -14,7 +14,7 @@ pytest.importorskip("textual", reason="the extra `top` is not installed: make se
 from headway.cli.top.looking import Looker, View
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore
-from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
 from headway.contract.store import Store
 from headway.contract.tokens import Role
 from headway.contract.views import (
@@ -25,6 +25,7 @@ from headway.contract.views import (
     Query,
     TrailQuery,
 )
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.runtime.latency import LaneLatency
 from headway.testing.clock import FakeClock
@@ -346,17 +347,61 @@ async def test_running_jobs_are_found_below_many_that_wait_and_a_look_reads_few_
         assert max(reads) <= 12
 
 
-async def test_a_running_job_that_no_page_has_is_found_by_the_permit_it_holds(
-    clock: FakeClock, tmp_path: Path
+LOOKED_AT = (
+    "headway.stores.ledger.paging.LOOKED_AT",
+    "headway.stores.memory.jobs.listing.LOOKED_AT",
+)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+async def test_running_waiting_and_parked_jobs_are_found_between_many_others(
+    kind: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    async with place("memory", clock, tmp_path) as (store, _):
+    for name in LOOKED_AT:
+        monkeypatch.setattr(name, 2)
+    async with place(kind, clock, tmp_path) as (shown, store):
         await declare(store)
-        await enqueue(store, 1, lane="calls", gates=(LINE,))
-        await claim(store, "calls")
-        for _ in range(25):
-            await enqueue(store, 1_000, lane="mail")
-        look = await Looker(store).look(View.RUNNING)
-        assert [job.lane for job in look.jobs] == ["calls"]
+        phone = DeclareGate(spec=Slots("phone:{phone}", 1))
+        await store.define(DefineRequest(items=(phone,), author="code"))
+        later = clock.at + 10**12
+        await enqueue(store, 30, lane="later", due_at=later)
+        running = await enqueue(store, 2, lane="calls", gates=(LINE,))
+        waiting = await enqueue(store, 3, lane="calls", gates=(LINE,))
+        use = GateUse(name="phone:1", template="phone:{phone}", shared=False)
+        running += await enqueue(store, 1, lane="dial", gates=(use,))
+        waiting += await enqueue(store, 2, lane="dial", gates=(use,))
+        await enqueue(store, 30, lane="later", due_at=later)
+        await claim(store, "calls", 9)
+        await claim(store, "dial", 9, worker="v" * 32)
+        looker = Looker(shown)
+        assert {job.id for job in (await looker.look(View.RUNNING)).jobs} == {*running}
+        look = await looker.look(View.WAITING)
+        assert {job.id for job in look.jobs if job.state != "scheduled"} == {*waiting}
+        assert look.held_back(View.WAITING) == 65 - len(look.jobs)
+        async with driven(shown, store, clock=clock) as top:
+            await top.press("down", "w")
+            assert "phone:1 is full" in top.lines[0]
+
+
+async def test_a_dead_job_below_many_others_is_found_after_some_looks_and_stays(
+    clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in LOOKED_AT:
+        monkeypatch.setattr(name, 2)
+    async with place("memory", clock, tmp_path) as (store, _):
+        (dead,) = await enqueue(store, 1, lane="mail")
+        (started,) = await claim(store, "mail")
+        await die(store, started, "no route")
+        await enqueue(store, 30, lane="later")
+        looker = Looker(store)
+        found = [[job.id for job in (await looker.look(View.DEAD)).jobs] for _ in range(9)]
+        assert found[0] == []
+        assert found[-3:] == [[dead]] * 3
+        (newer,) = await enqueue(store, 1, lane="mail")
+        (started,) = await claim(store, "mail", request=2)
+        await die(store, started, "busy")
+        for _ in range(2):
+            assert {job.id for job in (await looker.look(View.DEAD)).jobs} == {dead, newer}
 
 
 class Told(StandingStill):

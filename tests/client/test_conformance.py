@@ -25,7 +25,7 @@ from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
 from headway.testing.conformance.pools import PoolGroup
 from headway.testing.conformance.racing import RaceGroup
-from headway.testing.conformance.reading import ListingGroup, StatsGroup
+from headway.testing.conformance.reading import FlowsGroup, ListingGroup, StatsGroup
 from headway.testing.conformance.reviving import NewLifeGroup
 from headway.testing.conformance.settling import SettleGroup
 from headway.testing.conformance.signalling import SignalGroup
@@ -56,9 +56,6 @@ NOT_OVER_HTTP = {
     "test_new_life_asks_those_given_again": "only a store is told of other candidates",
     "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
         "0 asks without a number"
-    ),
-    "test_listing_by_worker_shows_what_it_holds_in_order_of_start": (
-        "the dashboard asks for it, beside the store"
     ),
 }
 """What the suite asks of a store, and HTTP does not give; and why."""
@@ -92,6 +89,7 @@ class TestServedStore(
     PoolGroup,
     RaceGroup,
     ListingGroup,
+    FlowsGroup,
     StatsGroup,
     NewLifeGroup,
     SettleGroup,

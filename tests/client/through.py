@@ -18,6 +18,7 @@ from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import (
     AuditQuery,
+    FlowsQuery,
     GatesQuery,
     JobQuery,
     JobsQuery,
@@ -38,6 +39,7 @@ OPEN = "open."
 
 OVER_HTTP = (
     AuditQuery,
+    FlowsQuery,
     GatesQuery,
     JobQuery,
     JobsQuery,
@@ -114,6 +116,8 @@ class ThroughStore:
     async def read(self, query: Query[Any]) -> Any:
         if not isinstance(query, OVER_HTTP):
             return await self.store.read(query)
+        if isinstance(query, JobsQuery) and query.worker is not None:
+            query = replace(query, worker=OPEN + query.worker)
         return _as_named(await self.remote.read(query))
 
     async def close(self) -> None:

@@ -61,6 +61,7 @@ OBSERVE, DEFINE, TOKENS = Permission.OBSERVE, Permission.DEFINE, Permission.TOKE
 EXPECTED = {
     "POST /v1/jobs": Expected(SEND, Reach.BODY),
     "GET /v1/jobs": Expected(READ, Reach.BODY),
+    "GET /v1/flows": Expected(READ, Reach.BODY),
     "GET /v1/jobs/{id}": Expected(READ, Reach.JOB),
     "GET /v1/jobs/{id}/why": Expected(READ, Reach.JOB),
     "POST /v1/jobs/{id}/cancel": Expected(ACT, Reach.JOB),

@@ -388,6 +388,44 @@ async def test_a_page_of_jobs_that_carry_much_ends_early_and_goes_on(rig: Rig):
     assert len(small["rows"]) == 50
 
 
+async def test_jobs_by_id_or_worker_that_carry_much_are_a_bounded_part_of_a_page(rig: Rig):
+    ids = [await rig.send(lane="a", args={"text": "x" * 900_000}) for _ in range(40)]
+    first = await rig.ask(Role.VIEWER, "/v1/jobs", id=ids)
+    assert 0 < len(first["rows"]) < 40
+    rest = await rig.ask(Role.VIEWER, "/v1/jobs", id=ids, cursor=first["cursor"])
+    assert [job["id"] for job in first["rows"] + rest["rows"]] == ids
+    assert rest["cursor"] is None
+    beyond = await rig.ask(Role.VIEWER, "/v1/jobs", id=ids, cursor="9" * 18)
+    assert (beyond["rows"], beyond["cursor"]) == ([], None)
+    await rig.store.claim(
+        ClaimRequest(worker="w" * 32, request=1, lanes=(("a", 1),), n=40, free=40)
+    )
+    held = await rig.ask(Role.VIEWER, "/v1/jobs", worker="w" * 32)
+    assert [job["id"] for job in held["rows"]] == ids[: len(held["rows"])]
+    assert 0 < len(held["rows"]) < 40
+    assert held["cursor"] is None
+
+
+async def test_small_jobs_of_a_worker_are_one_page(rig: Rig):
+    await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "small", "lane": "a"}] * 60)
+    await rig.store.claim(
+        ClaimRequest(worker="w" * 32, request=1, lanes=(("a", 1),), n=60, free=60)
+    )
+    for limit in (24, 25, 26, 60, 100):
+        held = await rig.ask(Role.VIEWER, "/v1/jobs", worker="w" * 32, limit=limit)
+        assert (len(held["rows"]), held["cursor"]) == (min(limit, 60), None)
+        assert len({job["id"] for job in held["rows"]}) == min(limit, 60)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"lane": "a", "gate": "b"}, {"lane": "a", "first": 0}, {"gate": "b", "limit": 101}],
+)
+async def test_flows_are_those_of_a_lane_or_of_a_gate(rig: Rig, asked: dict[str, object]):
+    reply = await rig.call(Role.VIEWER, "GET", "/v1/flows", params=asked)
+    problem(reply, 422, "invalid_value")
+
+
 async def test_jobs_are_found_by_state_kind_key_and_subject(rig: Rig):
     one = await rig.send(kind="x", key="k", subject="s", tenant="t")
     await rig.send(kind="y", due="1h")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,61 @@ async def test_a_listing_shows_only_jobs_of_the_tokens_tenant(rig: Rig):
     reply = await rig.call(token, "GET", "/v1/jobs", params={"tenant": "other"})
     problem(reply, 403, "forbidden")
     problem(await rig.call(token, "GET", f"/v1/jobs/{theirs}"), 404, "unknown_job")
+
+
+async def test_flows_and_jobs_of_a_worker_or_by_id_are_those_of_the_tokens_tenant_and_lanes(
+    rig: Rig,
+):
+    await rig.call(Role.ADMIN, "PUT", "/v1/gates/phone:{phone}", {"kind": "slots", "capacity": 1})
+    ids: dict[tuple[str, str, str], str] = {}
+    places = (("acme", "ours"), ("other", "ours"), ("acme", "theirs"))
+    for tenant, lane in places:
+        phone = {"gates": ["phone:{phone}"], "args": {"phone": f"{tenant} {lane}"}}
+        for what in ("held", "parked"):
+            ids[what, tenant, lane] = await rig.send(tenant=tenant, lane=lane, **phone)
+        asked = ClaimRequest(
+            worker=f"{'w' * 31}1", request=len(ids), lanes=((lane, 1),), n=9, free=9
+        )
+        await rig.store.claim(asked)
+    for tenant, lane in places:
+        ids["waiting", tenant, lane] = await rig.send(tenant=tenant, lane=lane)
+
+    async def seen(token: str | Role, path: str, **asked: Any) -> set[str]:
+        rows = (await rig.ask(token, path, **asked))["rows"]
+        return {one for row in rows for one in row.get("first", [row.get("id")])}
+
+    acme = await rig.token(Role.VIEWER, tenants=["acme"])
+    ours = await rig.token(Role.VIEWER, lanes=["ours"])
+    both = await rig.token(Role.VIEWER, tenants=["acme", "umbrella"])
+    whole = set(ids)
+    for token, named, covered in (
+        (acme, {}, {one for one in whole if one[1] == "acme"}),
+        (both, {"tenant": "acme"}, {one for one in whole if one[1] == "acme"}),
+        (ours, {}, {one for one in whole if one[2] == "ours"}),
+        (Role.VIEWER, {"tenant": "other"}, {one for one in whole if one[1] == "other"}),
+        (Role.VIEWER, {}, whole),
+    ):
+        visible = {ids[one] for one in covered}
+        assert await seen(token, "/v1/jobs", id=list(ids.values()), **named) == visible
+        held = await seen(token, "/v1/jobs", worker=f"{'w' * 31}1", **named)
+        assert held == {ids[one] for one in covered if one[0] == "held"}
+        for what, tenant, lane in whole:
+            there = visible & {ids[what, tenant, lane]}
+            if what == "parked":
+                gate = f"phone:{tenant} {lane}"
+                assert await seen(token, "/v1/flows", gate=gate, first=9, **named) == there
+        waiting = await seen(token, "/v1/flows", lane="ours", first=9, **named)
+        assert waiting == {ids[one] for one in covered if one[::2] == ("waiting", "ours")}
+    for token, asked in (
+        (acme, {"lane": "ours", "tenant": "other"}),
+        (ours, {"lane": "theirs"}),
+    ):
+        problem(await rig.call(token, "GET", "/v1/flows", params=asked), 403, "forbidden")
+    problem(await rig.call(both, "GET", "/v1/flows", params={"lane": "ours"}), 422, "invalid_value")
+    asked = {"worker": "w", "tenant": "other"}
+    problem(await rig.call(acme, "GET", "/v1/jobs", params=asked), 403, "forbidden")
+    parked = await rig.call(acme, "GET", "/v1/gates", params={"parked": True})
+    problem(parked, 403, "forbidden")
 
 
 async def test_a_move_on_many_reaches_no_job_of_another_tenant(rig: Rig):

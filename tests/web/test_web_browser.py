@@ -14,7 +14,7 @@ from headway.web.pages.catalogue import PAGES
 from tests.servers.browser import browsing
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.web.driving import LIMIT_MS, is_live, opened
+from tests.web.driving import LIMIT_MS, MOST_TABS, is_live, opened
 from tests.web.rig import HOSTILE, dashboard
 from tests.web.test_web_access import declare
 from tests.web.test_web_pages import take
@@ -205,3 +205,41 @@ async def test_the_theme_is_switched_and_kept():
         assert dark != light
         await page.goto(f"{rig.url}/ui/lanes")
         assert await page.evaluate(ground) == dark
+
+
+_FOCUS = """() => {
+  const one = document.activeElement;
+  const look = () => {
+    const style = getComputedStyle(one);
+    const drawn = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
+    const clear = /, 0\\)$|transparent/.test(style.outlineColor);
+    return [drawn && !clear ? style.outline : '', style.boxShadow.replace('none', '')].join(' ');
+  };
+  const focused = look(), what = one.localName;
+  one.blur();
+  return {what, focused, plain: look(), html: one.outerHTML.slice(0, 120)};
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_keyboard_focus_is_visible_on_each_kind_of_element(theme: Any):
+    async with dashboard(tokens=False) as rig, browsing() as browser:
+        await declare(rig, "lines", 1)
+        job = await rig.send(None, lane="calls", gates=["lines"])
+        await take(rig, "calls", 1)
+        ask = "/ui/-/do/pause-lane?lane=calls"
+        kinds: set[str] = set()
+        wrong: list[str] = []
+        async with opened(browser, rig, "/ui", color_scheme=theme) as page:
+            for path in ("/ui", "/ui/jobs", f"/ui/jobs/{job}", "/ui/gates?gate=lines", ask):
+                await page.goto(rig.url + path)
+                for _ in range(MOST_TABS):
+                    await page.keyboard.press("Tab")
+                    seen = await page.evaluate(_FOCUS)
+                    if seen["what"] == "body":
+                        break
+                    kinds.add(seen["what"])
+                    if not seen["focused"].strip() or seen["focused"] == seen["plain"]:
+                        wrong.append(f"{path}: {seen['html']}: {seen['focused']!r}")
+        assert not wrong, "\n".join(wrong)
+        assert kinds >= {"a", "button", "input", "select", "summary"}

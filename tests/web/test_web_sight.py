@@ -19,10 +19,10 @@ from headway.contract.views import (
     StatsView,
 )
 from headway.server.overview import Overview
+from headway.server.underway import some_jobs
 from headway.web.charts import bars, line, meter, shares
 from headway.web.sight import FRESH_S, GateTrack, History, Sight
 from headway.web.stuck import find_stuck
-from headway.web.underway import some_jobs
 
 
 def gate(*jobs: str) -> GateState:

@@ -13,6 +13,7 @@ from headway.contract.views import (
     AuditQuery,
     AuditView,
     EntryView,
+    FlowsQuery,
     GatesQuery,
     GateState,
     JobQuery,
@@ -27,6 +28,7 @@ from headway.contract.views import (
     TimetableQuery,
     TrailQuery,
     TrailView,
+    WaitingFlow,
     WhyQuery,
     WhyView,
     WorkersQuery,
@@ -73,11 +75,17 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
         case WhyQuery():
             call = get(f"{job_path(query.id)}/why")
             return RemoteQuery(call=call, read=_record(WhyView), missing=True)
-        case JobsQuery() if query.ids is None and query.worker is None:
-            return RemoteQuery(call=get("/v1/jobs", *_jobs(query)), read=_page(JobView))
-        case GatesQuery() if not query.parked:
-            names = _each("name", query.names)
-            call = get("/v1/gates", *names, ("cursor", query.cursor), ("limit", query.limit))
+        case JobsQuery():
+            call = get("/v1/jobs", *_jobs(query))
+            return RemoteQuery(call=call, read=_page(JobView), whole=query.ids is not None)
+        case FlowsQuery():
+            place = ("lane", query.lane) if query.gate is None else ("gate", query.gate)
+            asked = (("first", query.first), ("cursor", query.cursor), ("limit", query.limit))
+            return RemoteQuery(call=get("/v1/flows", place, *asked), read=_page(WaitingFlow))
+        case GatesQuery():
+            asked = (("cursor", query.cursor), ("limit", query.limit))
+            parked = ("parked", "true" if query.parked else None)
+            call = get("/v1/gates", *_each("name", query.names), parked, *asked)
             return RemoteQuery(call=call, read=_page(GateState))
         case LanesQuery():
             return RemoteQuery(
@@ -107,6 +115,8 @@ def job_path(job: str) -> str:
 
 def _jobs(query: JobsQuery) -> list[tuple[str, object]]:
     return [
+        *_each("id", query.ids),
+        ("worker", query.worker),
         ("lane", query.lane),
         ("tenant", query.tenant),
         ("kind", query.kind),
@@ -116,7 +126,7 @@ def _jobs(query: JobsQuery) -> list[tuple[str, object]]:
         ("newest", "true" if query.newest else None),
         ("runs", "true" if query.runs else None),
         ("cursor", query.cursor),
-        ("limit", query.limit),
+        ("limit", query.limit if query.ids is None else len(query.ids)),
     ]
 
 

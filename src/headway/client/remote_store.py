@@ -49,6 +49,8 @@ from headway.runtime.timing import Timing
 
 MOST_WORKERS = 1_000
 """Workers whose pollers are kept."""
+MOST_IDS = 100
+"""Jobs that one request asks for by id."""
 MOST_URLS = 10_000
 """Runs whose signal URL is known; the oldest is forgotten."""
 
@@ -349,7 +351,20 @@ class RemoteStore:
             UnknownJob: the server says so where there may be other reasons for no answer.
         """
         if isinstance(query, JobsQuery) and query.ids is not None:
-            return await self._jobs_by_id(query.ids)  # pyright: ignore[reportReturnType]  (a page)
+            rows = await self._jobs_by_id(query, query.ids)
+            return Page(rows=rows, cursor=None)  # pyright: ignore[reportReturnType]  (a page)
+        return await self._read_remote(query)  # pyright: ignore[reportReturnType, reportArgumentType]  (not narrowed)
+
+    async def _jobs_by_id(self, query: JobsQuery, ids: Sequence[str]) -> tuple[JobView, ...]:
+        if query.trail:
+            # Only the route of a single job has its trail.
+            found = [await self._read_remote(JobQuery(id=one)) for one in ids]
+            return tuple(one for one in found if one is not None)
+        parts = [ids[n : n + MOST_IDS] for n in range(0, len(ids), MOST_IDS)]
+        pages = [await self._read_remote(replace(query, ids=tuple(part))) for part in parts]
+        return tuple(job for page in pages for job in page.rows)
+
+    async def _read_remote(self, query: Query[Answer]) -> Answer:
         asked = remote_query(query, self._patience_s)
         try:
             reply_json = (await self.ask(asked.call)).json
@@ -361,10 +376,6 @@ class RemoteStore:
                 raise
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
         return asked.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
-
-    async def _jobs_by_id(self, ids: Sequence[str]) -> Page[JobView]:
-        found = [await self.read(JobQuery(id=one)) for one in ids]
-        return Page(rows=tuple(one for one in found if one is not None), cursor=None)
 
     # ---------------------------------------------------------------- what is the server's own
 

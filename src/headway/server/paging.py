@@ -153,7 +153,7 @@ async def bounded_page(store: Store, query: JobsQuery) -> Page[JobView]:
     """Return a page that may end early where jobs carry much; its cursor goes on from there."""
     rows: list[JobView] = []
     size = 0
-    cursor = query.cursor
+    cursor = None if query.worker else query.cursor
     while True:
         room = query.limit - len(rows)
         if rows:
@@ -162,14 +162,30 @@ async def bounded_page(store: Store, query: JobsQuery) -> Page[JobView]:
         asked = min(room, FIRST_ROWS) if not rows else room
         if asked <= 0:
             break
-        page = await store.read(replace(query, cursor=cursor, limit=asked))
+        page = await _read_part(store, query, cursor, asked)
         rows += page.rows
         size += sum(map(_size, page.rows))
         cursor = page.cursor
         # A short look means that a bounded number of rows was looked at: enough for one request.
         if cursor is None or len(page.rows) < asked:
             break
-    return Page(rows=tuple(rows), cursor=cursor)
+    return Page(rows=tuple(rows), cursor=None if query.worker else cursor)
+
+
+async def _read_part(
+    store: Store, query: JobsQuery, cursor: str | None, limit: int
+) -> Page[JobView]:
+    """Return a part of a page; where the store has no cursors, they are numbers of rows."""
+    if query.ids is None and query.worker is None:
+        return await store.read(replace(query, cursor=cursor, limit=limit))
+    first = int(cursor or 0)
+    end = first + limit
+    if query.ids is not None:
+        ids = query.ids[first:end]
+        rows = (await store.read(replace(query, ids=ids))).rows if ids else ()
+        return Page(rows=rows, cursor=str(end) if end < len(query.ids) else None)
+    rows = (await store.read(replace(query, limit=end))).rows
+    return Page(rows=rows[first:], cursor=str(end) if len(rows) == end else None)
 
 
 def _size(job: JobView) -> int:

@@ -23,7 +23,7 @@ from headway.contract.views import (
 )
 from headway.core.state import State
 from headway.server.overview import Overview
-from headway.web.underway import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
+from headway.server.underway import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
 
 LANES = 10
 """Lanes that are looked into: those that hold most jobs."""

@@ -74,6 +74,9 @@ def gates(
     session: Session,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
+    parked: Annotated[
+        bool, typer.Option("--parked", help="Only those at which jobs are parked.")
+    ] = False,
 ) -> None:
     """List gates that are declared, capped, closed or held, by name.
 
@@ -81,7 +84,7 @@ def gates(
     """
 
     async def work(store: Store) -> tuple[tuple[GateState, ...], str | None, int]:
-        page = await store.read(GatesQuery(cursor=cursor, limit=limit))
+        page = await store.read(GatesQuery(parked=parked, cursor=cursor, limit=limit))
         return page.rows, page.cursor, (await store.read(StatsQuery())).now
 
     found, more, now = session.with_store(work)
@@ -91,7 +94,9 @@ def gates(
     session.terminal.table(
         GATE_COLUMNS,
         [gate_row(session.clock, gate, now) for gate in found],
-        empty="no gates: they come with the App that declares them",
+        empty="no job is parked"
+        if parked
+        else "no gates: they come with the App that declares them",
     )
     if more is not None:
         session.terminal.remark(f"there are more: --cursor {more}", "dim")

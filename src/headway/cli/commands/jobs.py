@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,8 +11,10 @@ from headway.cli.app_file import at_app
 from headway.cli.command import command, new_command
 from headway.cli.options import PAGE, AppName, JobFilter
 from headway.cli.session import Session
-from headway.contract.views import JobView
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, Page
 from headway.runtime.records import job_record
+from headway.server.underway import underway_jobs
 
 app = new_command()
 
@@ -19,23 +22,28 @@ _COLUMNS = ("ID", "KIND", "LANE", "TENANT", "SUBJECT", "STATE", "DUE", "TRY", "R
 
 
 @command(app)
-def jobs(
+def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     session: Session,
     wanted: JobFilter,
     app_name: AppName = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="At most so many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     newest: Annotated[bool, typer.Option("--newest", help="Newest arrival first.")] = False,
+    worker: Annotated[
+        str | None, typer.Option(help="Only what this worker runs or awaits; no other filter.")
+    ] = None,
 ) -> None:
     """List jobs, oldest arrival first; with --app, those in the store of that App.
 
     Keys and subjects belong to a tenant: without --tenant they are looked for among the jobs of
-    none. With --json: {"jobs": [...], "cursor": ...}, the cursor null at the end;
-    the fields are those of `headway export`.
+    none. Where the first page of a listing reaches no job, those that wait or run are read from
+    their lanes, gates and workers. With --json: {"jobs": [...], "cursor": ...}, the cursor null at
+    the end; the fields are those of `headway export`.
     """
     if app_name is not None:
         session = at_app(session, app_name)
-    page = session.ask(wanted.query(limit=limit, cursor=cursor, newest=newest))
+    query = wanted.query(limit=limit, cursor=cursor, newest=newest)
+    page = session.with_store(lambda store: _page(store, replace(query, worker=worker)))
     if not page.rows and page.cursor is None:
         for note in session.with_store(wanted.doubts):
             session.terminal.remark(note, "yellow")
@@ -50,6 +58,14 @@ def jobs(
     )
     if page.cursor is not None:
         session.terminal.remark(f"there may be more: --cursor {page.cursor}", "dim")
+
+
+async def _page(store: Store, query: JobsQuery) -> Page[JobView]:
+    page = await store.read(query)
+    begins = query.cursor is None and query.key is None and query.subject is None
+    if page.rows or page.cursor is None or not begins:
+        return page
+    return replace(page, rows=tuple(await underway_jobs(store, query)))
 
 
 def _row(session: Session, job: JobView) -> list[str]:

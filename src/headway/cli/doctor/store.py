@@ -18,6 +18,7 @@ from headway.contract.views import (
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.core.zone import DAY_MS
+from headway.server.underway import underway_jobs
 
 MORE = "headway gates set {} --capacity N"
 SAMPLE = 100
@@ -41,8 +42,7 @@ async def look_at_jobs(store: Store) -> list[Finding]:
     pools: set[str] = set()
     asked = 0
     for state in (State.WAITING, State.PARKED):
-        page = await store.read(JobsQuery(states=(state,), limit=SAMPLE))
-        for job in page.rows:
+        for job in await underway_jobs(store, JobsQuery(states=(state,), limit=SAMPLE)):
             why = await store.read(WhyQuery(id=job.id))
             asked += why is not None
             for gate in why.never_fits if why else ():

@@ -1,7 +1,8 @@
 """Reads what `headway top` shows: an overview, rates, latencies, the jobs of one view.
 
 No read here costs more with more jobs in the store: lanes, gates, workers and counts are kept by
-the store, and a listing of jobs looks at a bounded number of rows a page.
+the store, jobs that wait or run are read from what holds them, and a listing of the others looks at
+a bounded number of rows a page.
 """
 
 from __future__ import annotations
@@ -9,28 +10,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LaneView
-from headway.core.state import FINAL, HELD, State
+from headway.core.state import FINAL, State
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.timing import REAL, Timing
 from headway.server.overview import Overview, read_overview
+from headway.server.underway import underway_jobs
 
 PERIOD_MS = 10_000
 """Rates are those of this span."""
 MOST_JOBS = 100
 """Jobs of a view that are shown."""
-MOST_HOLDERS = 20
-"""Running jobs that are read by the ids that gates name."""
 MOST_TIMED = 20
 """Lanes whose latency is read: those that have a target before the others."""
-PAGES = 3
-"""Pages of a listing that one look reads at most, once it knows where the jobs of the view are."""
-SEEKING_PAGES = 4
-"""Pages of a listing that one look reads while it searches for them."""
+PAGES = 4
+"""Pages of a listing that one look reads at most."""
 
 
 class View(StrEnum):
@@ -116,7 +114,7 @@ class Looker:
         self._turn = 0
         self._counted: deque[_Counted] = deque()
         self._timing = timing
-        self._listings = {view: _Listing(view) for view in STATES}
+        self._starts: dict[View, str | None] = {}
         self._listed = View.LANES
         self._jobs: tuple[JobView, ...] = ()
         self._rests: dict[str, float] = {}
@@ -138,7 +136,7 @@ class Looker:
             self._listed, self._jobs, fresh = view, (), True
         if view in STATES and (fresh or self._has_rested("listing")):
             async with self._rest("listing", REST_OF_LISTING):
-                self._jobs = await self._listings[view].read(self._store, overview)
+                self._jobs = await self._find(view, overview)
         rates, finished = self._rates(overview)
         return Look(
             overview=overview,
@@ -147,6 +145,29 @@ class Looker:
             finished=finished,
             jobs=self._jobs,
         )
+
+    async def _find(self, view: View, overview: Overview) -> tuple[JobView, ...]:
+        """Return up to `MOST_JOBS` jobs of a view.
+
+        Dead and scheduled jobs are only in listings, newest first. If many others lie above them,
+        each look searches some pages further down, and later looks begin where there were some.
+        """
+        counts, states = overview.stats.counts, STATES[view]
+        there = min(MOST_JOBS, sum(counts.get(state, 0) for state in states))
+        query = JobsQuery(states=states, runs=view is View.RUNNING, newest=True, limit=MOST_JOBS)
+        found = {job.id: job for job in await underway_jobs(self._store, query)} if there else {}
+        cursor: str | None = None
+        for number in range(PAGES):
+            if len(found) >= there or (number and cursor is None):
+                break
+            page = await self._store.read(replace(query, cursor=cursor))
+            found |= {job.id: job for job in page.rows}
+            start = self._starts.get(view)
+            if cursor == start and not page.rows:
+                self._starts[view] = page.cursor
+            # After the newest page goes on where the search stands.
+            cursor = page.cursor if number else self._starts.get(view) or page.cursor
+        return tuple(found.values())[:MOST_JOBS]
 
     def _has_rested(self, what: str) -> bool:
         return self._timing.monotonic() >= self._rests.get(what, 0.0)
@@ -192,65 +213,3 @@ def _growth(
     before: Mapping[str, int], after: Mapping[str, int], seconds: float
 ) -> dict[str, float]:
     return {name: max(0, n - before.get(name, 0)) / seconds for name, n in after.items()}
-
-
-class _Listing:
-    """Finds jobs in a listing that looks at a bounded number of rows a page, newest first.
-
-    Where many jobs lie above those of the view, it searches downwards, some pages a look, and
-    remembers the page that had some: the next look begins there, and then tries the page above,
-    where newer ones come, and the pages below.
-    """
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._cursors: list[str | None] = [None]
-        self._is_found = False
-
-    async def read(self, store: Store, overview: Overview) -> tuple[JobView, ...]:
-        """Return up to `MOST_JOBS` jobs of the view."""
-        states = STATES[self._view]
-        there = min(MOST_JOBS, sum(overview.stats.counts.get(state, 0) for state in states))
-        found: dict[str, JobView] = {}
-        first = last = len(self._cursors) - 1
-        order = deque([last, last - 1] if self._is_found and last else [last])
-        pages, most = 0, PAGES if self._is_found else SEEKING_PAGES
-        while order and pages < most and len(found) < there:
-            at = order.popleft()
-            page = await store.read(
-                JobsQuery(
-                    states=states,
-                    runs=self._view is View.RUNNING,
-                    newest=True,
-                    cursor=self._cursors[at],
-                    limit=MOST_JOBS,
-                )
-            )
-            pages += 1
-            if page.rows:
-                first = min(first, at) if found else at
-                found |= {job.id: job for job in page.rows}
-            if at + 1 == len(self._cursors) and page.cursor is not None:
-                self._cursors.append(page.cursor)
-                order.append(at + 1)
-        if found:
-            del self._cursors[first + 1 :]
-        elif self._is_found or not order:
-            # They have left the pages around, or are nowhere below: search from the newest again.
-            self._cursors = [None]
-        self._is_found = bool(found)
-        if self._view is View.RUNNING and len(found) < there:
-            found |= await _holders(store, overview, found)
-        return tuple(found.values())[:MOST_JOBS]
-
-
-async def _holders(
-    store: Store, overview: Overview, found: Mapping[str, JobView]
-) -> dict[str, JobView]:
-    """Running jobs that no page had, by the permits that they hold."""
-    held = dict.fromkeys(one.job for gate in overview.gates for one in gate.holders)
-    ids = tuple(one for one in held if one not in found)[:MOST_HOLDERS]
-    if not ids:
-        return {}
-    page = await store.read(JobsQuery(ids=ids, runs=True))
-    return {job.id: job for job in page.rows if job.state in HELD}

@@ -42,10 +42,13 @@ from headway.core.errors import HeadwayError, UnknownGate, UnknownJob
 from headway.core.hidden import hidden_text
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
+from headway.server.underway import underway_jobs
 
 EACH_S = 0.9
 """From one look to the next: what changes is seen within a second."""
 MOST_STUCK = 3
+ASKED = 20
+"""First jobs of a lane's flows, of which the one that is due first is asked."""
 
 _KEYS = "1-5 view  enter look  w why  p pause  c cancel  r retry  / find  ? help  q quit"
 _HELP = """\
@@ -381,12 +384,10 @@ class Top(App[None]):
         return as_text(lines)
 
     async def _read_lane(self, lane: str) -> Text:
-        for newest in (False, True):
-            page = await self._store.read(
-                JobsQuery(lane=lane, states=(State.WAITING, State.PARKED), newest=newest, limit=1)
-            )
-            if page.rows:
-                return await self._read_why(page.rows[0].id)
+        states = (State.WAITING, State.PARKED)
+        found = await underway_jobs(self._store, JobsQuery(lane=lane, states=states, limit=ASKED))
+        if found:
+            return await self._read_why(found[0].id)
         return as_text([f"no job of the lane {lane} waits"])
 
     async def _read_gate(self, gate: str) -> Text:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from headway.contract.tokens import Role, TokenSpec
-from headway.contract.views import JobView
+from headway.contract.views import JobView, WaitingFlow
 from headway.core.errors import Forbidden, InvalidValue
 from headway.core.naming import check_name
 
@@ -157,8 +157,11 @@ class Caller:
             raise Forbidden(message, hint="a token made with --close GATE lets its runs close it")
         self.check_gate(gate)
 
-    def sees(self, job: JobView) -> bool:
-        """Return whether a job is the caller's to see; one that is not is answered as unknown."""
+    def sees(self, job: JobView | WaitingFlow) -> bool:
+        """Return whether a job is the caller's to see; one that is not is answered as unknown.
+
+        A flow is if its jobs are.
+        """
         return self.covers(job.lane) and (self.tenants is None or job.tenant in self.tenants)
 
     def whole(self) -> None:

@@ -13,6 +13,7 @@ from headway.contract.views import (
     JobView,
     LaneView,
     TrailView,
+    WaitingFlow,
     WhyView,
     WorkerView,
 )
@@ -86,6 +87,7 @@ MADE_MANY = reply(
     "MadeMany", "Which jobs exist now, in the order asked for.", jobs=(list[MADE], "")
 )
 JOBS = page_model(JobView)
+FLOWS = page_model(WaitingFlow)
 WHY = extended_model(
     WhyView,
     "Why",

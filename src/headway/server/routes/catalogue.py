@@ -21,6 +21,7 @@ from headway.server.routes import (
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.ROUTES,
+    jobs.FLOWS,
     moves.ROUTES,
     lanes.ROUTES,
     gates.ROUTES,

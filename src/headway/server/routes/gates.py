@@ -60,6 +60,7 @@ class GatesAsked(PageQuery):
     name: list[Name] | None = Field(
         default=None, max_length=1_000, description="Exactly these, in this order; repeatable."
     )
+    parked: bool = Field(default=False, description="Only those at which jobs are parked.")
 
 
 @ROUTES.get("/gates", operation_id="list_gates", summary="List gates", response_model=GATES)
@@ -70,9 +71,13 @@ async def listing(
     caller.whole()
     stats = await service.store.read(StatsQuery())
     names = None if asked.name is None else tuple(asked.name)
-    page = await service.store.read(
-        GatesQuery(names=names, cursor=decode_cursor(asked.cursor), limit=asked.limit)
+    query = GatesQuery(
+        names=names,
+        parked=asked.parked,
+        cursor=decode_cursor(asked.cursor),
+        limit=asked.limit,
     )
+    page = await service.store.read(query)
     return listed(stats, page.rows, encode_cursor(page.cursor))
 
 

@@ -9,14 +9,23 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from headway.contract.enqueue import Enqueued
-from headway.contract.views import JobsQuery, JobView
+from headway.contract.views import FlowsQuery, JobsQuery, JobView
+from headway.core.check import is_job_id
+from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.records import record
 from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
-from headway.server.bodies.base import Name, TenantName
+from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import JobBody, OneOrMany
-from headway.server.paging import PageQuery, RepeatKey, bounded_page, check_number_cursor
+from headway.server.paging import (
+    Cursor,
+    PageQuery,
+    RepeatKey,
+    bounded_page,
+    check_number_cursor,
+)
+from headway.server.replies.models import FLOWS as FLOWS_PAGE
 from headway.server.replies.models import JOBS, MADE, MADE_MANY, WHY
 from headway.server.replies.problem import named_by_body
 from headway.server.replies.reply import answer, json_reply, reply_model
@@ -25,6 +34,7 @@ from headway.server.sending import make_jobs, send_jobs
 from headway.server.visibility import visible_job, visible_why
 
 ROUTES = router("jobs", prefix="/v1/jobs")
+FLOWS = router("jobs", prefix="/v1/flows")
 
 _EXAMPLES: dict[str, Example] = {
     "one": {
@@ -54,6 +64,16 @@ _EXAMPLES: dict[str, Example] = {
 class JobsAsked(PageQuery):
     """Which jobs; what is left out stands for any."""
 
+    id: list[Name] | None = Field(
+        default=None,
+        max_length=100,
+        description="Only these, in this order; repeatable. Of the other filters `tenant` applies.",
+    )
+    worker: Name | None = Field(
+        default=None,
+        description="Only those that this worker runs or awaits, by start, as one page. Of the "
+        "other filters `tenant` applies.",
+    )
     lane: Name | None = Field(default=None, description="Only of this lane.")
     tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
     kind: Name | None = Field(default=None, description="Only of this kind.")
@@ -67,6 +87,19 @@ class JobsAsked(PageQuery):
     )
     newest: bool = Field(default=False, description="Newest arrival first.")
     runs: bool = Field(default=False, description="With the runs of each.")
+
+
+class FlowsAsked(QueryModel):
+    """Which flows, and how much of each."""
+
+    lane: Name | None = Field(default=None, description="Those that wait in this lane.")
+    gate: Name | None = Field(
+        default=None, description="Those that are parked at this gate; not with `lane`."
+    )
+    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
+    first: int = Field(default=1, ge=1, le=100, description="At most so many ids of each flow.")
+    limit: int = Field(default=100, ge=1, le=100, description="At most so many rows.")
+    cursor: Cursor = None
 
 
 @ROUTES.post(
@@ -116,6 +149,8 @@ async def listing(
     if asked.lane is not None:
         caller.check_lane(asked.lane)
     query = JobsQuery(
+        ids=None if asked.id is None else tuple(filter(is_job_id, asked.id)),
+        worker=asked.worker,
         lane=asked.lane,
         tenant=caller.tenant(asked.tenant),
         kind=asked.kind,
@@ -128,7 +163,40 @@ async def listing(
         limit=asked.limit,
     )
     page = await bounded_page(service.store, query)
-    rows = [job for job in page.rows if caller.sees(job)]
+    rows = [job for job in page.rows if caller.sees(job) and query.tenant in {None, job.tenant}]
+    return answer({"rows": rows, "cursor": page.cursor})
+
+
+@FLOWS.get("", operation_id="list_flows", summary="List jobs that wait", response_model=FLOWS_PAGE)
+async def flows(
+    asked: Annotated[FlowsAsked, Query()],
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.READ)],
+) -> Response:
+    """List the waiting jobs of a lane, or those parked at a gate, by flow, as far as seen.
+
+    A flow has the jobs of one lane, tenant and kind that need the same shared gates. It costs the
+    same however many other jobs there are. A page may be short, or even empty, and yet have a
+    cursor.
+
+    Raises:
+        InvalidValue: not one of `lane` and `gate` is named.
+    """
+    if (asked.lane is None) == (asked.gate is None):
+        message = "flows are those of a lane or of a gate"
+        raise InvalidValue(message, hint="name one of `lane` and `gate`")
+    if asked.lane is not None:
+        caller.check_lane(asked.lane)
+    tenant = caller.tenant(asked.tenant)
+    query = FlowsQuery(
+        lane=asked.lane or "",
+        gate=asked.gate,
+        first=asked.first,
+        cursor=check_number_cursor(asked.cursor),
+        limit=asked.limit,
+    )
+    page = await service.store.read(query)
+    rows = [flow for flow in page.rows if caller.sees(flow) and tenant in {None, flow.tenant}]
     return answer({"rows": rows, "cursor": page.cursor})
 
 

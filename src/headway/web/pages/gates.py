@@ -18,6 +18,7 @@ from headway.core.state import State
 from headway.server.access.caller import Caller, Permission
 from headway.server.paging import decode_cursor, encode_cursor
 from headway.server.routes import gates as routes
+from headway.server.underway import first_jobs, parked_flows, waiting_flows
 from headway.web.page import (
     REASON,
     UNTIL,
@@ -34,7 +35,6 @@ from headway.web.page import (
 )
 from headway.web.sight import GateTrack
 from headway.web.stuck import COUNTED
-from headway.web.underway import first_jobs, parked_flows, waiting_flows
 
 ROWS = 50
 """Gates of a page."""

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import msgspec
 
-from headway.contract.views import JobsQuery, JobView, WaitingFlow
+from headway.contract.views import JobsQuery, JobView
 from headway.contract.views import Page as Rows
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
-from headway.core.state import FINAL, HELD, QUEUED, State
+from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Permission
 from headway.server.paging import bounded_page, check_number_cursor
 from headway.server.routes import moves as routes
+from headway.server.underway import underway_jobs
 from headway.server.visibility import visible_job
 from headway.web.page import (
     REASON,
@@ -32,7 +33,6 @@ from headway.web.page import (
     reason_of,
 )
 from headway.web.sight import FRESH_S
-from headway.web.underway import first_jobs, held_jobs, parked_flows, parked_gates, waiting_flows
 
 ROWS = 50
 """Jobs of a page."""
@@ -42,9 +42,6 @@ FILTERED_S = 2.0
 """Seconds for which a search is given to others: it may look at many jobs that do not fit."""
 MOST_EDITED = 16_000
 """Characters of arguments that a form shows to be changed."""
-LANES = 10
-"""Lanes whose waiting jobs are read if a listing reaches none of them."""
-UNDERWAY = frozenset({State.WAITING, State.PARKED, *HELD})
 FILTERS = ("lane", "kind", "tenant", "key", "subject")
 STATES = tuple(str(one) for one in State)
 
@@ -64,10 +61,12 @@ async def read(look: Look) -> Facts:
     page = await find_jobs(look, query)
     rows = [one for one in page.rows if not query.states or one.state in query.states]
     near: list[JobView] = []
-    if not rows and page.cursor is not None and query.cursor is None:
+    if not rows and page.cursor is not None and query.cursor is None and not query.subject:
         seen_by = (caller.tenants, caller.lanes)
         near = await look.sight.once(
-            ("underway", query, seen_by), lambda: _underway(look, query), FILTERED_S
+            ("underway", query, seen_by),
+            lambda: underway_jobs(look.service.store, query, caller),
+            FILTERED_S,
         )
     filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
     return {
@@ -127,44 +126,6 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
         return Rows(rows=(), cursor=None)
     plain = replace(query, newest=True, cursor=None, limit=100) == JobsQuery(newest=True)
     return await look.sight.once(("jobs", query), find, FRESH_S if plain else FILTERED_S)
-
-
-async def _underway(look: Look, query: JobsQuery) -> list[JobView]:
-    """Return waiting, parked and running jobs that a listing does not reach from its beginning."""
-    states, store, caller = set(query.states), look.service.store, look.caller
-    if query.subject is not None or not states & UNDERWAY:
-        return []
-    seen = await look.sight.overview()
-    gates = (await parked_gates(store)).rows if State.PARKED in states else ()
-
-    def fits(one: JobView | WaitingFlow) -> bool:
-        return (
-            query.lane in {None, one.lane}
-            and query.tenant in {None, one.tenant}
-            and query.kind in {None, one.kind}
-            and caller.covers(one.lane)
-            and (caller.tenants is None or one.tenant in caller.tenants)
-        )
-
-    async def flows(first: int) -> list[WaitingFlow]:
-        found: list[WaitingFlow] = []
-        if State.WAITING in states:
-            lanes = [one for one in seen.lanes if one.counts.get(State.WAITING)]
-            lanes = [one for one in lanes if caller.covers(one.name)]
-            lanes = [one for one in lanes if query.lane in {None, one.name}]
-            lanes.sort(key=lambda one: -one.counts[State.WAITING])
-            names = [one.name for one in lanes[:LANES]]
-            found += filter(fits, (await waiting_flows(store, names, first)).rows)
-        found += filter(fits, (await parked_flows(store, gates, first)).rows)
-        return found
-
-    some = await flows(1)
-    if 0 < len(some) < ROWS:
-        some = await flows(-(-ROWS // len(some)))
-    jobs = list(await first_jobs(store, some, 2 * ROWS))
-    if states & HELD:
-        jobs += filter(fits, await held_jobs(store, seen, ROWS))
-    return [one for one in jobs if one.state in states][:ROWS]
 
 
 async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:

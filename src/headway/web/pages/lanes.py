@@ -10,6 +10,7 @@ from headway.core.state import HELD, State
 from headway.server.access.caller import Caller, Permission
 from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
+from headway.server.underway import held_jobs, parked_flows, parked_gates, waiting_flows
 from headway.web.page import (
     REASON,
     UNTIL,
@@ -24,7 +25,6 @@ from headway.web.page import (
     until_of,
 )
 from headway.web.pages.gates import AT_MOST, capacity_of
-from headway.web.underway import held_jobs, parked_flows, parked_gates, waiting_flows
 
 ROWS = 50
 """Lanes of a page."""
@@ -77,7 +77,7 @@ async def _one(look: Look, name: str) -> dict[str, object]:
             for flow in (await parked_flows(store, gates, SAMPLE)).rows:
                 waiting[flow.tenant] += flow.count if flow.lane == name else 0
         if any(lane.counts.get(one) for one in HELD):
-            held = await held_jobs(store, await look.sight.overview(), SAMPLE)
+            held = await held_jobs(store, (await look.sight.overview()).workers, SAMPLE)
             running.update(one.tenant for one in held if one.lane == name)
         order = [tenant for tenant, _ in (waiting + running).most_common()]
         return {"waiting": waiting, "running": running, "all": order, "more": found.more}

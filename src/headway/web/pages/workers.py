@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headway.contract.views import JobView
 from headway.server.access.caller import Caller, Permission
+from headway.server.underway import held_jobs
 from headway.web.page import Facts, Look, Page
-from headway.web.underway import held_jobs
 
 MOST = 200
 """Workers that are shown: those that live first."""
@@ -27,7 +27,7 @@ async def read(look: Look) -> Facts:
     by_worker: dict[str, list[JobView]] = {}
 
     async def found() -> list[JobView]:
-        return await held_jobs(look.service.store, seen, OF_EACH)
+        return await held_jobs(look.service.store, seen.workers, OF_EACH)
 
     for job in await look.sight.once("held", found, 2.0):
         by_worker.setdefault(job.worker or "", []).append(job)

@@ -17,16 +17,22 @@ from headway.contract.views import (
     GateState,
     JobsQuery,
     JobView,
+    LanesQuery,
+    LaneView,
     Page,
     WaitingFlow,
+    WorkersQuery,
+    WorkerView,
 )
 from headway.core.state import HELD, State
-from headway.server.overview import Overview
+from headway.server.access.caller import OPEN_CALLER, Caller
 
 FLOWS = 100
 """Flows of a lane or a gate that are read."""
 GATES = 50
 """Gates whose parked jobs are read."""
+LANES = 10
+"""Lanes whose waiting jobs are read: those that hold the most."""
 WORKERS = 50
 """Workers whose jobs are read: those that hold the most."""
 
@@ -94,22 +100,78 @@ async def first_jobs(
     return sorted(queued, key=lambda one: (one.due_at, one.seq))
 
 
-async def held_jobs(store: Store, seen: Overview, each: int) -> list[JobView]:
+async def held_jobs(
+    store: Store, workers: Iterable[WorkerView], each: int, most: int | None = None
+) -> list[JobView]:
     """Return running and awaiting jobs with their runs, by when they started.
 
     Args:
-        seen: has the workers.
+        workers: that may hold them.
         each: jobs of one worker, at most.
+        most: after so many jobs no further worker is read.
 
     Raises:
         StoreError: the store cannot be read now.
     """
-    busy = sorted((one for one in seen.workers if one.running), key=lambda one: -one.running)
+    busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
     found: list[JobView] = []
     for worker in busy[:WORKERS]:
+        if most is not None and len(found) >= most:
+            break
         page = await store.read(JobsQuery(worker=worker.id, runs=True, limit=each))
         found += [one for one in page.rows if one.state in HELD]
     return sorted(found, key=lambda one: one.runs[-1].claimed_at if one.runs else 0)
+
+
+async def underway_jobs(
+    store: Store, query: JobsQuery, caller: Caller = OPEN_CALLER
+) -> list[JobView]:
+    """Return waiting, parked and running jobs that fit a query, whatever else the store holds.
+
+    Args:
+        query: its lane, tenant, kind, states and limit count; it names no key or subject.
+        caller: who sees them.
+
+    Returns:
+        Those that wait, the earliest due first; then those that run, with their runs.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    states, limit = set(query.states), query.limit
+
+    def fits(one: JobView | WaitingFlow) -> bool:
+        return (
+            query.lane in {None, one.lane}
+            and query.tenant in {None, one.tenant}
+            and query.kind in {None, one.kind}
+            and caller.sees(one)
+        )
+
+    lanes: list[str] = []
+    if State.WAITING in states:
+        names = None if query.lane is None else (query.lane,)
+        seen = await store.read(LanesQuery(names=names))
+        views = [one for one in seen if _waiting(one) and caller.covers(one.name)]
+        lanes = [one.name for one in sorted(views, key=_waiting, reverse=True)[:LANES]]
+    gates = (await parked_gates(store)).rows if State.PARKED in states else ()
+
+    async def flows(first: int) -> list[WaitingFlow]:
+        waiting = (await waiting_flows(store, lanes, first)).rows
+        parked = (await parked_flows(store, gates, first)).rows
+        return [flow for flow in (*waiting, *parked) if fits(flow)]
+
+    some = await flows(1)
+    if 0 < len(some) < limit:
+        some = await flows(min(FLOWS, -(-limit // len(some))))
+    jobs = list(await first_jobs(store, some, limit))
+    if states & HELD and len(jobs) < limit:
+        jobs += filter(fits, await held_jobs(store, await store.read(WorkersQuery()), limit, limit))
+    return [one for one in jobs if one.state in states][:limit]
+
+
+def _waiting(lane: LaneView) -> int:
+    return lane.counts.get(State.WAITING, 0)
 
 
 async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
