@@ -20,7 +20,7 @@ from pathlib import Path
 
 from headway.systems.directory.database import Directory
 from headway.systems.notifications import SCHEMAS
-from headway.systems.notifications.dedupe import Wanted, digest_of, take_keys
+from headway.systems.notifications.intake import Wanted, digest_of, take_keys
 from headway.systems.notifications.names import Channel
 
 WINDOW_MS = 86_400_000

@@ -45,12 +45,12 @@ from headway.systems.calls.intake import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus, Outcome
 from headway.systems.calls.observability.metrics import FAMILIES as OF_CALLS
 from headway.systems.field_service.observability.metrics import FAMILIES as OF_FIELD_SERVICE
+from headway.systems.notifications import OWN as NOTIFICATION_ROUTES
 from headway.systems.notifications.intake import NotificationBody
 from headway.systems.notifications.metrics import FAMILIES as OF_NOTIFICATIONS
 from headway.systems.notifications.notification import Notification
 from headway.systems.notifications.recipients import RecipientBody
 from headway.systems.notifications.settings import ChannelSettings, NotificationSettings
-from headway.systems.notifications.system import OWN as NOTIFICATION_ROUTES
 from tests.docs import calls_tables, http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT

@@ -10,8 +10,8 @@ from headway.cli.session import Session
 from headway.cli.systems import make_systems
 from headway.runtime.app import App
 from headway.server.service import ServerOptions, Service
+from headway.systems.notifications import Notifications
 from headway.systems.notifications.from_kafka import NotificationSink
-from headway.systems.notifications.system import Notifications
 
 
 @asynccontextmanager

@@ -18,11 +18,10 @@ from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
 from headway.systems.last_moment import last_moment
-from headway.systems.notifications import make
+from headway.systems.notifications import Notifications, make
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.sender import Accepted, Message, Outcome
-from headway.systems.notifications.system import Notifications
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
 from tests.server.rig import Rig, serving

@@ -25,6 +25,11 @@ def is_known(url: str) -> bool:
     return Apprise.instantiate(url) is not None  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
 
 
+def beginning(url: str) -> str:
+    """Return what may be shown of a URL that may hold a secret: which service it is of."""
+    return f"{url.partition(':')[0]}://…"
+
+
 def _be_quiet() -> None:
     for logger, level in _QUIET.items():
         logging.getLogger(logger).setLevel(level)

@@ -32,13 +32,10 @@ class CallsSystem:
         context: what its routes and handlers work with.
     """
 
+    name: str = NAME
+
     def __init__(self, context: CallsContext) -> None:
         self.context = context
-
-    @property
-    def name(self) -> str:
-        """As `--system` names it."""
-        return NAME
 
     @property
     def routers(self) -> Sequence[APIRouter]:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from tempfile import SpooledTemporaryFile
-from typing import IO, Generic, NoReturn, Protocol, TypeVar
+from typing import IO, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 from fastapi import Request
 from pydantic import Field, ValidationError
@@ -269,13 +269,10 @@ class Importer(Protocol[Row]):
         known: further ones that may be.
     """
 
-    @property
-    def needed(self) -> Sequence[str]: ...  # noqa: D102
+    needed: ClassVar[Sequence[str]]
+    known: ClassVar[Sequence[str]]
 
-    @property
-    def known(self) -> Sequence[str]: ...  # noqa: D102
-
-    def read(self, fields: Fields) -> Row:
+    def read(self, row: Fields) -> Row:
         """Read a row.
 
         Raises:
@@ -289,18 +286,23 @@ class Importer(Protocol[Row]):
         ...
 
     async def write(
-        self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count
+        self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count, at: int
     ) -> None:
-        """Write rows, and count the results; a row that cannot be written counts as refused."""
+        """Write rows, and count the results; a row that cannot be written counts as refused.
+
+        Args:
+            at: now, ms UTC.
+        """
         ...
 
 
 async def run_import(
-    directory: Directory, file: IO[bytes], importer: Importer[Row], *, partial: bool
+    directory: Directory, file: IO[bytes], importer: Importer[Row], at: int, *, partial: bool
 ) -> ImportReport:
     """Import a file.
 
     Args:
+        at: now, ms UTC.
         partial: whether the good rows are written though others are not.
 
     Returns:
@@ -318,7 +320,7 @@ async def run_import(
         if partial:
             async for batch in _batches(file, importer, count):
                 async with directory.change() as session:
-                    await importer.write(session, batch, count)
+                    await importer.write(session, batch, count, at)
             return count.report()
         # First without a transaction: others should not wait while a file is looked through.
         async for _ in _batches(file, importer, count):
@@ -327,7 +329,7 @@ async def run_import(
         count = Count()
         async with directory.change() as session:
             async for batch in _batches(file, importer, count):
-                await importer.write(session, batch, count)
+                await importer.write(session, batch, count, at)
             _check_whole(count)
     except IntegrityError:
         message = "some of these were written by another request at the same moment"

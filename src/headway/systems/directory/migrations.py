@@ -5,14 +5,16 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+from alembic import op
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from alembic.script.revision import RevisionError
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import BigInteger, Column, Connection, Integer, PrimaryKeyConstraint, String, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.schema import SchemaItem
 
 from headway.core.errors import SchemaMismatch
 
@@ -37,6 +39,34 @@ async def migrate(engine: AsyncEngine, name: str, package: str) -> tuple[str | N
         message = f"the tables of {name} in the directory are missing, older or out of bounds"
         hint = "run `headway migrate --system …` for each system served, as a role that may"
         raise SchemaMismatch(message, hint=f"{hint}: {error.orig}") from error
+
+
+def collated(length: int) -> String:
+    """Text that is compared by code point, as Python compares."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+def create_records(table: str, *items: SchemaItem) -> None:
+    """Create a table of records as their first version has it, with further columns."""
+    op.create_table(
+        table,
+        Column("id", collated(64), nullable=False),
+        Column("name", String(200), nullable=False),
+        *items,
+        Column("version", Integer, nullable=False),
+        PrimaryKeyConstraint("id", name=f"pk_{table}"),
+    )
+
+
+def create_tally(table: str) -> None:
+    """Create a table of counted events as its first version has it; see `tally.Tally`."""
+    op.create_table(
+        table,
+        Column("event", String(40), nullable=False),
+        Column("label", String(64), nullable=False),
+        Column("times", BigInteger, nullable=False),
+        PrimaryKeyConstraint("event", "label", name=f"pk_{table}"),
+    )
 
 
 def _upgrade(connection: Connection, name: str, package: str) -> tuple[str | None, str | None]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
 from headway.server.access.caller import Caller, Permission
@@ -22,11 +21,8 @@ from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.directory.importing import (
     CSV_BODY,
-    Count,
-    Fields,
     ImportAsked,
     ImportReport,
-    Numbered,
     run_import,
     uploaded,
 )
@@ -48,55 +44,32 @@ Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows(Generic[R, New]):
-    """The importer of records, as of a moment."""
-
-    records: Records[R, New]
-    at: int
-
-    @property
-    def needed(self) -> Sequence[str]:
-        return self.records.needed
-
-    @property
-    def known(self) -> Sequence[str]:
-        return self.records.known
-
-    def read(self, fields: Fields) -> New:
-        return self.records.read(fields)
-
-    def marks(self, row: New) -> Sequence[tuple[str, str]]:
-        return self.records.marks(row)
-
-    async def write(
-        self, session: AsyncSession, rows: Sequence[Numbered[New]], count: Count
-    ) -> None:
-        await self.records.write(session, rows, count, self.at)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """What the documentation says of each route; the rest follows from the noun."""
+    """What the documentation says of each route; what is not said follows from the noun.
+
+    Attributes:
+        prefix: of the operations' ids.
+        example: an id.
+        imported: which columns an import has.
+    """
 
     prefix: str
     example: str
-    listing: str
-    one: str
-    add: str
     change: str
     remove: str
     imported: str
+    one: str | None = None
+    add: str | None = None
 
 
-def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
+def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     routes: APIRouter,
     records: Records[R, New],
     *,
     directory: Callable[[Service], Directory],
     asked: type[PageQuery],
     changed: type[RecordChange],
-    view: type,
     texts: Texts,
 ) -> None:
     """Add the routes of records: list, one, add, change, remove, import.
@@ -105,9 +78,8 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
         routes: whose prefix is the path of the list.
         asked: the query of the list.
         changed: the body of a change.
-        view: the dataclass that `Records.view` returns.
     """
-    noun, reply = records.noun, reply_model(view)
+    noun, reply = records.noun, reply_model(records.shape)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
     which = Annotated[
         str, Path(max_length=MAX_ID, description=f"The {noun}'s.", examples=[texts.example])
@@ -123,15 +95,11 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
 
     async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
         records.check(caller)
-        table = records.table
-        rows = select(table).order_by(table.id).limit(asked.limit + 1)
-        if (after := decode_cursor(asked.cursor)) is not None:
-            rows = rows.where(table.id > after)
+        rows, after = records.chosen(select(records.table), asked), decode_cursor(asked.cursor)
         async with directory(service).read() as session:
-            found = list(await session.scalars(records.chosen(rows, asked)))
-        cut = found[: asked.limit]
-        cursor = encode_cursor(cut[-1].id) if len(found) > len(cut) else None
-        return answer({"rows": [records.view(one, caller) for one in cut], "cursor": cursor})
+            found, last = await records.page(session, rows, after, asked.limit)
+        shown = [records.view(one, caller) for one in found]
+        return answer({"rows": shown, "cursor": encode_cursor(last)})
 
     async def one(id: str, service: TheService, caller: Observer) -> Response:  # noqa: A002  (the path's word)
         records.check(caller)
@@ -184,9 +152,9 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
         caller: Definer,
     ) -> Response:
         records.check(caller)
-        rows = _Rows(records, service.timing.wall_at())
+        at = service.timing.wall_at()
         async with uploaded(request) as file:
-            report = await run_import(directory(service), file, rows, partial=asked.partial)
+            report = await run_import(directory(service), file, records, at, partial=asked.partial)
         return answer(report)
 
     listing.__annotations__["asked"] = Annotated[asked, Query()]
@@ -194,26 +162,26 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
     change.__annotations__["body"] = changed
     for route in (one, change, remove):
         route.__annotations__["id"] = which
-    p, about = texts.prefix, f"a {noun}"
+    p, about, plain = texts.prefix, f"a {noun}", noun.replace("-", " ")
     routes.get(
         "",
         operation_id=f"{p}_{noun}s",
         summary=f"List {noun}s",
-        description=texts.listing,
-        response_model=page_model(view),
+        description=f"Lists {plain}s by id.",
+        response_model=page_model(records.shape),
     )(listing)
     routes.get(
         "/{id}",
         operation_id=f"{p}_{noun}",
         summary=f"One {noun}",
-        description=texts.one,
+        description=texts.one or f"A {plain}.",
         response_model=reply,
     )(one)
     routes.post(
         "",
         operation_id=f"{p}_add_{noun}",
         summary=f"Add {about}",
-        description=texts.add,
+        description=texts.add or f"Adds a {plain}.",
         status_code=201,
         response_model=reply,
     )(add)
@@ -236,7 +204,7 @@ def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
         "/import",
         operation_id=f"{p}_import_{noun}s",
         summary=f"Import {noun}s",
-        description=texts.imported,
+        description=f"{texts.imported} All rows or none, unless `partial`.",
         response_model=reply_model(ImportReport),
         openapi_extra=CSV_BODY,
     )(imported)

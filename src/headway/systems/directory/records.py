@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Integer, Select, String, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapped, mapped_column
@@ -25,7 +26,7 @@ from headway.core.errors import (
     UnknownRecord,
 )
 from headway.core.naming import check_name
-from headway.server.access.caller import Caller
+from headway.server.access.caller import Caller, Permission
 from headway.server.bodies.base import Body
 from headway.server.paging import PageQuery
 from headway.systems.directory.importing import (
@@ -96,6 +97,20 @@ class NewRecord(Body):
         return self.model_dump(exclude={"id"})
 
 
+class NewNamedRecord(NewRecord):
+    """A record to be kept, whose name is its id if it has none."""
+
+    name: PersonName = Field(description="For people; the id if not given.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        if isinstance(value, dict) and "name" not in value and "id" in value:
+            given = cast("dict[str, object]", value)
+            return {**given, "name": given["id"]}
+        return cast("object", value)
+
+
 class RecordChange(Body):
     """What is changed of a record; what is not said stays."""
 
@@ -156,10 +171,12 @@ class Records(Generic[R, New]):
         known: further columns that it may have.
         parsers: how a column of an import is read; the others are text.
         body: of a new one; also what a row of an import is read into.
+        shape: the dataclass of replies; its fields are columns, lists as tuples.
     """
 
     table: type[R]
     body: type[New]
+    shape: type[Any]
     unique: ClassVar[str] = ""
     needed: ClassVar[Sequence[str]] = ("name",)
     known: ClassVar[Sequence[str]] = ("id",)
@@ -179,13 +196,34 @@ class Records(Generic[R, New]):
         caller.whole()
 
     def view(self, record: R, caller: Caller) -> object:
-        """A record as a caller may see it."""
-        raise NotImplementedError
+        """A record as a caller may see it: without secrets, unless he may change it."""
+        values = {one.name: getattr(record, one.name) for one in fields(self.shape)}
+        if Permission.DEFINE not in caller.may:
+            values |= self.masked(record)
+        for name, one in values.items():
+            if isinstance(one, list):
+                values[name] = tuple(cast("list[object]", one))
+        return self.shape(**values)
+
+    def masked(self, record: R) -> Mapping[str, object]:
+        """The columns that hold secrets, without these."""
+        del record
+        return {}
 
     def chosen(self, rows: Select[R], asked: PageQuery) -> Select[R]:
         """The rows that a listing asks for."""
         del asked
         return rows
+
+    async def page(
+        self, session: AsyncSession, rows: Select[R], after: str | None, limit: int
+    ) -> tuple[Sequence[R], str | None]:
+        """Rows by id that follow an id, and the id that the next page follows; None at the end."""
+        if after is not None:
+            rows = rows.where(self.table.id > after)
+        asked = rows.order_by(self.table.id).limit(limit + 1)
+        found = list(await session.scalars(asked))
+        return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
         """What else is set with these values, at a moment in ms UTC; `new` in a new record."""
@@ -245,14 +283,14 @@ class Records(Generic[R, New]):
             await session.flush()
             await self.derive(session, [record])
 
-    def read(self, fields: Fields) -> New:
+    def read(self, row: Fields) -> New:
         """Read a row of an import; an empty field is as if its column were not there.
 
         Raises:
             InvalidValue: a field cannot be read.
             ValidationError: one is unusable.
         """
-        given: dict[str, Any] = {name: one for name, one in fields.items() if one}
+        given: dict[str, Any] = {name: one for name, one in row.items() if one}
         for name, parse in self.parsers.items():
             if name in given:
                 given[name] = parse(given[name])

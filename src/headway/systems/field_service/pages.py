@@ -19,6 +19,7 @@ from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import Status
 from headway.systems.field_service.request_routes import complete
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
+from headway.systems.field_service.technicians import TECHNICIANS
 from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
 
 ROWS = 50
@@ -55,16 +56,13 @@ async def _board(context: FieldContext, look: Look) -> Facts:
 
 async def _technicians(context: FieldContext, look: Look) -> Facts:
     """A page of technicians by id, each with the request that he has."""
-    rows = select(Technician).order_by(Technician.id).limit(ROWS + 1)
-    if (after := decode_cursor(look.values["cursor"] or None)) is not None:
-        rows = rows.where(Technician.id > after)
+    rows, after = select(Technician), decode_cursor(look.values["cursor"] or None)
     if (duty := look.values["duty"]) in {"on", "off"}:
         rows = rows.where(Technician.on_duty == (duty == "on"))
     if sought := look.values["q"]:
         rows = rows.where(or_(Technician.id == sought, Technician.phone == sought))
     async with context.directory.read() as session:
-        found = list(await session.scalars(rows))
-    shown = found[:ROWS]
+        shown, last = await TECHNICIANS.page(session, rows, after, ROWS)
     store = look.service.store
     names = tuple(lock_of(one.id) for one in shown)
     locks: Mapping[str, GateState] = {}
@@ -74,7 +72,7 @@ async def _technicians(context: FieldContext, look: Look) -> Facts:
     return {
         "now": (await store.read(StatsQuery())).now,
         "rows": [(one, locks.get(lock_of(one.id))) for one in shown],
-        "cursor": encode_cursor(shown[-1].id) if len(found) > ROWS else None,
+        "cursor": encode_cursor(last),
     }
 
 

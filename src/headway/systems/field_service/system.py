@@ -30,26 +30,19 @@ class FieldService:
         context: what its routes and handlers work with.
     """
 
+    name: str = NAME
+    routers: Sequence[APIRouter] = (
+        REQUEST_ROUTES,
+        DISPATCHER_ROUTES,
+        HOOK_ROUTES,
+        LIVE_ROUTES,
+        DOCTOR_ROUTES,
+        TECHNICIAN_ROUTES,
+        USER_ROUTES,
+    )
+
     def __init__(self, context: FieldContext) -> None:
         self.context = context
-
-    @property
-    def name(self) -> str:
-        """As `--system` names it."""
-        return NAME
-
-    @property
-    def routers(self) -> Sequence[APIRouter]:
-        """Its routes."""
-        return (
-            REQUEST_ROUTES,
-            DISPATCHER_ROUTES,
-            HOOK_ROUTES,
-            LIVE_ROUTES,
-            DOCTOR_ROUTES,
-            TECHNICIAN_ROUTES,
-            USER_ROUTES,
-        )
 
     @property
     def pages(self) -> Sequence[Page]:

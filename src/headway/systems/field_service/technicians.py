@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import Query, Response
@@ -163,6 +163,7 @@ class Technicians(Records[Technician, TechnicianBody]):
 
     table = Technician
     body = TechnicianBody
+    shape = TechnicianView
     unique: ClassVar[str] = "phone"
     needed: ClassVar[Sequence[str]] = ("name", "phone", "lat", "lon")
     known: ClassVar[Sequence[str]] = ("id", "skills", "on_duty", "channel")
@@ -177,15 +178,6 @@ class Technicians(Records[Technician, TechnicianBody]):
     def check(self, caller: Caller) -> None:
         """See `check_caller`."""
         check_caller(caller)
-
-    def view(self, record: Technician, caller: Caller) -> TechnicianView:
-        """Return a technician as the API shows them."""
-        del caller
-        values: dict[str, Any] = {
-            one.name: getattr(record, one.name) for one in fields(TechnicianView)
-        }
-        values["skills"] = tuple(record.skills)
-        return TechnicianView(**values)
 
     def chosen(self, rows: Select[Technician], asked: PageQuery) -> Select[Technician]:
         """Only those on duty or off it, only whose telephone it is."""
@@ -283,17 +275,14 @@ add_routes(
     directory=directory_of,
     asked=TechniciansAsked,
     changed=TechnicianChange,
-    view=TechnicianView,
     texts=Texts(
         prefix="field",
         example="ada",
-        listing="Lists technicians by id.",
         one="A technician; the gate `technician:<id>` shows whether they are busy.",
         add="Adds a technician; requests that come from now on find him.",
         change="Changes a technician; it holds for the next offer, an open one is left alone.",
         remove="Forgets a technician: no further offer is made; a request that he has stays his.",
         imported="Imports CSV with the columns name, phone, lat, lon, and id, skills, on_duty, "
-        "channel if any.\n\nWhoever is there already, by id, else by phone, is changed. All rows "
-        "or none, unless `partial`.",
+        "channel if any.\n\nWhoever is there already, by id, else by phone, is changed.",
     ),
 )

@@ -12,8 +12,8 @@ from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller, Permission
-from headway.server.alerts.apprise_sink import is_known
+from headway.server.access.caller import Caller
+from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routes.router import router
@@ -114,12 +114,6 @@ class UsersAsked(PageQuery):
     )
 
 
-def masked(channel: str) -> str:
-    """A channel for those who may not know its secrets: of a URL only what it begins with."""
-    way, _, _ = channel.partition(":")
-    return channel if way in PHONES else f"{way}://…"
-
-
 def _parted(mark: re.Pattern[str]) -> Callable[[str], list[str]]:
     return lambda text: [one for one in map(str.strip, mark.split(text)) if one]
 
@@ -129,6 +123,7 @@ class Users(Records[User, UserBody]):
 
     table = User
     body = UserBody
+    shape = UserView
     known: ClassVar[Sequence[str]] = ("id", "roles", "channels")
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
         "roles": _parted(ROLES_PARTED),
@@ -139,18 +134,11 @@ class Users(Records[User, UserBody]):
         """See `check_caller`."""
         check_caller(caller)
 
-    def view(self, record: User, caller: Caller) -> UserView:
-        """Return a user as a caller may see it."""
-        channels: list[str] = record.channels
-        if Permission.DEFINE not in caller.may:
-            channels = [masked(one) for one in channels]
-        return UserView(
-            id=record.id,
-            name=record.name,
-            roles=tuple(record.roles),
-            channels=tuple(channels),
-            version=record.version,
-        )
+    def masked(self, record: User) -> Mapping[str, object]:
+        """A URL may hold a password."""
+        ways = {one: one.partition(":")[0] for one in record.channels}
+        shown = (one if way in PHONES else beginning(one) for one, way in ways.items())
+        return {"channels": list(shown)}
 
     def chosen(self, rows: Select[User], asked: PageQuery) -> Select[User]:
         """Only who has a role."""
@@ -205,17 +193,14 @@ add_routes(
     directory=directory_of,
     asked=UsersAsked,
     changed=UserChange,
-    view=UserView,
     texts=Texts(
         prefix="field",
         example="bo",
-        listing="Lists users by id.",
-        one="A user.",
         add="Adds a user; one with the role Dispatcher (case-insensitive) is alerted if no "
         "technician accepts a job.",
         change="Changes a user; it holds for the next alert.",
         remove="Forgets a user.",
         imported="Imports CSV with the column name, and id, roles, channels if any.\n\nWhoever is "
-        "there already, by id, is changed. All rows or none, unless `partial`.",
+        "there already, by id, is changed.",
     ),
 )

@@ -21,23 +21,20 @@ class LanesSystem:
 
     Attributes:
         lanes: what is declared when the server starts; an operator's values win over it.
-        pages: its part of the dashboard.
     """
 
+    name: str = NAME
+    routers: Sequence[APIRouter] = (
+        enqueue.ROUTES,
+        pull.ROUTES,
+        settle.ROUTES,
+        status.ROUTES,
+        dead.ROUTES,
+    )
     pages: Sequence[Page] = PAGES
 
     def __init__(self, lanes: tuple[LaneSpec, ...]) -> None:
         self.lanes = lanes
-
-    @property
-    def name(self) -> str:
-        """As `--system` names it."""
-        return NAME
-
-    @property
-    def routers(self) -> Sequence[APIRouter]:
-        """Its routes."""
-        return (enqueue.ROUTES, pull.ROUTES, settle.ROUTES, status.ROUTES, dead.ROUTES)
 
     def declare(self, app: App) -> None:
         """Nothing: its jobs are pulled by workers of any language."""

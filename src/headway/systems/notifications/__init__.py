@@ -2,24 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
+from fastapi import APIRouter
+
+from headway.bridges.cassandra.monitoring import start_calendar
+from headway.core.errors import InvalidValue
+from headway.runtime.app import App
 from headway.server.alerts.declared import thresholds_of
+from headway.server.service import Service
 from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.metrics import Thresholds
+from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
+from headway.systems.notifications.kinds import declare
+from headway.systems.notifications.message_templates import ROUTES as TEMPLATE_ROUTES
+from headway.systems.notifications.metrics import Thresholds, start_seeing
 from headway.systems.notifications.names import NAME, Channel
+from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
+from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
+from headway.systems.notifications.pages import PAGES
 from headway.systems.notifications.reading import Reader
-from headway.systems.notifications.senders.build import make_senders
+from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
+from headway.systems.notifications.senders.apprise_url import AppriseUrl
+from headway.systems.notifications.senders.push import Apns
 from headway.systems.notifications.senders.sender import Sender
+from headway.systems.notifications.senders.sendgrid import SendGridMail
+from headway.systems.notifications.senders.settings import SendersTable
+from headway.systems.notifications.senders.sms import Sms
+from headway.systems.notifications.senders.smtp import Smtp
+from headway.systems.notifications.senders.webhook import Webhook
 from headway.systems.notifications.settings import read_settings
-from headway.systems.notifications.system import Notifications
 from headway.systems.parts import Parts
+from headway.web.page import Page
 
 SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), ALERTS)
 """The tables that it needs in the directory."""
+OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
+
+_log = logging.getLogger("headway.notifications")
+
+
+class Notifications:
+    """The system `notifications`.
+
+    Attributes:
+        context: what its routes and handlers work with.
+    """
+
+    name: str = NAME
+    routers: Sequence[APIRouter] = OWN
+    pages: Sequence[Page] = PAGES
+
+    def __init__(self, context: NotifyContext) -> None:
+        self.context = context
+
+    def declare(self, app: App) -> None:
+        """Add its kind to the app whose worker runs it."""
+        declare(app, self.context)
+
+    async def start(self, service: Service) -> None:
+        """Make the context available to its routes; add its metrics and rules to the server."""
+        if not self.context.senders:
+            _log.warning("nothing is sent: add a table such as [notifications.senders.email]")
+        start_seeing(service, self.context.tally, self.context.thresholds)
+        service.system_services[NAME] = self.context
+        if self.context.parts.cassandra is not None:
+            start_calendar(service, self.context.parts.cassandra)
 
 
 def make(
@@ -52,3 +103,32 @@ def make(
     )
     parts.also(context)
     return Notifications(context)
+
+
+def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sender]:
+    """Make the senders that have a table; nothing is connected, and the caller closes them.
+
+    Raises:
+        InvalidValue: a file or a provider that the settings name is missing or not valid.
+    """
+    timing = parts.timing
+    made: dict[Channel, Sender] = {}
+    if settings.push is not None:
+        made[Channel.PUSH] = Apns(settings.push, timing)
+    if settings.sms is not None:
+        try:
+            texts = parts.exchange.text(settings.sms.provider)
+        except InvalidValue as error:
+            message = f"notifications.senders.sms: {error.message}"
+            raise InvalidValue(message, hint=error.hint) from None
+        made[Channel.SMS] = Sms(texts, settings.sms.from_, lambda: parts.base_url)
+    email = settings.email
+    if email is not None and email.smtp is not None:
+        made[Channel.EMAIL] = Smtp(email.smtp, email.from_, timing)
+    if email is not None and email.sendgrid is not None:
+        made[Channel.EMAIL] = SendGridMail(email.sendgrid, email.from_, timing)
+    if settings.webhook is not None:
+        made[Channel.WEBHOOK] = Webhook(settings.webhook, timing)
+    if settings.apprise is not None:
+        made[Channel.APPRISE] = AppriseUrl(settings.apprise, timing)
+    return made

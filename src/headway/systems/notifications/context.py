@@ -24,7 +24,7 @@ from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.metrics import Thresholds
-from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, lane_of
+from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Event, lane_of
 from headway.systems.notifications.reading import Reader
 from headway.systems.notifications.senders.sender import Sender
 from headway.systems.notifications.settings import NotificationSettings
@@ -72,6 +72,10 @@ class NotifyContext:
         """Close the connections of the senders."""
         for sender in self.senders.values():
             await sender.close()
+
+    def count(self, channel: str, outcome: str) -> None:
+        """Count a send by a channel: a status, or one of the words beside `Event`."""
+        self.tally.happened(Event.OUTCOME, f"{channel}:{outcome}")
 
     @property
     def calendar(self) -> Calendar | None:

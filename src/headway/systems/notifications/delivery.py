@@ -7,7 +7,7 @@ by the public keys of `[hooks.sendgrid]`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import Request, Response
 
@@ -24,9 +24,9 @@ from headway.systems.notifications.context import (
     Public,
     TheContext,
 )
-from headway.systems.notifications.names import NOTIFICATION, Channel, Event, Status, known_as
+from headway.systems.notifications.names import NOTIFICATION, Channel, Status, known_as
 from headway.systems.notifications.notification import Said, body_of, read_args
-from headway.systems.notifications.preferences import addresses
+from headway.systems.notifications.records import addresses
 from headway.systems.notifications.senders.sms import NO_SUCH_PHONE
 from headway.systems.notifications.senders.smtp import NO_SUCH_MAILBOX
 from headway.systems.notifications.sending import retire
@@ -170,7 +170,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
     if job is not None and not event.delivered and stage != job.stage:
         # Another channel has been tried since, and its word counts.
         return Heard.LATE
-    return await _settle(context, key, event.event, job, event)
+    return await _settle(context, key, job, event)
 
 
 async def delivered(context: NotifyContext, job: JobView) -> None:
@@ -183,45 +183,45 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
     if job.state not in FINAL and job.state is not State.AWAITING:
         message = "the notification was not sent yet"
         raise InvalidState(message, hint="GET /notifications/{id} shows its status")
-    event = DeliveryEvent(
-        provider_id="", event=f"app:{job.id}:{job.run}", delivered=True, reason="", gone=False
-    )
-    await _settle(context, f"{job.id}:{job.run}", event.event, job, event)
+    run = f"{job.id}:{job.run}"
+    event = DeliveryEvent("", f"app:{run}", delivered=True, reason="", gone=False)
+    await _settle(context, run, job, event)
 
 
 async def _settle(
-    context: NotifyContext, key: str, event: str, job: JobView | None, what: DeliveryEvent
+    context: NotifyContext, key: str, job: JobView | None, what: DeliveryEvent
 ) -> Heard:
     status = Status.DELIVERED if what.delivered else Status.FAILED
     channel = "" if job is None else job.stage
-    final = Signal(key=key, event=event, body=body_of(Said(status=status, channel=channel)))
-    if not what.delivered:
-        following = None if job is None else read_args(job.args).after(job.stage)
-        reason = f"{channel}: {what.reason}" if channel else what.reason
-        final = Signal(key=key, event=event, decided=Decided.DEAD, reason=reason or "undelivered")
-        if following is not None:
-            final = Signal(
-                key=key,
-                event=event,
-                decided=Decided.RETRY,
-                reason=reason,
-                after_ms=0,
-                stage=following.value,
-                gates=context.uses(following),
-            )
+    reason = f"{channel}: {what.reason}" if channel else what.reason
+    following = None if job is None else read_args(job.args).after(job.stage)
+    final = Signal(key=key, event=what.event)
+    if what.delivered:
+        final = replace(final, body=body_of(Said(status=status, channel=channel)))
+    elif following is None:
+        final = replace(final, decided=Decided.DEAD, reason=reason or "undelivered")
+    else:
+        final = replace(
+            final,
+            decided=Decided.RETRY,
+            reason=reason,
+            after_ms=0,
+            stage=following.value,
+            gates=context.uses(following),
+        )
     heard = (await context.store.signal(final)).answer
     if heard is Heard.LATE:
         # It has ended: a note beside its end records this, and is its status from then on.
         note = Signal(
             key=key,
-            event=f"{event}:note",
+            event=f"{what.event}:note",
             kind=SignalKind.NOTE,
             label=status.value,
             reason=what.reason[:500],
         )
         await context.store.signal(note)
     if heard in {Heard.APPLIED, Heard.LATE}:
-        context.tally.happened(Event.OUTCOME, f"{channel}:{status}")
+        context.count(channel, status)
     return heard
 
 

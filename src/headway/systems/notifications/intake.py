@@ -1,13 +1,24 @@
-"""Intake: notifications are validated, deduplicated, and stored as jobs."""
+"""Intake: notifications are validated, deduplicated, and stored as jobs.
+
+Dedupe is exact, by recipient, channel and key; the window runs from the first accepted one. The
+engine's own key of a job lives from its enqueue until some time after its end, and refuses another
+body. Here a window ends at a fixed moment, and a duplicate with another text is a duplicate all the
+same. So the keys are rows of the directory: one for each key of the last window and no more, since
+each batch that adds rows removes twice as many that are over. No process holds any in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple, Self
 
+import msgspec
 from pydantic import BeforeValidator, Field, model_validator
-from sqlalchemy import select
+from sqlalchemy import TextClause, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
 
 from headway.contract.views import JobsQuery
@@ -19,9 +30,13 @@ from headway.server.replies.problem import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.dedupe import Wanted, digest_of, take_keys
 from headway.systems.notifications.names import Channel, Priority, lane_of
-from headway.systems.notifications.records import MessageTemplate, Recipient
+from headway.systems.notifications.records import (
+    DIGEST_BYTES,
+    DedupeKey,
+    MessageTemplate,
+    Recipient,
+)
 from headway.systems.notifications.rendering import MOST_SOURCE
 
 MOST = 10_000
@@ -149,7 +164,11 @@ async def take_in(
         for body in bodies
     ]
     wanted = [Wanted(key, id_) for key, id_ in zip(digests, ids, strict=True) if key is not None]
-    holders = await _take_keys(context, wanted, now)
+    holders: Mapping[bytes, str] = {}
+    if wanted:
+        window_ms = context.settings.dedupe_window
+        async with context.directory.change() as session:
+            holders = await take_keys(session, wanted, now=now, window_ms=window_ms)
     kept = [id_ if key is None else holders[key] for key, id_ in zip(digests, ids, strict=True)]
     missing = await _missing(
         context, {one for one, own in zip(kept, ids, strict=True) if one != own}
@@ -166,16 +185,6 @@ async def take_in(
     # If several in a request have one key, the first is new.
     new = ((one, made.pop(one, False)) for one in kept)
     return [Taken(one, created, due[one] if created else None) for one, created in new]
-
-
-async def _take_keys(
-    context: NotifyContext, wanted: Sequence[Wanted], now: int
-) -> Mapping[bytes, str]:
-    if not wanted:
-        return {}
-    async with context.directory.change() as session:
-        window = context.settings.dedupe_window
-        return await take_keys(session, wanted, now=now, window_ms=window)
 
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
@@ -256,3 +265,78 @@ def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> I
             message = f"there is no template {body.template!r} that says something for {channel}"
             return InvalidValue(message, hint="GET /message-templates lists them")
     return None
+
+
+STEP = 500
+"""Keys of one statement."""
+
+_REMOVE = text(
+    "DELETE FROM notify_keys WHERE digest IN "
+    "(SELECT digest FROM notify_keys WHERE until_at <= :now ORDER BY until_at LIMIT :most)"
+)
+
+
+class Wanted(NamedTuple):
+    """A key that a new notification has, and that notification's id."""
+
+    digest: bytes
+    id: str
+
+
+def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
+    """Return a hash that identifies a key, so that a row is small whatever its texts are."""
+    whole = msgspec.json.encode([recipient, channel, key])
+    return blake2b(whole, digest_size=DIGEST_BYTES).digest()
+
+
+async def take_keys(
+    session: AsyncSession, wanted: Sequence[Wanted], *, now: int, window_ms: int
+) -> Mapping[bytes, str]:
+    """Give each key to the first notification that wants it.
+
+    Args:
+        session: in a transaction; the keys are taken when it commits.
+        wanted: in order; of several with one key the first takes it.
+        now: ms UTC.
+        window_ms: how long a key stays taken.
+
+    Returns:
+        Which notification has each key now, by digest: the wanted one, or an earlier one.
+    """
+    first: dict[bytes, str] = {}
+    for one in wanted:
+        first.setdefault(one.digest, one.id)
+    # In one order, so that two batches wait for each other in no circle.
+    ordered = sorted(first.items())
+    holders: dict[bytes, str] = {}
+    for start in range(0, len(ordered), STEP):
+        step = ordered[start : start + STEP]
+        taken = await _insert(session, step, now, now + window_ms)
+        held = [digest for digest, _ in step if digest not in taken]
+        holders |= {digest: first[digest] for digest in taken}
+        if held:
+            asked = select(DedupeKey.digest, DedupeKey.id).where(DedupeKey.digest.in_(held))
+            holders |= {bytes(digest): id_ for digest, id_ in await session.execute(asked)}
+    if ordered:
+        await session.execute(_REMOVE, {"now": now, "most": 2 * len(ordered)})
+    return holders
+
+
+async def _insert(
+    session: AsyncSession, step: Sequence[tuple[bytes, str]], now: int, until_at: int
+) -> set[bytes]:
+    values: dict[str, object] = {"now": now, "until": until_at}
+    for n, (digest, id_) in enumerate(step):
+        values[f"d{n}"], values[f"i{n}"] = digest, id_
+    rows = await session.execute(_insert_text(len(step)), values)
+    return {bytes(digest) for (digest,) in rows}
+
+
+@lru_cache(maxsize=64)
+def _insert_text(count: int) -> TextClause:
+    rows = ", ".join(f"(:d{n}, :i{n}, :until)" for n in range(count))
+    return text(
+        f"INSERT INTO notify_keys (digest, id, until_at) VALUES {rows} "  # noqa: S608  (numbered parameters)
+        "ON CONFLICT (digest) DO UPDATE SET id = excluded.id, until_at = excluded.until_at "
+        "WHERE notify_keys.until_at <= :now RETURNING digest"
+    )

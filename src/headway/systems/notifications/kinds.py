@@ -19,14 +19,13 @@ from headway.systems.notifications.names import (
     LOST,
     NOTIFICATION,
     Channel,
-    Event,
     Status,
     lane_of,
     rate_of,
     slots_of,
 )
 from headway.systems.notifications.notification import Args, said_of
-from headway.systems.notifications.sending import Back, deliver
+from headway.systems.notifications.sending import Attempt, Back
 
 TRIES = Backoff(attempts=100_000, base="5s", cap="15m")
 """How providers that cannot be reached are tried again; how often, the settings say by channel."""
@@ -76,7 +75,7 @@ def declare(app: App, context: NotifyContext) -> None:
             html=html,
             expires_at=expires_at,
         )
-        return await deliver(context, job, args)
+        return await Attempt(context, job, args).send()
 
     kind = app.job(
         name=NOTIFICATION,
@@ -106,7 +105,7 @@ async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended
         return Unknown()
     said = said_of(job)
     if said is None:
-        context.tally.happened(Event.OUTCOME, f"{job.stage}:{LOST}")
+        context.count(job.stage, LOST)
         body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
         return Ended("succeeded", body=body)
     handed_at = next((one.handed_at for one in job.runs if one.run == job.run), None) or 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import Path
-from pydantic import AfterValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_serializer
 from starlette.responses import Response
 
 from headway.core.errors import InvalidValue
@@ -21,7 +21,7 @@ from headway.server.routes.router import TheService, router
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import (
     MAX_ID,
-    NewRecord,
+    NewNamedRecord,
     PersonName,
     RecordChange,
     Records,
@@ -72,7 +72,7 @@ Channels = Annotated[
 ]
 
 
-class TemplateBody(NewRecord):
+class TemplateBody(NewNamedRecord):
     """A message template to be kept."""
 
     model_config = ConfigDict(
@@ -81,13 +81,7 @@ class TemplateBody(NewRecord):
         }
     )
 
-    name: PersonName = Field(description="For people; the id if not given.")
     channels: Channels = Field(description="By channel, or `default` for all others.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: object) -> object:
-        return named_by_id(value)
 
 
 class TemplateChange(RecordChange):
@@ -95,14 +89,6 @@ class TemplateChange(RecordChange):
 
     name: PersonName | None = None
     channels: Channels | None = Field(default=None, description="All of them.")
-
-
-def named_by_id(value: object) -> object:
-    """A record's body, named by its id where it has no name."""
-    if isinstance(value, dict) and "name" not in value and "id" in value:
-        given = cast("dict[str, object]", value)
-        return {**given, "name": given["id"]}
-    return cast("object", value)
 
 
 def json_of(text: str) -> object:
@@ -138,6 +124,7 @@ class Templates(Records[MessageTemplate, TemplateBody]):
 
     table = MessageTemplate
     body = TemplateBody
+    shape = TemplateView
     needed: ClassVar[Sequence[str]] = ("id", "channels")
     known: ClassVar[Sequence[str]] = ("name",)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {"channels": json_of}
@@ -150,13 +137,6 @@ class Templates(Records[MessageTemplate, TemplateBody]):
     def check(self, caller: Caller) -> None:
         """See `check_caller`."""
         check_caller(caller)
-
-    def view(self, record: MessageTemplate, caller: Caller) -> TemplateView:
-        """A template; nothing of it is secret."""
-        del caller
-        return TemplateView(
-            id=record.id, name=record.name, channels=record.channels, version=record.version
-        )
 
 
 TEMPLATES = Templates()
@@ -183,17 +163,13 @@ add_routes(
     directory=directory_of,
     asked=PageQuery,
     changed=TemplateChange,
-    view=TemplateView,
     texts=Texts(
         prefix="notify",
         example="hello",
-        listing="Lists message templates by id.",
-        one="A message template.",
-        add="Adds a message template.",
         change="Changes a message template; it holds for the very next send.",
         remove="Removes a message template; what still waits and names it fails.",
         imported="Imports CSV with the columns id and channels (JSON), and name if any.\n\nA "
-        "template that exists already is changed. All rows or none, unless `partial`.",
+        "template that exists already is changed.",
     ),
 )
 

@@ -131,10 +131,9 @@ def _of(event: Event) -> Callable[[NotificationsOverview], Mapping[str, int]]:
 
 def _away(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
     """Nothing is sent, as no preferences can be read."""
-    found: dict[str, Callable[[int], str]] = {}
-    if why := overview.away:
-        found["directory"] = lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"
-    return found
+    if not (why := overview.away):
+        return {}
+    return {"directory": lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"}
 
 
 def _overdue(at: Thresholds, overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:

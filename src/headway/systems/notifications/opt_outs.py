@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from html import escape
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from fastapi import Path, Request
+from fastapi import Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import ColumnElement, select
 
@@ -23,9 +23,8 @@ from headway.systems.notifications.context import (
     TheContext,
 )
 from headway.systems.notifications.names import Channel
-from headway.systems.notifications.preferences import STOPPED
 from headway.systems.notifications.recipients import RECIPIENTS
-from headway.systems.notifications.records import Recipient
+from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.exchange import take
 
 STOP_WORDS = frozenset(
@@ -43,10 +42,6 @@ PAGE = (
 CSP = "default-src 'none'; form-action 'self'; frame-ancestors 'none'"
 
 ROUTES = router("system: notifications")
-
-Whose = Annotated[str, Path(description="The recipient's id.")]
-What = Annotated[str, Path(description="The category.", examples=["news"])]
-Signature = Annotated[str, Path(description="As the e-mail has it.")]
 
 _log = logging.getLogger("headway.notifications")
 
@@ -68,21 +63,45 @@ def unsubscribe_url(context: NotifyContext, recipient: str, category: str) -> st
     return f"{parts.base_url}{path}/{sign(parts.signing_keys[0], PURPOSE, recipient, category)}"
 
 
+class _Link(NamedTuple):
+    """A link that this server has signed."""
+
+    recipient: str
+    category: str
+
+
+async def _link(
+    recipient: Annotated[str, Path(description="The recipient's id.")],
+    category: Annotated[str, Path(description="The category.", examples=["news"])],
+    signature: Annotated[str, Path(description="As the e-mail has it.")],
+    context: TheContext,
+) -> _Link:
+    """Validate the signature of a link.
+
+    Raises:
+        Unauthenticated: it is not this server's for this recipient and category.
+    """
+    if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
+        message = "the unsubscribe link is not valid: its signature is not this server's"
+        raise Unauthenticated(message, hint="use the link whole, as the e-mail has it")
+    return _Link(recipient, category)
+
+
+Link = Annotated[_Link, Depends(_link)]
+
+
 @ROUTES.get(
     PATH + "/{signature}",
     operation_id="notify_ask_unsubscribe",
     summary="Show the button that ends a category of e-mails",
     response_class=HTMLResponse,
 )
-async def ask(
-    recipient: Whose, category: What, signature: Signature, context: TheContext, _: Public
-) -> Response:
+async def ask(link: Link, _: Public) -> Response:
     """Show a page with a button that posts here, and change nothing: mail scanners fetch links.
 
     There is no token: the link is signed.
     """
-    _check_link(context, recipient, category, signature)
-    asks = f"E-mails of the category {escape(category)}:"
+    asks = f"E-mails of the category {escape(link.category)}:"
     return _page(f'{asks}<form method="post"><button>Unsubscribe</button></form>')
 
 
@@ -92,17 +111,15 @@ async def ask(
     summary="End a category of e-mails by one click",
     response_class=HTMLResponse,
 )
-async def unsubscribe(
-    recipient: Whose, category: What, signature: Signature, context: TheContext, _: Public
-) -> Response:
+async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
     """Opts the recipient of an e-mail out of its category, by e-mail alone (RFC 8058).
 
     There is no token: the link is signed. Nothing of the body is needed. 503: the directory is
     away, and nothing was changed.
     """
-    _check_link(context, recipient, category, signature)
-    await _set(context, Recipient.id == recipient, f"{Channel.EMAIL}:{category}", out=True)
-    return _page(f"You get no more e-mails of the category {escape(category)}.")
+    opt_out = f"{Channel.EMAIL}:{link.category}"
+    await _set(context, Recipient.id == link.recipient, opt_out, out=True)
+    return _page(f"You get no more e-mails of the category {escape(link.category)}.")
 
 
 @ROUTES.post(
@@ -127,17 +144,6 @@ async def texts(
         await _set(context, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
     body, media = exchange.text(provider).reply_text(None)
     return Response(body, media_type=media)
-
-
-def _check_link(context: NotifyContext, recipient: str, category: str, signature: str) -> None:
-    """Validate the signature of a link.
-
-    Raises:
-        Unauthenticated: it is not this server's for this recipient and category.
-    """
-    if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
-        message = "the unsubscribe link is not valid: its signature is not this server's"
-        raise Unauthenticated(message, hint="use the link whole, as the e-mail has it")
 
 
 def _page(text: str) -> Response:

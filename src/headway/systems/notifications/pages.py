@@ -136,29 +136,23 @@ async def read_templates(look: Look) -> Facts:
     """A page of templates; or one with its source, and what a channel of it says."""
     context, name = _context(look), look.values["template"]
     if not name:
-        after = look.values["cursor"]
-        rows = select(MessageTemplate).where(MessageTemplate.id > after)
+        rows, after = select(MessageTemplate), look.values["cursor"] or None
         async with context.directory.read() as session:
-            found = list(
-                await session.scalars(rows.order_by(MessageTemplate.id).limit(RECORDS + 1))
-            )
-        return {
-            "template": None,
-            "rows": [TEMPLATES.view(one, look.caller) for one in found[:RECORDS]],
-            "cursor": found[RECORDS - 1].id if len(found) > RECORDS else None,
-        }
+            found, last = await TEMPLATES.page(session, rows, after, RECORDS)
+        shown = [TEMPLATES.view(one, look.caller) for one in found]
+        return {"template": None, "rows": shown, "cursor": last}
     async with context.directory.read() as session:
-        one = TEMPLATES.view(await TEMPLATES.find(session, name), look.caller)
+        one = await TEMPLATES.find(session, name)
     asked = look.values["channel"], look.values["data"]
-    shown: Mapping[str, object] | None = None
+    preview_shown: Mapping[str, object] | None = None
     if asked[0] and Permission.READ in look.caller.may:
         key = ("notifications: preview", name, one.version, *asked)
-        shown = await look.sight.once(key, lambda: _preview(look, name, *asked), 10.0)
+        preview_shown = await look.sight.once(key, lambda: _preview(look, name, *asked), 10.0)
     return {
-        "template": one,
+        "template": TEMPLATES.view(one, look.caller),
         "channels": list(Channel),
         "data": asked[1] or "{}",
-        "shown": shown,
+        "shown": preview_shown,
         "most": MOST_SHOWN,
     }
 

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.systems.directory.database import Directory
+from headway.systems.directory.records import R
 from headway.systems.notifications.records import MessageTemplate, Recipient
 
 MOST = 500
@@ -71,22 +72,14 @@ class Reader:
 
 
 async def _answer(session: AsyncSession, batch: Sequence[_Asked]) -> None:
-    recipients = {
-        one.id: one
-        for one in await session.scalars(
-            select(Recipient).where(Recipient.id.in_({one.recipient for one in batch}))
-        )
-    }
+    recipients = await _by_id(session, Recipient, {one.recipient for one in batch})
     named = {one.template for one in batch if one.template is not None}
-    templates = {
-        one.id: one
-        for one in (
-            await session.scalars(select(MessageTemplate).where(MessageTemplate.id.in_(named)))
-            if named
-            else ()
-        )
-    }
+    templates = await _by_id(session, MessageTemplate, named) if named else {}
     for one in batch:
         if not one.answer.done():
             found = Found(recipients.get(one.recipient), templates.get(one.template or ""))
             one.answer.set_result(found)
+
+
+async def _by_id(session: AsyncSession, table: type[R], ids: set[str]) -> dict[str, R]:
+    return {one.id: one for one in await session.scalars(select(table).where(table.id.in_(ids)))}

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
 from headway.core.zone import find_zone
-from headway.server.access.caller import Caller, Permission
-from headway.server.alerts.apprise_sink import is_known
+from headway.server.access.caller import Caller
+from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import Body, FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routes.router import router
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import (
-    NewRecord,
+    NewNamedRecord,
     PersonName,
     RecordChange,
     Records,
     not_null,
 )
 from headway.systems.notifications.context import check_caller, directory_of
-from headway.systems.notifications.message_templates import json_of, named_by_id
+from headway.systems.notifications.message_templates import json_of
 from headway.systems.notifications.names import Channel
-from headway.systems.notifications.preferences import STOPPED
-from headway.systems.notifications.records import Recipient
+from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
@@ -100,14 +99,13 @@ class Preferences(Body):
     )
 
 
-class RecipientBody(NewRecord):
+class RecipientBody(NewNamedRecord):
     """A recipient to be kept."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"id": "ada", "email": "ada@example.org"}]}
     )
 
-    name: PersonName = Field(description="For people; the id if not given.")
     tz: Zone = Field(default="UTC", description="In which quiet hours hold.")
     preferences: Preferences = Field(default=Preferences(), description="What it wants.")
     devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] = Field(
@@ -117,11 +115,6 @@ class RecipientBody(NewRecord):
     phone: Phone | None = Field(default=None, description="E.164.")
     webhook_url: WebhookUrl | None = Field(default=None, description="Where JSON is posted.")
     apprise: AppriseUrl | None = Field(default=None, description="A URL of apprise.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: object) -> object:
-        return named_by_id(value)
 
 
 class RecipientChange(RecordChange):
@@ -185,6 +178,7 @@ class Recipients(Records[Recipient, RecipientBody]):
 
     table = Recipient
     body = RecipientBody
+    shape = RecipientView
     needed: ClassVar[Sequence[str]] = ("id",)
     known: ClassVar[Sequence[str]] = tuple(RecipientChange.model_fields)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
@@ -196,16 +190,9 @@ class Recipients(Records[Recipient, RecipientBody]):
         """See `check_caller`."""
         check_caller(caller)
 
-    def view(self, record: Recipient, caller: Caller) -> RecipientView:
-        """A recipient as a caller may see it."""
-        apprise = record.apprise
-        if apprise is not None and Permission.DEFINE not in caller.may:
-            apprise = f"{apprise.partition(':')[0]}://…"
-        shown: dict[str, Any] = {
-            one.name: getattr(record, one.name) for one in fields(RecipientView)
-        }
-        shown |= {"devices": tuple(record.devices), "apprise": apprise}
-        return RecipientView(**shown)
+    def masked(self, record: Recipient) -> Mapping[str, object]:
+        """A URL may hold a password."""
+        return {} if record.apprise is None else {"apprise": beginning(record.apprise)}
 
 
 RECIPIENTS = Recipients()
@@ -219,17 +206,12 @@ add_routes(
     directory=directory_of,
     asked=PageQuery,
     changed=RecipientChange,
-    view=RecipientView,
     texts=Texts(
         prefix="notify",
         example="ada",
-        listing="Lists recipients by id.",
-        one="A recipient.",
-        add="Adds a recipient.",
         change="Changes a recipient; it holds for the very next send.",
         remove="Removes a recipient; what still waits for it fails.",
         imported="Imports CSV with the column id, and name, tz, preferences (JSON), devices, "
-        "email, phone, webhook_url, apprise if any.\n\nA recipient that exists already is changed. "
-        "All rows or none, unless `partial`.",
+        "email, phone, webhook_url, apprise if any.\n\nA recipient that exists already is changed.",
     ),
 )

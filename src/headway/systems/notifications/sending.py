@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NoReturn, cast
 
 from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery
@@ -37,15 +36,15 @@ from headway.systems.notifications.names import (
 )
 from headway.systems.notifications.notification import Args, Said, body_of
 from headway.systems.notifications.opt_outs import unsubscribe_url
-from headway.systems.notifications.preferences import (
+from headway.systems.notifications.recipients import RECIPIENTS
+from headway.systems.notifications.records import (
+    MessageTemplate,
+    Recipient,
     addresses,
     opted_out,
     quiet_until,
     without_address,
 )
-from headway.systems.notifications.reading import Found
-from headway.systems.notifications.recipients import RECIPIENTS
-from headway.systems.notifications.records import Recipient
 from headway.systems.notifications.rendering import Rendered, render
 from headway.systems.notifications.senders.sender import (
     Accepted,
@@ -71,264 +70,240 @@ Back = Next | Snooze | Mapping[str, str] | None
 """What a run of a notification returns."""
 
 
-class _Sent(NamedTuple):
-    """The outcome of a message for one address."""
+class Attempt:
+    """One run of a notification, by the channel of its stage."""
 
-    address: str
-    outcome: Outcome | Withdrawn
+    def __init__(self, context: NotifyContext, job: Job, args: Args) -> None:
+        self._context, self._job, self._args = context, job, args
+        self._channel = Channel(job.stage)
+        self._timing = context.parts.timing
+        self._read_s = 0.0
+        """When the recipient was read last."""
+        self._handed_s = 0.0
+        """When the job was handed over."""
 
+    async def send(self) -> Back:
+        """Send, or say why not.
 
-async def deliver(context: NotifyContext, job: Job, args: Args) -> Back:
-    """Send a notification by the channel of its stage, or say why not.
+        Returns:
+            None once it was handed over; the next channel, a later time, or that it was skipped.
 
-    Returns:
-        None once it was handed over; the next channel, a later time, or that it was skipped.
-
-    Raises:
-        Dead: it cannot be sent, or is of no use any more.
-        Retry: nothing was sent; it is tried again.
-        LeaseLost: another run has it, and this one sent nothing.
-    """
-    channel = Channel(job.stage)
-    timing = context.parts.timing
-    now = timing.wall_at()
-    if args.expires_at is not None and now >= args.expires_at:
-        raise Dead(_failed(context, channel, "it expired before it was sent"))
-    begun_s = timing.monotonic()
-    try:
-        found = await context.reader.read(job.subject or "", args.template)
-    except StoreError as away:
-        _log.warning("notification %s is put off: %s", job.id, away)
-        return Snooze(after=AWAY, reason=f"recipients cannot be read: {away}")
-    recipient = found.recipient
-    if recipient is None:
-        raise Dead(_failed(context, channel, f"there is no recipient {job.subject!r} any more"))
-    why_not = _why_not(context, recipient, channel, args.category)
-    if why_not:
-        return await _passed_over(context, job, args, recipient, channel, why_not)
-    if args.category not in context.settings.urgent:
-        until = quiet_until(recipient, now)
-        if until is not None:
-            return Snooze(after=f"{until - now}ms", reason="quiet hours")
-    messages = _messages(context, job, args, found, recipient, channel)
-    await job.hand_over(timeout=f"{context.settings.answer_within}ms")
-    handed_s = timing.monotonic()
-    _count_lateness(context, job, channel, timing.wall_at())
-    wish = _Wish(context, recipient.id, channel, args.category, begun_s, handed_s)
-    with checking(wish.check):
-        sent = await asyncio.gather(*(_send(context, channel, message) for message in messages))
-    for address, outcome in sent:
-        if isinstance(outcome, Refused) and outcome.gone:
-            await retire(context, recipient.id, channel, address)
-    return await _conclude(context, job, args, channel, sent)
-
-
-def _why_not(context: NotifyContext, recipient: Recipient, channel: Channel, category: str) -> str:
-    """Why a channel is passed over; empty if it is not."""
-    said = opted_out(recipient, channel, category)
-    if said:
-        return f"opted out of {said}"
-    if not addresses(recipient, channel):
-        return f"no {channel} address"
-    return "" if channel in context.senders else f"nothing sends by {channel}"
-
-
-async def _passed_over(
-    context: NotifyContext,
-    job: Job,
-    args: Args,
-    recipient: Recipient,
-    channel: Channel,
-    why: str,
-) -> Back:
-    following = args.after(channel)
-    if following is not None:
-        return Next(following.value)
-    others = (Channel(one) for one in args.channels if one != channel)
-    reasons = [
-        one for one in (_why_not(context, recipient, c, args.category) for c in others) if one
-    ]
-    reason = "; ".join((*reasons, why))
-    view = await context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
-    runs = () if view is None else view.runs
-    if any(one.outcome == "failed" and one.stage != channel for one in runs):
-        # By a channel before nothing arrived; of this one only the wish is known.
-        raise Dead(_failed(context, channel, f"no channel is left: {reason}"))
-    context.tally.happened(Event.OUTCOME, f"{channel}:{Status.SKIPPED}")
-    return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
-
-
-def _messages(
-    context: NotifyContext,
-    job: Job,
-    args: Args,
-    found: Found,
-    recipient: Recipient,
-    channel: Channel,
-) -> list[Message]:
-    """The message for each address.
-
-    Raises:
-        Dead: it cannot be rendered.
-    """
-    said = Rendered(" ".join(args.title.split()), args.text, args.html)
-    if args.template is not None:
-        if found.template is None:
-            raise Dead(
-                _failed(context, channel, f"there is no template {args.template!r} any more")
-            )
+        Raises:
+            Dead: it cannot be sent, or is of no use any more.
+            Retry: nothing was sent; it is tried again.
+            LeaseLost: another run has it, and this one sent nothing.
+        """
+        context, job, args = self._context, self._job, self._args
+        now = self._timing.wall_at()
+        if args.expires_at is not None and now >= args.expires_at:
+            self._fail("it expired before it was sent")
+        self._read_s = self._timing.monotonic()
         try:
-            said = render(forms_of(found.template, channel), args.data)
-        except InvalidValue as error:
-            reason = f"template {args.template!r}, {channel}.{error.message}"
-            raise Dead(_failed(context, channel, reason)) from error
-    return [
-        Message(
-            id=job.id,
-            channel=channel,
-            to=address,
-            title=said.title,
-            text=said.text,
-            html=said.html,
-            data=args.data,
-            priority=Priority(args.level).value,
-            category=args.category,
-            expires_at=args.expires_at,
-            unsubscribe_url=unsubscribe_url(context, recipient.id, args.category),
-        )
-        for address in addresses(recipient, channel)
-    ]
+            found = await context.reader.read(job.subject or "", args.template)
+        except StoreError as away:
+            _log.warning("notification %s is put off: %s", job.id, away)
+            return Snooze(after=AWAY, reason=f"recipients cannot be read: {away}")
+        recipient = found.recipient
+        if recipient is None:
+            self._fail(f"there is no recipient {job.subject!r} any more")
+        if why_not := self._why_not(recipient, self._channel):
+            return await self._passed_over(recipient, why_not)
+        if args.category not in context.settings.urgent:
+            until = quiet_until(recipient, now)
+            if until is not None:
+                return Snooze(after=f"{until - now}ms", reason="quiet hours")
+        messages = self._messages(recipient, found.template)
+        await job.hand_over(timeout=f"{context.settings.answer_within}ms")
+        self._handed_s = self._timing.monotonic()
+        self._count_lateness()
+        with checking(self._check):
+            # At once, so that a slow address takes no time from others.
+            outcomes = await asyncio.gather(*map(self._send, messages))
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, Refused) and outcome.gone:
+                await retire(context, recipient.id, self._channel, message.to)
+        return await self._conclude(outcomes)
 
+    def _why_not(self, recipient: Recipient, channel: Channel) -> str:
+        """Why a channel is passed over; empty if it is not."""
+        said = opted_out(recipient, channel, self._args.category)
+        if said:
+            return f"opted out of {said}"
+        if not addresses(recipient, channel):
+            return f"no {channel} address"
+        return "" if channel in self._context.senders else f"nothing sends by {channel}"
 
-@dataclass(slots=True)
-class _Wish:
-    """What a recipient wants, as it was read last; see `last_moment`."""
+    async def _passed_over(self, recipient: Recipient, why: str) -> Back:
+        job, args, channel = self._job, self._args, self._channel
+        following = args.after(channel)
+        if following is not None:
+            return Next(following.value)
+        others = (Channel(one) for one in args.channels if one != channel)
+        reasons = filter(None, (self._why_not(recipient, one) for one in others))
+        reason = "; ".join((*reasons, why))
+        view = await self._context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
+        runs = () if view is None else view.runs
+        if any(one.outcome == "failed" and one.stage != channel for one in runs):
+            # By a channel before nothing arrived; of this one only the wish is known.
+            self._fail(f"no channel is left: {reason}")
+        self._context.count(channel, Status.SKIPPED)
+        return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
 
-    context: NotifyContext
-    recipient: str
-    channel: Channel
-    category: str
-    read_s: float
-    handed_s: float
+    def _messages(self, recipient: Recipient, template: MessageTemplate | None) -> list[Message]:
+        """The message for each address.
 
-    async def check(self) -> bool:
-        """Read the opt-outs again, unless they were read just now.
+        Raises:
+            Dead: it cannot be rendered.
+        """
+        args, channel = self._args, self._channel
+        said = Rendered(" ".join(args.title.split()), args.text, args.html)
+        if args.template is not None:
+            if template is None:
+                self._fail(f"there is no template {args.template!r} any more")
+            try:
+                said = render(forms_of(template, channel), args.data)
+            except InvalidValue as error:
+                reason = f"template {args.template!r}, {channel}.{error.message}"
+                self._fail(reason)
+        return [
+            Message(
+                id=self._job.id,
+                channel=channel,
+                to=address,
+                title=said.title,
+                text=said.text,
+                html=said.html,
+                data=args.data,
+                priority=Priority(args.level).value,
+                category=args.category,
+                expires_at=args.expires_at,
+                unsubscribe_url=unsubscribe_url(self._context, recipient.id, args.category),
+            )
+            for address in addresses(recipient, channel)
+        ]
+
+    def _count_lateness(self) -> None:
+        tally, channel = self._context.tally, self._channel
+        late_ms = max(0, self._timing.wall_at() - self._job.claimed.due_at)
+        bucket = next((str(one) for one in BUCKETS_MS if late_ms <= one), "inf")
+        tally.happened(Event.LATE, f"{channel}:{bucket}")
+        if late_ms:
+            tally.happened(Event.LATE_MS, channel, late_ms)
+
+    async def _check(self) -> bool:
+        """Read the opt-outs again, unless they were read just now; see `last_moment`.
 
         Raises:
             Withdrawn: the recipient has opted out, or that cannot be read in time, or the answer
                 is reported as lost by now.
         """
-        timing = self.context.parts.timing
-        begun_s = timing.monotonic()
-        if begun_s - self.read_s <= FRESH_S:
+        begun_s = self._timing.monotonic()
+        if begun_s - self._read_s <= FRESH_S:
             return False
         try:
-            found = (await self.context.reader.read(self.recipient, None)).recipient
+            found = (await self._context.reader.read(self._job.subject or "", None)).recipient
         except StoreError as away:
             raise Withdrawn from away
-        now_s = timing.monotonic()
-        over = now_s - self.handed_s > self.context.settings.answer_within / 1000
+        now_s = self._timing.monotonic()
+        over = now_s - self._handed_s > self._context.settings.answer_within / 1000
         if found is None or over or now_s - begun_s > STALE_S:
             raise Withdrawn
-        if _why_not(self.context, found, self.channel, self.category):
+        if self._why_not(found, self._channel):
             raise Withdrawn
-        self.read_s = begun_s
+        self._read_s = begun_s
         return True
 
+    async def _send(self, message: Message) -> Outcome | Withdrawn:
+        try:
+            return await self._context.senders[self._channel].send(message)
+        except Withdrawn as withdrawn:
+            return withdrawn
+        # A sender that raises has a bug; whether it had sent by then is not known.
+        except Exception as error:  # noqa: BLE001
+            _log.exception("the sender of %s failed", self._channel)
+            return Unsure(f"{type(error).__name__}: {error}"[:300])
 
-async def _send(context: NotifyContext, channel: Channel, message: Message) -> _Sent:
-    """Send to one address; of several at once, so that a slow one takes no time from others."""
-    outcome: Outcome | Withdrawn
-    try:
-        outcome = await context.senders[channel].send(message)
-    except Withdrawn as withdrawn:
-        outcome = withdrawn
-    # A sender that raises has a bug; whether it had sent by then is not known.
-    except Exception as error:  # noqa: BLE001
-        _log.exception("the sender of %s failed", channel)
-        outcome = Unsure(f"{type(error).__name__}: {error}"[:300])
-    return _Sent(message.to, outcome)
+    async def _conclude(self, outcomes: Sequence[Outcome | Withdrawn]) -> Back:
+        """Record the outcome of a notification; of several devices, one that accepted it decides.
 
-
-async def _conclude(
-    context: NotifyContext, job: Job, args: Args, channel: Channel, sent: Sequence[_Sent]
-) -> Back:
-    """Record the outcome of a notification; of several devices, one that accepted it decides.
-
-    Raises:
-        Dead: it was refused permanently, and no channel is left.
-        Retry: nothing was sent.
-    """
-    outcomes = [one.outcome for one in sent]
-    accepted = [one for one in outcomes if isinstance(one, Accepted)]
-    if accepted:
-        await _accepted(context, job, channel, accepted)
-        return None
-    for one in outcomes:
-        if isinstance(one, Unsure):
-            context.tally.happened(Event.OUTCOME, f"{channel}:{LOST}")
-            _log.warning("notification %s: %s: %s", job.id, ANSWER_LOST, one.reason)
-            said = Said(status=Status.SENT, channel=channel, reason=f"{ANSWER_LOST}: {one.reason}")
-            await _signal(context, Signal(key=job.ref, event=f"sent:{job.ref}", body=body_of(said)))
+        Raises:
+            Dead: it was refused permanently, and no channel is left.
+            Retry: nothing was sent.
+        """
+        context, job, args, channel = self._context, self._job, self._args, self._channel
+        accepted = [one for one in outcomes if isinstance(one, Accepted)]
+        if accepted:
+            await self._accepted(accepted)
             return None
-    for one in outcomes:
-        if isinstance(one, Limited):
-            context.tally.happened(Event.OUTCOME, f"{channel}:{LIMITED}")
-            closed_ms = one.retry_after_ms
-            if closed_ms is None:
-                closed_ms = context.settings.channel(channel).closed_for
-            job.close(slots_of(channel), after=f"{max(1, closed_ms)}ms", reason=one.reason[:500])
-            return Snooze(after="0s", reason=f"{channel}: {one.reason}")
-    if any(isinstance(one, Withdrawn) for one in outcomes):
-        # Nothing was sent; the next run reads again, and decides.
-        return Snooze(after="0s", reason="preferences changed or could not be read in time")
-    away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
-    refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
-    tries = context.settings.attempts * (args.channels.index(channel) + 1)
-    following = args.after(channel)
-    if away is not None and job.attempt < tries:
-        context.tally.happened(Event.OUTCOME, f"{channel}:{UNAVAILABLE}")
-        why = f"{channel}: {away.reason}"
-        raise Retry(why)
-    reason = f"{channel}: {refused if away is None else away.reason}"
-    if following is not None:
-        context.tally.happened(Event.OUTCOME, f"{channel}:{Status.FAILED}")
+        for one in outcomes:
+            if isinstance(one, Unsure):
+                context.count(channel, LOST)
+                _log.warning("notification %s: %s: %s", job.id, ANSWER_LOST, one.reason)
+                await self._sent(reason=f"{ANSWER_LOST}: {one.reason}")
+                return None
+        for one in outcomes:
+            if isinstance(one, Limited):
+                context.count(channel, LIMITED)
+                closed_ms = one.retry_after_ms
+                if closed_ms is None:
+                    closed_ms = context.settings.channel(channel).closed_for
+                after = f"{max(1, closed_ms)}ms"
+                job.close(slots_of(channel), after=after, reason=one.reason[:500])
+                return Snooze(after="0s", reason=f"{channel}: {one.reason}")
+        if any(isinstance(one, Withdrawn) for one in outcomes):
+            # Nothing was sent; the next run reads again, and decides.
+            return Snooze(after="0s", reason="preferences changed or could not be read in time")
+        away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
+        refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
+        reason = f"{channel}: {refused if away is None else away.reason}"
+        tries = context.settings.attempts * (args.channels.index(channel) + 1)
+        if away is not None and job.attempt < tries:
+            context.count(channel, UNAVAILABLE)
+            raise Retry(reason)
+        following = args.after(channel)
+        if following is None:
+            self._fail(reason)
+        context.count(channel, Status.FAILED)
         raise Retry(reason, after="0s", stage=following.value)
-    raise Dead(_failed(context, channel, reason))
 
+    async def _accepted(self, accepted: Sequence[Accepted]) -> None:
+        """Record that a provider has taken it; then it awaits its delivery, and holds nothing."""
+        job, channel = self._job, self._channel
+        self._context.count(channel, Status.SENT)
+        ids = [one.provider_id for one in accepted if one.provider_id is not None]
+        if not ids:
+            # No event will report its delivery.
+            await self._sent()
+            return
+        for n, id_ in enumerate(ids):
+            signal = Signal(
+                key=job.ref,
+                event=f"sent:{job.ref}:{n}",
+                kind=SignalKind.PROGRESS,
+                body=body_of(Said(status=Status.SENT, channel=channel)),
+                extend_ms=self._context.settings.delivery_within,
+                known_as=known_as(id_),
+            )
+            await _signal(self._context, signal)
+        try:
+            await job.give_back(slots_of(channel))
+        except (LeaseLost, StoreError):
+            _log.info("notification %s: its place was given back by others", job.id)
 
-def _failed(context: NotifyContext, channel: Channel, reason: str) -> str:
-    """Count a failure; its reason, as it is kept."""
-    context.tally.happened(Event.OUTCOME, f"{channel}:{Status.FAILED}")
-    return reason[:1_000]
+    async def _sent(self, reason: str = "") -> None:
+        """Record that it is SENT at its end."""
+        job, said = self._job, Said(status=Status.SENT, channel=self._channel, reason=reason)
+        signal = Signal(key=job.ref, event=f"sent:{job.ref}", body=body_of(said))
+        await _signal(self._context, signal)
 
+    def _fail(self, reason: str) -> NoReturn:
+        """Count a failure, and end the notification.
 
-async def _accepted(
-    context: NotifyContext, job: Job, channel: Channel, accepted: Sequence[Accepted]
-) -> None:
-    """Record that a provider has taken it; then it awaits its delivery, and holds nothing."""
-    context.tally.happened(Event.OUTCOME, f"{channel}:{Status.SENT}")
-    ids = [one.provider_id for one in accepted if one.provider_id is not None]
-    body = body_of(Said(status=Status.SENT, channel=channel))
-    event = f"sent:{job.ref}"
-    if not ids:
-        # No event will report its delivery.
-        await _signal(context, Signal(key=job.ref, event=event, body=body))
-        return
-    for n, id_ in enumerate(ids):
-        signal = Signal(
-            key=job.ref,
-            event=f"{event}:{n}",
-            kind=SignalKind.PROGRESS,
-            body=body,
-            extend_ms=context.settings.delivery_within,
-            known_as=known_as(id_),
-        )
-        await _signal(context, signal)
-    try:
-        await job.give_back(slots_of(channel))
-    except (LeaseLost, StoreError):
-        _log.info("notification %s: its place was given back by others", job.id)
+        Raises:
+            Dead: with this reason.
+        """
+        self._context.count(self._channel, Status.FAILED)
+        raise Dead(reason[:1_000])
 
 
 async def _signal(context: NotifyContext, signal: Signal) -> None:
@@ -362,11 +337,3 @@ async def retire(context: NotifyContext, recipient: str, channel: Channel, addre
                 _log.info("recipient %s: a %s address does not exist any more", recipient, channel)
     except StoreError as away:
         _log.warning("recipient %s keeps a %s address that is gone: %s", recipient, channel, away)
-
-
-def _count_lateness(context: NotifyContext, job: Job, channel: Channel, now: int) -> None:
-    late_ms = max(0, now - job.claimed.due_at)
-    bucket = next((str(one) for one in BUCKETS_MS if late_ms <= one), "inf")
-    context.tally.happened(Event.LATE, f"{channel}:{bucket}")
-    if late_ms:
-        context.tally.happened(Event.LATE_MS, channel, late_ms)

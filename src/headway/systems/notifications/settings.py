@@ -7,11 +7,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from headway.core.zone import DAY_MS
 from headway.runtime.settings_table import Span, Table, read_table
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.settings import SendersTable
 
-DAY_MS = 86_400_000
 Shortest = Annotated[Span, Field(ge=1)]
 
 

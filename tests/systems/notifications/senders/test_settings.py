@@ -6,8 +6,8 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
+from headway.systems.notifications import make_senders
 from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.build import make_senders
 from headway.systems.notifications.senders.push import Apns
 from headway.systems.notifications.senders.sendgrid import SendGridMail
 from headway.systems.notifications.senders.sms import Sms

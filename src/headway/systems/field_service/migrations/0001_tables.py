@@ -5,12 +5,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from headway.systems.directory.migrations import collated, create_records
+
 revision = "0001"
 down_revision = None
-
-
-def _text(length: int) -> sa.String:
-    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -27,10 +25,8 @@ def upgrade() -> None:
 
 
 def _technicians() -> None:
-    op.create_table(
+    create_records(
         "field_technicians",
-        sa.Column("id", _text(64), nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
         sa.Column("phone", sa.String(16), nullable=False),
         sa.Column("lat", sa.Float(53), nullable=False),
         sa.Column("lon", sa.Float(53), nullable=False),
@@ -38,16 +34,14 @@ def _technicians() -> None:
         sa.Column("on_duty", sa.Boolean, nullable=False),
         sa.Column("channel", sa.String(8), nullable=False),
         sa.Column("idle_since", sa.BigInteger, nullable=False),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_field_technicians"),
         sa.UniqueConstraint("phone", name="uq_field_technicians_phone"),
     )
     op.create_table(
         "field_places",
-        sa.Column("skill", _text(128), nullable=False),
+        sa.Column("skill", collated(128), nullable=False),
         sa.Column("cell", sa.BigInteger, nullable=False),
         sa.Column("idle_since", sa.BigInteger, nullable=False),
-        sa.Column("technician_id", _text(64), nullable=False),
+        sa.Column("technician_id", collated(64), nullable=False),
         sa.Column("skills", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint(
             "skill", "cell", "idle_since", "technician_id", name="pk_field_places"
@@ -69,19 +63,15 @@ def _technicians() -> None:
 
 
 def _users() -> None:
-    op.create_table(
+    create_records(
         "field_users",
-        sa.Column("id", _text(64), nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
         sa.Column("roles", sa.JSON, nullable=False),
         sa.Column("channels", sa.JSON, nullable=False),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_field_users"),
     )
     op.create_table(
         "field_roles",
-        sa.Column("role", _text(128), nullable=False),
-        sa.Column("user_id", _text(64), nullable=False),
+        sa.Column("role", collated(128), nullable=False),
+        sa.Column("user_id", collated(64), nullable=False),
         sa.PrimaryKeyConstraint("role", "user_id", name="pk_field_roles"),
         sa.ForeignKeyConstraint(
             ["user_id"],

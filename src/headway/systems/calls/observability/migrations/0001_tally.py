@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import op
+from headway.systems.directory.migrations import create_tally
 
 revision = "0001"
 down_revision = None
@@ -13,10 +12,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Make the table."""
-    op.create_table(
-        "calls_tally",
-        sa.Column("event", sa.String(40), nullable=False),
-        sa.Column("label", sa.String(64), nullable=False),
-        sa.Column("times", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("event", "label", name="pk_calls_tally"),
-    )
+    create_tally("calls_tally")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import op
+from headway.systems.directory.migrations import create_tally
 
 revision = "0001"
 down_revision = None
@@ -13,10 +12,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Make the table."""
-    op.create_table(
-        "field_service_tally",
-        sa.Column("event", sa.String(40), nullable=False),
-        sa.Column("label", sa.String(64), nullable=False),
-        sa.Column("times", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("event", "label", name="pk_field_service_tally"),
-    )
+    create_tally("field_service_tally")
