@@ -95,6 +95,8 @@ def test_jobs_that_wait_or_run_are_found_below_many_others(
         (("--state", "running"), {held.id}),
         (("--state", "waiting"), {*made} - {held.id}),
         (("--state", "waiting", "--lane", "mail"), {made[2]}),
+        (("--lane", "mail"), {made[2]}),
+        (("--lane", "calls"), {*made[:2]}),
         (("--state", "waiting", "--kind", "other"), set()),
         (("--state", "waiting", "--state", "running", "--limit", "2"), None),
     ):

@@ -129,7 +129,8 @@ async def underway_jobs(
     """Return waiting, parked and running jobs that fit a query, whatever else the store holds.
 
     Args:
-        query: its lane, tenant, kind, states and limit count; it names no key or subject.
+        query: its lane, tenant, kind, states (none for any) and limit count; it names no key or
+            subject.
         caller: who sees them.
 
     Returns:
@@ -138,7 +139,7 @@ async def underway_jobs(
     Raises:
         StoreError: the store cannot be read now.
     """
-    states, limit = set(query.states), query.limit
+    states, limit = set(query.states or State), query.limit
 
     def fits(one: JobView | WaitingFlow) -> bool:
         return (
