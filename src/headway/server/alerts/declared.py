@@ -67,13 +67,16 @@ class Lasts(Generic[Seen]):
     severity: Severity
     for_ms: int
     find: Callable[[Seen], Mapping[str, Callable[[int], str]]]
-    memory: Lasting = field(default_factory=Lasting)
+    memory: Lasting = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "memory", Lasting(self.for_ms))
 
     def look(self, facts: Seen) -> Sequence[Finding]:
         """See `Rule.look`."""
         found = self.find(facts)
-        lasted = self.memory.note(list(found), facts.at).items()
-        return _findings({one: found[one](ms) for one, ms in lasted if ms >= self.for_ms})
+        lasted = self.memory.note(found, facts.at)
+        return _findings({one: found[one](ms) for one, ms in lasted.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,19 +84,16 @@ class LaneLatencyRule:
         Args:
             for_ms: how long it must last.
         """
-        self._for_ms = for_ms
-        self.memory = Lasting()
+        self.memory = Lasting(for_ms)
 
     def look(self, facts: Facts) -> Sequence[Finding] | None:
         """Return the lanes that have missed their targets for so long."""
         if facts.overview is None:
             return None
         breached = {lane.lane: lane for lane in facts.latencies if lane.breached}
-        lasting = self.memory.note(list(breached), facts.at)
         return [
             Finding(subject=name, text=_latency_text(breached[name]))
-            for name, ms in lasting.items()
-            if ms >= self._for_ms
+            for name in self.memory.note(breached, facts.at)
         ]
 
 
@@ -123,8 +120,7 @@ class NoWorker:
         Args:
             for_ms: how long it must last.
         """
-        self._for_ms = for_ms
-        self.memory = Lasting()
+        self.memory = Lasting(for_ms)
 
     def look(self, facts: Facts) -> Sequence[Finding] | None:
         """Return the lanes that have been without a worker for so long."""
@@ -139,15 +135,13 @@ class NoWorker:
             and not lane.workers
             and not lane.paused
         }
-        lasting = self.memory.note(list(idle), facts.at)
         return [
             Finding(
                 subject=name,
                 text=f"no worker serves the lane {name}, where a job has been due for "
                 f"{format_duration(idle[name])}",
             )
-            for name, ms in lasting.items()
-            if ms >= self._for_ms
+            for name in self.memory.note(idle, facts.at)
         ]
 
 

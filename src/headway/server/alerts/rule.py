@@ -153,23 +153,26 @@ class Rule(Named, Protocol[Seen_contra]):
 
 
 class Lasting:
-    """Since when something has been so, for rules that wait before they speak."""
+    """Since when something has been so, for rules that wait before they report it.
 
-    def __init__(self) -> None:
+    Args:
+        for_ms: how long it must last.
+    """
+
+    def __init__(self, for_ms: int) -> None:
+        self._for_ms = for_ms
         self._since: dict[str, int] = {}
 
-    def note(self, subjects: Sequence[str], at: int) -> dict[str, int]:
-        """Report for how long each has been so.
+    def note(self, subjects: Collection[str], at: int) -> dict[str, int]:
+        """Return the ms for which it has been so, by subject, where that is long enough.
 
         Args:
             subjects: of which it is so now; others are forgotten.
             at: now, in ms.
-
-        Returns:
-            The ms since it was first seen to be so, by subject.
         """
         self._since = {subject: self._since.get(subject, at) for subject in subjects}
-        return {subject: at - since for subject, since in self._since.items()}
+        lasted = {subject: at - since for subject, since in self._since.items()}
+        return {subject: ms for subject, ms in lasted.items() if ms >= self._for_ms}
 
     def noted(self, ahead_ms: int) -> Noted:
         """See `Memory.noted`."""
