@@ -13,6 +13,14 @@ from urllib.parse import parse_qsl
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.server.strict_json import read_json
 
+PROVIDER_BODY: dict[str, Any] = {
+    "requestBody": {
+        "description": "Whatever the provider sends, signed as the provider signs.",
+        "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
+    }
+}
+"""What OpenAPI says of the body of a route that receives webhooks."""
+
 
 def sender_url(scope: Mapping[str, Any], public_url: str | None) -> str:
     """Return the URL of a request as its sender wrote it.

@@ -16,7 +16,14 @@ from headway.runtime.signal_urls import SignalUrls, find_fault
 from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import Policy, public
 from headway.server.bodies.signal import VERBS, SignalBody, signal_of
-from headway.server.hooks.request import HookRequest, is_object, only, read_form, sender_url
+from headway.server.hooks.request import (
+    PROVIDER_BODY,
+    HookRequest,
+    is_object,
+    only,
+    read_form,
+    sender_url,
+)
 from headway.server.hooks.signals import deliver, digest_id
 from headway.server.hooks.twilio import Form, is_status, status_signals
 from headway.server.replies.reply import answer, reply_model
@@ -226,12 +233,7 @@ _log = logging.getLogger("headway.server")
     response_class=Response,
     summary="Receive a provider's webhook",
     responses={204: {"description": "It was received; also if it came late, or came before."}},
-    openapi_extra={
-        "requestBody": {
-            "description": "Whatever the provider sends, signed as the provider signs.",
-            "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
-        }
-    },
+    openapi_extra=PROVIDER_BODY,
 )
 async def receive_webhook(
     request: Request,

@@ -17,6 +17,7 @@ from headway.core.errors import InvalidState, ProviderError, UnknownRecord
 from headway.core.state import FINAL, State
 from headway.server.access.caller import Caller
 from headway.server.access.policy import public
+from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routes.router import TheService, router
 from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
 from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
@@ -310,12 +311,7 @@ ROUTES = router("system: calls")
     responses={
         204: {"description": "It was received; also if it came twice, late, or of no call."}
     },
-    openapi_extra={
-        "requestBody": {
-            "description": "Whatever the provider sends, signed as the provider signs.",
-            "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
-        }
-    },
+    openapi_extra=PROVIDER_BODY,
 )
 async def hook(
     request: Request,
