@@ -19,8 +19,7 @@ class ConformanceGroup:
     @pytest.fixture
     def make_store(self) -> MakeStore:
         """Makes a new, empty store on each call; to be supplied by the store's author."""
-        message = "a class that runs the suite has to supply the fixture `make_store`"
-        raise NotImplementedError(message)
+        pytest.fail("a class that runs the suite has to supply the fixture `make_store`")
 
     @pytest_asyncio.fixture
     async def rig(self, make_store: MakeStore) -> AsyncIterator[Rig]:
