@@ -57,13 +57,13 @@ class Simulated:
         settings: SimulatedSettings | None = None,
         *,
         timing: Timing = REAL,
-        tell: EventHandler | None = None,
+        on_event: EventHandler | None = None,
         mark: str | None = None,
     ) -> None:
         """A provider in whose world nothing has happened.
 
         Args:
-            tell: called with the events that webhooks would carry; None for webhooks.
+            on_event: called with the events that webhooks would carry; None for webhooks.
             mark: what ids are made of; None for what no other world has.
         """
         chosen = settings or SimulatedSettings()
@@ -71,12 +71,12 @@ class Simulated:
         self._key = chosen.key or secrets.token_hex(16)
         application = (
             HttpApplication("AC" + "0" * 32, self._key)
-            if tell is None
-            else DirectApplication(self.name, tell)
+            if on_event is None
+            else DirectApplication(self.name, on_event)
         )
-        self._is_direct = tell is not None
+        self._is_direct = on_event is not None
         self.world = World(chosen, application, timing=timing, mark=mark)
-        if tell is not None:
+        if on_event is not None:
             self.world.inbound_urls.setdefault("", _HERE)
 
     async def dial(self, order: CallOrder) -> Dialled:

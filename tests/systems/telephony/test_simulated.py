@@ -91,7 +91,7 @@ def playing(
         async def hear(one: Event) -> object:
             return await play.hear(one)
 
-        provider = Simulated(read, timing=VirtualTiming(loop), tell=hear, mark="m")
+        provider = Simulated(read, timing=VirtualTiming(loop), on_event=hear, mark="m")
         play = Play(loop=loop, provider=provider)
         await main(play)
         await provider.close()

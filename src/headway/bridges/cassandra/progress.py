@@ -67,7 +67,7 @@ async def load_progress(link: Link) -> Progress | None:
 
 
 async def begin(link: Link, now: int) -> Progress:
-    """The progress of the calendar, made if there is none: what is due before now is not in it.
+    """Return the calendar's progress, created if missing: nothing due before now is in it.
 
     Raises:
         InvalidValue: the calendar was made with another number of shards.

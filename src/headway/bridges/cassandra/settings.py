@@ -24,8 +24,8 @@ class CassandraSettings(Table):
         password: its password.
         tls_ca: a file with the certificates that the nodes' must be signed by; None for no TLS.
         keyspace: in which the tables are.
-        replication: makes the keyspace if there is none: copies of each row, on one data centre
-            without a name or by data centre. Without it the keyspace must be there.
+        replication: copies of each row, a number or one for each data centre; with it the keyspace
+            is created if it does not exist.
         calendar: the table of the jobs; others are named after it.
         shards: parts into which a minute is split; what a calendar was made with stays.
         consistency: of each read and write; reads see what was written with it.

@@ -30,7 +30,7 @@ DirectoryUrl = Annotated[
 
 @command(app)
 def migrate(session: Session, system: SystemNames = None, directory: DirectoryUrl = None) -> None:
-    """Make the store if there is none, and bring an older one to this program's schema.
+    """Create the store if it does not exist, and bring an older one to this program's schema.
 
     Stop the workers of a SQLite store first; those of a PostgreSQL store go on. A Redis store has
     no schema: its server and its format are looked at. A store that is newer than this program is
