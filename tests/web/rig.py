@@ -15,6 +15,7 @@ from headway.contract.tokens import Role
 from headway.server.build import build
 from headway.server.service import Service, System
 from headway.web.dashboard import add_dashboard
+from headway.web.page import Page
 from headway.web.sign_in import COOKIE
 from tests.server import rig as server_rig
 from tests.server.rig import Rig
@@ -35,13 +36,18 @@ HOSTILE = (
 
 @asynccontextmanager
 async def dashboard(
-    url: str = "memory://", *, tokens: bool = True, systems: Sequence[System] = (), **options: Any
+    url: str = "memory://",
+    *,
+    tokens: bool = True,
+    systems: Sequence[System] = (),
+    pages: Sequence[Page] = (),
+    **options: Any,
 ) -> AsyncIterator[Rig]:
     """A server with its dashboard, until the block ends; its options are those of `serving`."""
 
     def with_dashboard(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         app = build(service, systems)
-        service.system_services["dashboard"] = add_dashboard(app, service, systems)
+        service.system_services["dashboard"] = add_dashboard(app, service, systems, pages)
         return app
 
     with patch.object(server_rig, "build", with_dashboard):

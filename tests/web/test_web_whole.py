@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.bridges.cassandra.reader import Reader
+from headway.bridges.kafka.page import kafka_page
 from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest
 from headway.contract.outcomes import Died, Failed, HandedOver
 from headway.contract.tokens import Role
@@ -15,8 +17,12 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.timetable.schedule import At, Every
+from headway.runtime.timing import REAL
 from headway.systems.lanes import make as make_lanes
 from headway.systems.notifications.names import Channel, slots_of
+from tests.bridges.cassandra.fake_link import FakeLink
+from tests.bridges.cassandra.world import SETTINGS
+from tests.bridges.kafka import test_page as kafka_test_page
 from tests.server.rig import Rig
 from tests.servers.browser import browsing
 from tests.systems.automations import test_automations_page as automations_page
@@ -145,6 +151,18 @@ async def test_the_page_of_the_http_queue_is_whole_for_everybody():
             for job in pulled[:1]:
                 await works.say("/fail", job, worker=f"w {lane}"[:100], error=evil, dead=True)
         await whole(rig, "/ui/queue")
+
+
+async def test_the_pages_of_the_bridges_are_whole_for_everybody(tmp_path: Path):
+    lag = {(evil, n): 10 * n for n, evil in enumerate(EVIL)}
+    watch = kafka_test_page.Answers(lag=lag, missing=EVIL, away=EVIL[0] + LONG)
+    async with dashboard(pages=[kafka_page(watch, kafka_test_page.settings())]) as rig:
+        await whole(rig, "/ui/kafka")
+    link = FakeLink(SETTINGS)
+    async with notifications_page.operating(tmp_path, cassandra=link) as (notify, http):
+        await Reader(link, notify.store, REAL).round()
+        assert "Read ahead" in await notifications_page.text_of(http, "/ui/calendar")
+        await whole(notify.rig, "/ui/calendar")
 
 
 async def test_pages_of_calls_are_whole_for_everybody(tmp_path: Path):

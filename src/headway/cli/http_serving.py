@@ -24,6 +24,7 @@ from headway.server.build import alive, build
 from headway.server.listener import Listener
 from headway.server.service import ServerOptions, Service
 from headway.web.dashboard import add_dashboard
+from headway.web.page import Page
 from headway.web.sign_in import BASE
 
 log = structlog.stdlib.get_logger("headway.server")
@@ -80,10 +81,9 @@ class HttpServing:
         service = Service(store, self._options(), app=self.app)
         if self.systems.parts is not None:
             service.alerts.place = self.systems.parts.alert_place
-        if self.settings.kafka:
-            self._watch_kafka(service)
+        pages = [self._watch_kafka(service)] if self.settings.kafka else []
         server = build(service, self.systems.each)
-        add_dashboard(server, service, self.systems.each)
+        add_dashboard(server, service, self.systems.each, pages)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems.each):
             # What was imported and declared stays: no full collection needs to walk through it.
@@ -94,12 +94,15 @@ class HttpServing:
             finally:
                 gc.unfreeze()
 
-    def _watch_kafka(self, service: Service) -> None:
+    def _watch_kafka(self, service: Service) -> Page:
+        """Watch the group of [kafka.in]; returns its page of the dashboard."""
         # Only those who use Kafka have its client.
         with needs_extra("kafka"):
+            from headway.bridges.kafka.page import kafka_page  # noqa: PLC0415
             from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
             from headway.bridges.kafka.watching import start_seeing_kafka  # noqa: PLC0415
-        start_seeing_kafka(service, read_kafka_settings(self.settings.kafka))
+        settings = read_kafka_settings(self.settings.kafka)
+        return kafka_page(start_seeing_kafka(service, settings), settings)
 
     async def _listen(self, listener: Listener) -> None:
         logging_task = asyncio.create_task(self._log_address(listener))

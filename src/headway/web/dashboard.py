@@ -62,12 +62,15 @@ _KEEP = {"Cache-Control": "public, max-age=31536000, immutable"}
 _log = logging.getLogger("headway.web")
 
 
-def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()) -> Dashboard:
+def add_dashboard(
+    app: FastAPI, service: Service, systems: Sequence[System] = (), others: Sequence[Page] = ()
+) -> Dashboard:
     """Add the dashboard to a server that was built.
 
     Args:
         app: whose routes the dashboard's actions call.
         systems: whose pages are shown too.
+        others: pages that stand behind theirs.
 
     Returns:
         It, of which the server now has the routes.
@@ -75,8 +78,8 @@ def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()
     Raises:
         InvariantBroken: a page or an action is not as it must be.
     """
-    pages = (*PAGES, *(page for one in systems if isinstance(one, HasPages) for page in one.pages))
-    dashboard = Dashboard(service, pages, app)
+    of_systems = (page for one in systems if isinstance(one, HasPages) for page in one.pages)
+    dashboard = Dashboard(service, (*PAGES, *of_systems, *others), app)
     app.router.routes.extend(dashboard.routes())
     return dashboard
 
@@ -367,7 +370,7 @@ class Dashboard:
         seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
         menu: dict[str, list[Page]] = {}
         for one in seen:
-            menu.setdefault("" if one.package == ENGINE else "Systems", []).append(one)
+            menu.setdefault(one.group, []).append(one)
         return {
             **self._outside(request, title),
             "menu": list(menu.items()),

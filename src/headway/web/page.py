@@ -142,8 +142,7 @@ class Page:
         permission: what a caller must be able to do.
         reach: raises Forbidden for a caller whose scope does not reach it.
         menu: whether it stands in the menu.
-        package: whose folder `templates` holds the template; those of systems have their own
-            heading in the menu, so their titles say what they are about without it.
+        package: whose folder `templates` holds the template.
     """
 
     path: str
@@ -157,6 +156,13 @@ class Page:
     actions: Sequence[Action] = ()
     menu: bool = True
     package: str = ENGINE
+
+    @property
+    def group(self) -> str:
+        """Its heading in the menu; the engine's own pages stand above all headings."""
+        if self.package == ENGINE:
+            return ""
+        return "Bridges" if self.package.startswith("headway.bridges.") else "Systems"
 
 
 @runtime_checkable

@@ -7,20 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from headway.bridges.cassandra import page
 from headway.bridges.cassandra.link import Values
 from headway.bridges.cassandra.monitoring import FAMILIES, CalendarStatus, calendar_rules
 from headway.bridges.cassandra.progress import Progress
 from headway.bridges.cassandra.reader import Reader
 from headway.bridges.cassandra.settings import read_cassandra
 from headway.bridges.cassandra.tables import Cql
+from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.runtime.timing import REAL
 from tests.bridges.cassandra.fake_link import FakeLink
 from tests.bridges.cassandra.world import HOUR, MINUTE, SETTINGS
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
+from tests.systems.notifications.test_notifications_page import operating, text_of
+from tests.web.rig import signed_in
 
 # Of apprise's own imports.
+PAGE = "/ui/calendar"
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
@@ -68,6 +73,31 @@ async def test_a_duplicate_of_one_in_the_calendar_gets_its_id(tmp_path: Path) ->
         assert await notify.send(dedupe_key="k") == first
         assert link.left == 1
         assert await made(notify) == 0
+
+
+async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "FRESH_S", 0.0)
+    link = FakeLink(SETTINGS)
+    async with operating(tmp_path, cassandra=link) as (notify, http):
+        assert "It was never read" in await text_of(http, PAGE)
+        await notify.ada()
+        await notify.send(scheduled_at=await in_an_hour(notify))
+        link.settings = SETTINGS.model_copy(update={"horizon": 2 * HOUR})
+        await Reader(link, notify.store, REAL).round()
+        async with signed_in(notify.rig, Role.VIEWER) as viewer:
+            assert "Jobs made1rows read: 1" in await text_of(viewer, PAGE)
+        link.settings = SETTINGS.model_copy(update={"horizon": 8 * HOUR})
+        assert "of 8h · behind" in await text_of(http, PAGE)
+
+        async def away(statement: Cql, values: Values) -> None:
+            raise StoreUnavailable("cassandra: away")
+
+        link.before = away
+        assert "Cassandra does not answer. cassandra: away" in await text_of(http, PAGE)
+        async with signed_in(notify.rig, Role.PRODUCER) as producer:
+            assert (await producer.get(PAGE)).status_code == 403
 
 
 async def test_what_was_read_ahead_is_told_and_cassandra_away_refuses_the_far_alone(

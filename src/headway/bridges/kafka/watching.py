@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -72,7 +73,7 @@ class GroupWatch:
     def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
         self._settings = settings
         self._timing = timing
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Task[GroupStatus] | None = None
         self._seen: GroupStatus | None = None
 
     @property
@@ -82,11 +83,29 @@ class GroupWatch:
 
     async def look(self) -> GroupStatus:
         """Return what the brokers say, or said within the last seconds."""
-        async with self._asking:
-            now = int(self._timing.monotonic() * 1000)
-            if self._seen is None or now - self._seen.at > EACH_S * 1000:
-                self._seen = await asyncio.to_thread(self._ask, now)
+        if self._seen is not None and self._age_ms(self._seen) <= EACH_S * 1000:
             return self._seen
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_beside())
+        return await asyncio.shield(self._asking)
+
+    async def look_within(self, limit_s: float) -> tuple[GroupStatus, int] | None:
+        """Return the last answer and its age in ms; None while the first one is awaited.
+
+        Args:
+            limit_s: how long to wait for a new one, which comes later if this is too short.
+        """
+        with suppress(TimeoutError):
+            async with self._timing.limit(limit_s):
+                await self.look()
+        return None if self._seen is None else (self._seen, self._age_ms(self._seen))
+
+    def _age_ms(self, seen: GroupStatus) -> int:
+        return int(self._timing.monotonic() * 1000) - seen.at
+
+    async def _ask_beside(self) -> GroupStatus:
+        self._seen = await asyncio.to_thread(self._ask, int(self._timing.monotonic() * 1000))
+        return self._seen
 
     def _ask(self, now: int) -> GroupStatus:
         quiet = logging.getLogger("headway.kafka.watch")
@@ -179,8 +198,8 @@ def _dead(grown: Mapping[str, int]) -> Texts:
     }
 
 
-def start_seeing_kafka(service: Service, settings: KafkaSettings) -> None:
-    """Add rules and metrics to a server that does not answer yet.
+def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
+    """Add rules and metrics to a server that does not answer yet; returns what they look at.
 
     Raises:
         InvalidValue: the server has rules of these names already.
@@ -192,3 +211,4 @@ def start_seeing_kafka(service: Service, settings: KafkaSettings) -> None:
 
     service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
     service.scrapes.add(watch)
+    return watch

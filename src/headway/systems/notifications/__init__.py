@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter
 
 from headway.bridges.cassandra.monitoring import start_calendar
+from headway.bridges.cassandra.page import calendar_page
 from headway.core.errors import InvalidValue
 from headway.runtime.app import App
 from headway.server.alerts.declared import thresholds_of
@@ -54,10 +55,11 @@ class Notifications:
 
     name: str = NAME
     routers: Sequence[APIRouter] = OWN
-    pages: Sequence[Page] = PAGES
 
     def __init__(self, context: NotifyContext) -> None:
         self.context = context
+        link = context.parts.cassandra
+        self.pages: Sequence[Page] = PAGES if link is None else (*PAGES, calendar_page(link))
 
     def declare(self, app: App) -> None:
         """Add its kind to the app whose worker runs it."""

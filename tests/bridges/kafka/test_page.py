@@ -1,0 +1,88 @@
+"""The dashboard's page of Kafka; no broker answers here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from headway.bridges.kafka.page import kafka_page
+from headway.bridges.kafka.settings import KafkaSettings, read_kafka_settings
+from headway.bridges.kafka.watching import GroupStatus, GroupWatch
+from headway.contract.tokens import Role
+from tests.web.rig import HOSTILE, dashboard, signed_in
+from tests.web.test_web_pages import plain
+
+PAGE = "/ui/kafka"
+
+
+def settings() -> KafkaSettings:
+    return read_kafka_settings({"in": {"topics": ["orders"], "lag_above": 10, "group": "g"}})
+
+
+class Answers(GroupWatch):
+    """What the brokers say is given; they say it once they may."""
+
+    def __init__(self, **said: object) -> None:
+        super().__init__(settings())
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self._said = said
+
+    def _ask(self, now: int) -> GroupStatus:
+        self.may_answer.wait()
+        return GroupStatus(at=now, **self._said)
+
+
+async def shown(watch: GroupWatch, who: Role = Role.VIEWER) -> tuple[int, str]:
+    async with (
+        dashboard(pages=[kafka_page(watch, settings())]) as rig,
+        signed_in(rig, who) as http,
+    ):
+        reply = await http.get(PAGE)
+        return reply.status_code, plain(reply.text)
+
+
+async def test_it_shows_the_partitions_that_are_furthest_behind_first():
+    lag = {("orders", 0): 3, ("orders", 1): 2_000, ("orders", 2): 10}
+    status, text = await shown(Answers(lag=lag, dead_letters=7))
+    assert status == 200
+    assert "Bridges Kafka" in text
+    assert "Behind2 013 messages1 partition is more than 10 behind" in text
+    assert "Dead letters7ever put into headway.dead-letters" in text
+    assert "orders12 000orders210orders03" in text
+
+
+async def test_brokers_that_are_away_and_missing_topics_come_first():
+    _, text = await shown(Answers(away=f"refused {HOSTILE[0]}"))
+    assert "No broker answers. refused <script>" in text
+    assert "docs/how-to/kafka-runbooks.md, kafka_away" in text
+    assert "Behind\N{EN DASH}" in text
+    _, text = await shown(Answers(missing=["orders"]))
+    assert "There is no topic orders. Create it" in text
+
+
+async def test_a_page_does_not_wait_for_brokers_that_are_slow():
+    watch = Answers(dead_letters=7)
+    watch.may_answer.clear()
+    try:
+        async with (
+            dashboard(pages=[kafka_page(watch, settings())]) as rig,
+            signed_in(rig, Role.VIEWER) as http,
+        ):
+            assert "have not answered yet" in plain((await http.get(PAGE)).text)
+            watch.may_answer.set()
+            await watch.look()
+            assert "Dead letters7" in plain((await http.get(PAGE)).text)
+    finally:
+        watch.may_answer.set()
+
+
+async def test_looks_that_come_together_ask_the_brokers_once():
+    watch = Answers()
+    first, second = await asyncio.gather(watch.look(), watch.look())
+    assert first is second
+    assert await watch.look() is first
+
+
+async def test_only_those_who_observe_the_whole_store_see_it():
+    assert (await shown(Answers(), Role.PRODUCER))[0] == 403
