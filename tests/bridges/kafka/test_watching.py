@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 import headway as hw
 from headway.bridges.kafka import declare_kafka, watching
@@ -51,6 +52,31 @@ def test_new_dead_letters_alert_and_those_before_the_start_do_not(
     assert not dead.look(GroupStatus(at=0, dead_letters=50))
     (found,) = dead.look(GroupStatus(at=1_000, dead_letters=52)) or ()
     assert found.text.startswith("2 messages became dead letters in headway.dead-letters")
+
+
+@pytest.mark.parametrize(("moves_s", "away"), [(4.9, ""), (5.1, "Broker: Not coordinator")])
+async def test_while_the_coordinator_moves_the_brokers_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch, moves_s: float, away: str
+) -> None:
+    class Pauses(hw.Timing):
+        at = 7.0
+
+        def monotonic(self) -> float:
+            return self.at
+
+        async def pause(self, seconds: float) -> None:
+            self.at += seconds
+
+    timing = Pauses()
+
+    def moving(self: GroupWatch, now: int) -> GroupStatus:
+        if timing.at < 7.0 + moves_s:
+            raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+        return GroupStatus(at=now, lag={("orders", 0): 3})
+
+    monkeypatch.setattr(GroupWatch, "_ask", moving)
+    seen = await GroupWatch(read_kafka_settings(SETTINGS), timing).look()
+    assert (seen.at, seen.away, bool(seen.lag)) == (7_000, away, not away)
 
 
 async def test_brokers_that_do_not_answer_are_said_to_be_away(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from prometheus_client.core import Metric
 
 from headway.bridges.kafka.settings import KafkaSettings, client_config
@@ -28,6 +28,16 @@ from headway.server.service import Service
 
 LIMIT = 5.0
 """Seconds that one question to the brokers may take."""
+AGAIN_S = 0.25
+"""Seconds before the question is asked again while the group's coordinator moves."""
+MOVING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""What brokers that are well answer shortly after a start or a change of leaders."""
 EACH_S = 10.0
 """Seconds for which an answer is used again."""
 AWAY_FOR_MS = 120_000
@@ -104,20 +114,25 @@ class GroupWatch:
         return int(self._timing.monotonic() * 1000) - seen.at
 
     async def _ask_beside(self) -> GroupStatus:
-        self._seen = await asyncio.to_thread(self._ask, int(self._timing.monotonic() * 1000))
-        return self._seen
+        began = self._timing.monotonic()
+        now = int(began * 1000)
+        while True:
+            try:
+                self._seen = await asyncio.to_thread(self._ask, now)
+            except KafkaException as error:
+                moving = error.args[0].code() in MOVING
+                if moving and self._timing.monotonic() - began < LIMIT:
+                    await self._timing.pause(AGAIN_S)
+                    continue
+                self._seen = GroupStatus(at=now, away=error.args[0].str())
+            return self._seen
 
     def _ask(self, now: int) -> GroupStatus:
         quiet = logging.getLogger("headway.kafka.watch")
         config = {**client_config(self._settings), "group.id": self._settings.in_.group}
-        try:
-            consumer = Consumer({**config, "logger": quiet, "error_cb": lambda _: None})  # pyright: ignore[reportUnknownLambdaType]
-        except KafkaException as error:
-            return GroupStatus(at=now, away=error.args[0].str())
+        consumer = Consumer({**config, "logger": quiet, "error_cb": lambda _: None})  # pyright: ignore[reportUnknownLambdaType]
         try:
             return self._asked(consumer, now)
-        except KafkaException as error:
-            return GroupStatus(at=now, away=error.args[0].str())
         finally:
             consumer.close()
 
