@@ -40,6 +40,9 @@ HeadwayError
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 
 class HeadwayError(Exception):
     """The base of all errors of Headway.
@@ -302,3 +305,17 @@ class InvariantBroken(HeadwayError):
     """A bug in Headway; the evidence is kept."""
 
     code = "invariant_broken"
+
+
+@contextmanager
+def located(place: str, caught: type[HeadwayError] = InvalidValue) -> Generator[None]:
+    """Put a place before the message of an error that a block raises.
+
+    Raises:
+        InvalidValue: instead of that error, with its hint.
+    """
+    try:
+        yield
+    except caught as error:
+        message = f"{place}{error.message}"
+        raise InvalidValue(message, hint=error.hint) from None

@@ -12,7 +12,7 @@ from typing import assert_never, cast
 from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGate, SetGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import StatsQuery
-from headway.core.errors import CallerError, HeadwayError, InvalidValue
+from headway.core.errors import CallerError, HeadwayError, located
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
 from headway.lab.crew import Crew
@@ -193,14 +193,11 @@ class _Play:
 
     async def _move(self, number: int, move: Move) -> None:
         await self._sleep_until(move.at.resolve(self.scenario.start, self.scenario.tz))
-        try:
+        with located(f"moves[{number}]: ", HeadwayError):
             if isinstance(move, KillMove):
                 await self.crew.kill(move)
             else:
                 await self._operate(move)
-        except HeadwayError as error:
-            message = f"moves[{number}]: {error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
 
     async def _operate(self, move: PauseMove | ResumeMove | CapacityMove | LimitMove) -> None:
         now, history = self.loop.clock(), self.history

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from headway.core.errors import CallerError, InvalidValue
+from headway.core.errors import CallerError, located
 from headway.lab.invariants import check
 from headway.lab.play import Progress, play
 from headway.lab.report import Report, report
@@ -48,11 +48,8 @@ def simulate(
     file = read_scenario(path, seed=seed)
     reports: list[Report] = []
     for scenario in file.scenarios:
-        try:
+        with located(f"{path}: {scenario.name}: ", CallerError):
             played = play(scenario, path.parent, progress=progress)
-        except CallerError as error:
-            message = f"{path}: {scenario.name}: {error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
         violations = check(played.history, scenario)
         reports.append(report(scenario, played.history, played.fates, violations))
     return Simulation(reports=tuple(reports))

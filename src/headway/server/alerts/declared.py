@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar
 
 from headway.core.duration import parse_duration
-from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.errors import HeadwayError, InvalidValue, located
 from headway.core.naming import did_you_mean
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.rule import Finding, Growth, Lasting
@@ -136,11 +136,8 @@ def thresholds_of(where: str, model: type[T], given: Mapping[str, object]) -> T:
 
 def _read(place: str, value: object, *, span: bool, sort: str) -> object:
     if span:
-        try:
+        with located(f"{place}: ", HeadwayError):
             return parse_duration(value)
-        except HeadwayError as error:
-            message = f"{place}: {error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
     if sort == "str":
         if isinstance(value, str):
             return value

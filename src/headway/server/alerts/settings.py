@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from headway.core.duration import parse_duration
-from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.errors import HeadwayError, InvalidValue, located
 from headway.core.naming import did_you_mean
 
 _SPANS = {
@@ -81,11 +81,8 @@ def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
 
 def _read(key: str, value: object) -> object:
     if key in _SPANS:
-        try:
+        with located(f"alerts.{key}: ", HeadwayError):
             return parse_duration(value)
-        except HeadwayError as error:
-            message = f"alerts.{key}: {error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
     if key in {"urls", "off"}:
         texts = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
         if not all(isinstance(one, str) for one in texts):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from headway.contract.definitions import LaneSpec
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, located
 from headway.runtime.lanes import LaneOptions, read_lane
 
 
@@ -29,8 +29,5 @@ def _lane(name: str, options: object) -> LaneSpec:
     if not isinstance(options, Mapping):
         message = f"[lanes]: {name} is no table"
         raise InvalidValue(message, hint=f'write [lanes.{name}] and below it target = "5s"')
-    try:
+    with located(f"[lanes.{name}]: "):
         return read_lane(name, cast("LaneOptions", options))
-    except InvalidValue as error:
-        message = f"[lanes.{name}]: {error.message}"
-        raise InvalidValue(message, hint=error.hint) from None
