@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from headway.bridges.kafka.message import Incoming, JobReader
 from headway.core.errors import BacklogFull, CallerError
@@ -48,12 +48,62 @@ class Sink(Protocol):
         ...
 
 
+T = TypeVar("T")
+
+
+class Created(Protocol):
+    """The result of storing what one message asks for."""
+
+    @property
+    def created(self) -> bool:
+        """Whether it did not exist before."""
+        ...
+
+
 class Stored:
     """The result of storing a batch."""
 
     def __init__(self) -> None:
         self.created = 0
         self.unreadable: dict[int, CallerError] = {}
+
+    def read(
+        self, messages: Sequence[Incoming], read: Callable[[Incoming], T]
+    ) -> list[tuple[int, T]]:
+        """Return what messages ask for, with their indexes; set aside what cannot be read."""
+        found: list[tuple[int, T]] = []
+        for index, message in enumerate(messages):
+            try:
+                found.append((index, read(message)))
+            except CallerError as error:
+                self.unreadable[index] = error
+        return found
+
+    async def store(
+        self,
+        asked: Sequence[tuple[int, T]],
+        store: Callable[[Sequence[T]], Awaitable[Iterable[Created]]],
+    ) -> None:
+        """Store a step; halve one that is refused, until what is refused stands alone.
+
+        Raises:
+            BacklogFull: a lane takes no more.
+        """
+        if not asked:
+            return
+        try:
+            stored = await store([one for _, one in asked])
+        except BacklogFull:
+            raise
+        except CallerError as error:
+            if len(asked) == 1:
+                self.unreadable[asked[0][0]] = error
+                return
+            half = len(asked) // 2
+            await self.store(asked[:half], store)
+            await self.store(asked[half:], store)
+            return
+        self.created += sum(one.created for one in stored)
 
 
 class EnqueueSink:
@@ -67,40 +117,10 @@ class EnqueueSink:
         """See `Sink.put`."""
         stored = Stored()
         # Off the loop: a schema may have to be fetched.
-        jobs = await asyncio.to_thread(self._read, messages, stored)
-        with caused_by({job.id: trace for _, job, trace in jobs if trace}):
-            await self._enqueue([(index, job) for index, job, _ in jobs], stored)
+        found = await asyncio.to_thread(stored.read, messages, self._read)
+        with caused_by({job.id: trace for _, (job, trace) in found if trace}):
+            await stored.store([(n, job) for n, (job, _) in found], self._app.send_many_async)
         return stored
 
-    def _read(
-        self, messages: Sequence[Incoming], stored: Stored
-    ) -> list[tuple[int, NewJob, str | None]]:
-        found: list[tuple[int, NewJob, str | None]] = []
-        for index, message in enumerate(messages):
-            try:
-                found.append((index, self._reader.job(message), message.trace))
-            except CallerError as error:
-                stored.unreadable[index] = error
-        return found
-
-    async def _enqueue(self, jobs: Sequence[tuple[int, NewJob]], stored: Stored) -> None:
-        """Enqueue a step; halve one that is refused, until what is refused stands alone.
-
-        Raises:
-            BacklogFull: a lane takes no more.
-        """
-        if not jobs:
-            return
-        try:
-            sent = await self._app.send_many_async([job for _, job in jobs])
-        except BacklogFull:
-            raise
-        except CallerError as error:
-            if len(jobs) == 1:
-                stored.unreadable[jobs[0][0]] = error
-                return
-            half = len(jobs) // 2
-            await self._enqueue(jobs[:half], stored)
-            await self._enqueue(jobs[half:], stored)
-            return
-        stored.created += sum(one.created for one in sent)
+    def _read(self, message: Incoming) -> tuple[NewJob, str | None]:
+        return self._reader.job(message), message.trace
