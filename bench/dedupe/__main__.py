@@ -20,7 +20,7 @@ from pathlib import Path
 
 from headway.systems.directory.database import Directory
 from headway.systems.notifications import SCHEMAS
-from headway.systems.notifications.intake import Wanted, digest_of, take_keys
+from headway.systems.notifications.intake import digest_of, take_keys
 from headway.systems.notifications.names import Channel
 
 WINDOW_MS = 86_400_000
@@ -46,12 +46,10 @@ async def exact(asked: Sequence[bytes], folder: str) -> tuple[int, int]:
     before = place.stat().st_size
     dropped = 0
     for start in range(0, len(asked), BATCH):
-        wanted = [
-            Wanted(one, f"{n:036}") for n, one in enumerate(asked[start : start + BATCH], start)
-        ]
+        wanted = [(one, f"{n:036}") for n, one in enumerate(asked[start : start + BATCH], start)]
         async with directory.change() as session:
             holders = await take_keys(session, wanted, now=start, window_ms=WINDOW_MS)
-        dropped += sum(holders[one.digest] != one.id for one in wanted)
+        dropped += sum(holders[digest] != id_ for digest, id_ in wanted)
     await directory.close()
     return dropped, place.stat().st_size - before
 

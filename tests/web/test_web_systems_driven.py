@@ -19,7 +19,7 @@ from headway.systems.field_service import pages as field
 from headway.systems.lanes import make as make_lanes
 from headway.systems.lanes import pages as lanes
 from headway.systems.notifications import pages as notifications
-from headway.systems.notifications.names import Channel, slots_of
+from headway.systems.notifications.names import Channel
 from headway.web.page import Action
 from tests.server.rig import Rig
 from tests.servers.browser import browsing
@@ -164,7 +164,7 @@ async def test_a_notification_is_cancelled_a_channel_opened_and_a_template_previ
             await act(page, "notification-cancel", "The notification is cancelled.")
             assert (await one.get(id_))["status"] == "CANCELLED"
             await expect(page.locator("#notifications")).to_contain_text("cancelled")
-            gate = slots_of(Channel.EMAIL)
+            gate = Channel.EMAIL.slots
             await one.ok("POST", "/v1/closures", {"gate": gate, "reason": "429"})
             await show(page, one.rig, "/ui/notifications")
             await act(page, "open-gate", f"{gate} is not closed any more.")

@@ -19,7 +19,7 @@ from headway.core.gates.slots import Slots
 from headway.core.timetable.schedule import At, Every
 from headway.runtime.timing import REAL
 from headway.systems.lanes import make as make_lanes
-from headway.systems.notifications.names import Channel, slots_of
+from headway.systems.notifications.names import Channel
 from tests.bridges.cassandra.fake_link import FakeLink
 from tests.bridges.cassandra.world import SETTINGS
 from tests.bridges.kafka import test_page as kafka_test_page
@@ -208,7 +208,7 @@ async def test_pages_of_notifications_are_whole_for_everybody(tmp_path: Path):
             body = {"id": f"t{i}", "name": text[:100], "channels": {"default": {"text": source}}}
             await one.ok("POST", "/message-templates", body, 201)
             await one.send(text=text, title=text[:200])
-        closing = {"gate": slots_of(Channel.EMAIL), "reason": LONG}
+        closing = {"gate": Channel.EMAIL.slots, "reason": LONG}
         await one.rig.call(Role.OPERATOR, "POST", "/v1/closures", closing)
         first = "/ui/notifications"
         templates = f"{first}/templates"

@@ -107,8 +107,7 @@ def tables_of(names: Sequence[str], directory: str) -> Tables:
 
         needed = [one for name in packages for one in getattr(import_module(name), "SCHEMAS", ())]
     made = Directory(directory)
-    for schema in needed:
-        made.needs(schema)
+    made.needs(*needed)
     return made
 
 

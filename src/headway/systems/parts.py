@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headway.bridges.cassandra.link import Link
 from headway.runtime.timing import REAL, Timing
@@ -12,15 +12,20 @@ from headway.systems.directory.database import Directory
 from headway.systems.telephony.exchange import Exchange
 
 
-class Openable(Protocol):
+class Closable(Protocol):
+    """Something of one system that is closed with the parts."""
+
+    async def close(self) -> None:
+        """Close it; of one that is not open nothing is asked."""
+        ...
+
+
+@runtime_checkable
+class Openable(Closable, Protocol):
     """Something of one system that must be open before the first job or request."""
 
     async def open(self) -> None:
         """Open it; the directory is open by then."""
-        ...
-
-    async def close(self) -> None:
-        """Close it; of one that is not open nothing is asked."""
         ...
 
 
@@ -44,13 +49,13 @@ class Parts:
     timing: Timing = REAL
     cassandra: Link | None = None
     alert_place: AlertPlace = field(init=False)
-    _others: list[Openable] = field(default_factory=list[Openable], init=False)
+    _others: list[Closable] = field(default_factory=list[Closable], init=False)
 
     def __post_init__(self) -> None:
         self.alert_place = AlertPlace(self.directory)
 
-    def also(self, other: Openable) -> None:
-        """Open and close something else with the parts."""
+    def also(self, other: Closable) -> None:
+        """Close something else with the parts; open it with them if it is `Openable`."""
         self._others.append(other)
 
     async def open(self, base_url: str) -> None:
@@ -68,7 +73,8 @@ class Parts:
         try:
             await self.directory.open()
             for other in self._others:
-                await other.open()
+                if isinstance(other, Openable):
+                    await other.open()
         except BaseException:
             await self.close()
             raise

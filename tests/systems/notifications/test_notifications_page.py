@@ -15,7 +15,7 @@ from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
 from headway.server.build import build
 from headway.server.service import Service
-from headway.systems.notifications.names import Channel, slots_of
+from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.sender import Refused
 from headway.web.dashboard import add_dashboard
 from tests.server import rig as server_rig
@@ -96,7 +96,7 @@ async def test_a_closed_channel_is_told_first_and_opened(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         await one.ada()
         await one.send()
-        gate = slots_of(Channel.EMAIL)
+        gate = Channel.EMAIL.slots
         await do(http, f"/ui/-/do/close-gate?gate={gate}", reason="429 of the provider")
         text = await text_of(http, PAGE)
         assert text.index("email is closed by operator") < text.index("Queued")
@@ -201,7 +201,7 @@ async def test_hostile_texts_are_shown_as_text(tmp_path):
             source = "{% raw %}" + evil.replace("{%", "(").replace("%}", ")") + "{% endraw %}"
             body = {"id": f"t{i}", "name": f"n {i}", "channels": {"default": {"text": source}}}
             await one.ok("POST", "/message-templates", body, 201)
-            gate = slots_of(Channel.EMAIL)
+            gate = Channel.EMAIL.slots
             await one.send(text=evil, title=evil)
             closing = {"gate": gate, "reason": evil}
             await one.rig.call(Role.OPERATOR, "POST", "/v1/closures", closing)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import read_table
 from headway.server.alerts.declared import thresholds_of
 from headway.systems.notifications.metrics import (
     FAMILIES,
@@ -17,7 +18,7 @@ from headway.systems.notifications.metrics import (
     notification_rules,
 )
 from headway.systems.notifications.senders.sender import Refused
-from headway.systems.notifications.settings import read_settings
+from headway.systems.notifications.settings import NotificationSettings
 from tests.systems.notifications.notify_rig import notifying
 
 # Of apprise's own imports.
@@ -98,7 +99,7 @@ def test_each_rule_speaks_beyond_its_threshold_and_not_before():
 )
 def test_an_unusable_setting_is_named(written: dict[str, Any], said: str):
     with pytest.raises(InvalidValue, match=said.replace(".", r"\.")):
-        read_settings(written)
+        read_table("notifications", NotificationSettings, written)
 
 
 def test_an_unusable_threshold_is_named():

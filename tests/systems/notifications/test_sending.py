@@ -15,7 +15,6 @@ from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
-from headway.systems.notifications.names import slots_of
 from headway.systems.notifications.senders.sender import (
     Accepted,
     Limited,
@@ -282,7 +281,7 @@ async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp
         await notify.ada()
         notify.email.answers.append(Limited("429", retry_after_ms=3_600_000))
         one = await notify.send()
-        gate = slots_of(next(c for c in notify.boxes if c == "email"))
+        gate = next(c for c in notify.boxes if c == "email").slots
 
         async def closed() -> bool:
             (state,) = (await notify.store.read(GatesQuery(names=(gate,)))).rows

@@ -10,7 +10,7 @@ import pytest
 from headway.contract.views import GatesQuery
 from headway.systems.notifications import delivery
 from headway.systems.notifications.delivery import DeliveryEvent
-from headway.systems.notifications.names import Channel, slots_of
+from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.sender import (
     Limited,
     Refused,
@@ -53,7 +53,7 @@ async def test_a_notification_goes_all_its_ways_on_every_store(
         limited = await notify.send(channel="sms")
 
         async def closed() -> bool:
-            gate = slots_of(Channel.SMS)
+            gate = Channel.SMS.slots
             (state,) = (await notify.store.read(GatesQuery(names=(gate,)))).rows
             return state.closed_until is not None and state.used == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 from fastapi.openapi.models import HTTPBearer
@@ -77,6 +77,15 @@ def needs(permission: Permission, *, apart: bool = False, all_tenants: bool = Fa
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)
     """Mark a route as public, or as checking its caller by itself."""
     return Depends(Policy(None))
+
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+"""A route's parameter, as those below: `caller: Observer`."""
+Reader = Annotated[Caller, needs(Permission.READ)]
+Sender = Annotated[Caller, needs(Permission.SEND)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+Public = Annotated[Caller, public()]
+"""Of a route that anyone may call, or that verifies a signature instead of a token."""
 
 
 async def check_again(request: Request, caller: Caller) -> None:

@@ -13,7 +13,7 @@ from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
 from headway.core.zone import MAX_AT
 from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Definer, Observer, needs
 from headway.server.bodies.base import Name
 from headway.server.bodies.definitions import (
     AnyGate,
@@ -32,8 +32,6 @@ from headway.server.visibility import visible_job
 
 ROUTES = router("gates", prefix="/v1")
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
 _EXAMPLES: dict[str, Example] = {
     "slots": {"summary": "At most so many", "value": {"kind": "slots", "capacity": 1}},
     "rate": {"summary": "So many in a window", "value": {"kind": "rate", "limit": 7, "per": "1h"}},

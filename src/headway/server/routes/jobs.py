@@ -14,8 +14,7 @@ from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.records import record
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Reader, Sender
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import JobBody, OneOrMany
 from headway.server.paging import (
@@ -114,7 +113,7 @@ class FlowsAsked(QueryModel):
 async def send(
     body: Annotated[OneOrMany, Body(openapi_examples=_EXAMPLES)],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
     repeat_key: RepeatKey = None,
 ) -> Response:
     """Make jobs; when this returns, they are stored.
@@ -138,7 +137,7 @@ async def send(
 async def listing(
     asked: Annotated[JobsAsked, Query()],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """List the jobs that the caller sees, oldest arrival first.
 
@@ -171,7 +170,7 @@ async def listing(
 async def flows(
     asked: Annotated[FlowsAsked, Query()],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """List the waiting jobs of a lane, or those parked at a gate, by flow, as far as seen.
 
@@ -204,7 +203,7 @@ async def flows(
 async def one(
     id: str,  # noqa: A002  (the path's word)
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """A job and its whole record: its runs, oldest first, and the last lines of its trail."""
     return answer(await visible_job(service, caller, id))
@@ -214,7 +213,7 @@ async def one(
 async def why(
     id: str,  # noqa: A002  (the path's word)
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """Says in one sentence why a job stands where it stands, and the facts behind it.
 

@@ -11,8 +11,7 @@ from headway.contract.definitions import CloseGate, DeclareLane, OpenGate, Reset
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Definer, Observer
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import LaneBody, UntilBody
 from headway.server.definitions import DEFINED, define, defined, listed
@@ -24,8 +23,6 @@ from headway.server.service import Service
 
 ROUTES = router("lanes", prefix="/v1/lanes")
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
 _FOR_GOOD = UntilBody()
 
 

@@ -11,8 +11,8 @@ from fastapi import Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from headway.core.errors import AccessError, StoreError
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import check_again, needs, public
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Observer, Public, check_again
 from headway.server.event_feed import Subscriber
 from headway.server.replies.problem import RETRY_AFTER_S, problem
 from headway.server.replies.reply import answer, reply
@@ -21,9 +21,7 @@ from headway.server.routes.router import PROBLEM, TheService, router
 ROUTES = router("observe")
 
 
-async def _subscription(
-    service: TheService, caller: Annotated[Caller, needs(Permission.OBSERVE)]
-) -> AsyncGenerator[Subscriber]:
+async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator[Subscriber]:
     caller.whole()
     subscriber = await service.feed.join()
     try:
@@ -40,7 +38,7 @@ async def _subscription(
 )
 async def events(
     request: Request,
-    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+    caller: Observer,
     subscriber: Annotated[Subscriber, Depends(_subscription)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events, of which each has a `now` (ms since 1970) and parts by name.
@@ -86,7 +84,7 @@ async def _may_stay(request: Request, caller: Caller) -> bool:
 async def metrics(
     request: Request,
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+    caller: Observer,
 ) -> Response:
     """Jobs by lane and state, gates, workers, and this server's own requests.
 
@@ -108,7 +106,7 @@ _log = logging.getLogger("headway.server")
 
 
 @ROUTES.get("/healthz", operation_id="healthz", summary="Alive", response_model=_HEALTH)
-async def healthz(_: Annotated[Caller, public()]) -> Response:
+async def healthz(_: Public) -> Response:
     """Return whether the process answers at all; never asks the store."""
     return answer({"status": "ok"})
 
@@ -120,7 +118,7 @@ async def healthz(_: Annotated[Caller, public()]) -> Response:
     response_model=_HEALTH,
     responses={503: PROBLEM},
 )
-async def readyz(request: Request, service: TheService, _: Annotated[Caller, public()]) -> Response:
+async def readyz(request: Request, service: TheService, _: Public) -> Response:
     """Whether requests should come here: the store answers within two seconds and is current.
 
     The code of the problem says what is missing: `store_unavailable`, `schema_mismatch`,

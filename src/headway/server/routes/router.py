@@ -47,3 +47,12 @@ async def the_service(request: Request) -> Service:
 
 TheService = Annotated[Service, Depends(the_service)]
 """As a parameter: `service: TheService`."""
+
+
+def system_service(name: str) -> Any:  # noqa: ANN401  (FastAPI's own marker)
+    """Return what a system has put into `Service.system_services`, for a parameter's annotation."""
+
+    async def find(service: TheService) -> object:
+        return service.system_services[name]
+
+    return Depends(find)

@@ -14,7 +14,7 @@ from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, Unauthenticated, UnknownJob
 from headway.runtime.signal_urls import SignalUrls, find_fault
 from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Policy, public
+from headway.server.access.policy import Policy, Public
 from headway.server.bodies.signal import VERBS, SignalBody, signal_of
 from headway.server.hooks.request import (
     PROVIDER_BODY,
@@ -238,7 +238,7 @@ _log = logging.getLogger("headway.server")
 async def receive_webhook(
     request: Request,
     service: TheService,
-    _: Annotated[Caller, public()],
+    _: Public,
     provider: Annotated[str, Path(description="As the settings name it.", examples=["twilio"])],
 ) -> Response:
     """Receive a webhook and answer at once; a repeated one has no further effect.

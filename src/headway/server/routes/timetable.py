@@ -17,8 +17,8 @@ from headway.core.job import derived_id
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.text import format_schedule
 from headway.runtime.records import record
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
 from headway.server.definitions import DEFINED, define, defined, listed
@@ -33,8 +33,6 @@ from headway.server.service import Service
 
 ROUTES = router("timetable", prefix="/v1/timetable")
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
 UNFIRED_MS = 30_000
 """Until a fire by hand is due on its own, should the server end before it was moved to now."""
 NEXT = 3
@@ -142,7 +140,7 @@ async def disable(name: Name, service: TheService, caller: Definer) -> Response:
 async def fire(
     name: Name,
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
     repeat_key: RepeatKey = None,
 ) -> Response:
     """Make the entry's job once more, due now, whether the entry is on or off.

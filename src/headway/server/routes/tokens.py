@@ -15,7 +15,7 @@ from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.errors import Forbidden, IdConflict, InvalidValue
 from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
 from headway.server.access.caller import OPEN_CALLER, Caller, Permission, permissions
-from headway.server.access.policy import needs
+from headway.server.access.policy import Reader, needs
 from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When
 from headway.server.definitions import DEFINED, defined
 from headway.server.paging import RepeatKey, WhichPage, check_repeat_key, page_of
@@ -253,7 +253,7 @@ _ME = reply(
 
 
 @ME.get("", operation_id="me", summary="Who am I", response_model=_ME)
-async def me(caller: Annotated[Caller, needs(Permission.READ)]) -> Response:
+async def me(caller: Reader) -> Response:
     """Return what the token that was sent may do, and for which tenants and lanes."""
     return answer(
         {

@@ -16,8 +16,7 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Observer
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.paging import (
     Cursor,
@@ -33,8 +32,6 @@ from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
 
 ROUTES = router("the whole", prefix="/v1")
-
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 
 
 class TrailAsked(PageQuery):

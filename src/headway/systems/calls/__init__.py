@@ -26,21 +26,13 @@ SCHEMAS = (
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
-    """Make the system.
-
-    Args:
-        settings: the table [calls] of headway.toml.
-        parts: what it shares with other systems.
-
-    Returns:
-        The system; nothing is opened or declared.
+    """Make the system, of the table [calls]; nothing is opened or declared.
 
     Raises:
         InvalidValue: a setting is unknown or unusable.
     """
     read = read_settings(settings)
-    for schema in SCHEMAS:
-        parts.directory.needs(schema)
+    parts.directory.needs(*SCHEMAS)
     reporter = Reporter(
         read.reporting_keys,
         where="calls.reporting_keys",

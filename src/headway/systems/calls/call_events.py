@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
 from uuid import uuid4
 
 import msgspec
-from fastapi import Path, Request, Response
+from fastapi import Request, Response
 
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
@@ -15,15 +14,14 @@ from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, ProviderError, UnknownRecord
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller
-from headway.server.access.policy import public
+from headway.server.access.policy import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routes.router import TheService, router
 from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
 from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
 from headway.systems.calls.observability.overview import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.exchange import take
+from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus
 
 _log = logging.getLogger("headway.calls")
@@ -317,8 +315,8 @@ async def hook(
     request: Request,
     service: TheService,
     context: TheContext,
-    _: Annotated[Caller, public()],
-    provider: Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])],
+    _: Public,
+    provider: Provider,
 ) -> Response:
     """Receive a status webhook; a repeated one has no further effect.
 

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.core.errors import InvalidState, UnknownRecord
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Definer, Observer
 from headway.server.paging import PageQuery, WhichPage, page_of
 from headway.server.replies.reply import answer, page_model, reply, reply_model
 from headway.server.routes.router import TheService, router
@@ -71,7 +71,6 @@ ROUTES = router("system: calls")
 Row = TypeVar("Row", NumberRecord, TemplateRecord)
 
 TheNumber = Annotated[str, Path(max_length=16, description="E.164.", examples=["+15550001000"])]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
 
 
 class NumbersAsked(PageQuery):
@@ -90,7 +89,7 @@ class NumbersAsked(PageQuery):
 async def list_numbers(
     asked: Annotated[NumbersAsked, Query()],
     context: TheContext,
-    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+    caller: Observer,
 ) -> Response:
     """List the numbers, by number. GET /v1/gates shows how many of their lines are taken."""
     caller.whole()
@@ -197,7 +196,6 @@ async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
 
 
 TheName = Annotated[Label, Path(description="Of the template.")]
-Watcher = Annotated[Caller, needs(Permission.OBSERVE)]
 
 NAMED = reply(
     "NamedTemplate",
@@ -216,7 +214,7 @@ PAGE = reply(
 @ROUTES.get(
     "/templates", operation_id="calls_templates", summary="List templates", response_model=PAGE
 )
-async def list_templates(asked: WhichPage, context: TheContext, caller: Watcher) -> Response:
+async def list_templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
     """List the templates, by name."""
     caller.whole()
     async with context.parts.directory.read() as session:
@@ -230,7 +228,7 @@ async def list_templates(asked: WhichPage, context: TheContext, caller: Watcher)
 @ROUTES.get(
     "/templates/{name}", operation_id="calls_template", summary="One template", response_model=NAMED
 )
-async def one_template(name: TheName, context: TheContext, caller: Watcher) -> Response:
+async def one_template(name: TheName, context: TheContext, caller: Observer) -> Response:
     """A template as it is now.
 
     Raises:

@@ -10,12 +10,7 @@ import httpx
 import msgspec
 
 from headway.runtime.timing import Timing
-from headway.systems.calls.template import (
-    BlacklistBody,
-    HttpCheckBody,
-    Template,
-    ValidityBody,
-)
+from headway.systems.calls.template import BlacklistBody, HttpCheckBody, Template, ValidityBody
 from headway.systems.telephony.phone import can_be_assigned
 
 

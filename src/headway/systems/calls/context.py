@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Annotated, cast
-
-from fastapi import Depends
+from typing import Annotated
 
 from headway.contract.store import Store
 from headway.core.errors import InvariantBroken
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
-from headway.server.routes.router import TheService
+from headway.server.routes.router import system_service
 from headway.systems.calls.catalogue import Catalogue, CatalogueContents
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.gates import all_gates, check_gate, dial_gates, house_gate
@@ -127,9 +125,5 @@ class CallsContext:
         return f"{self.parts.base_url}/calls/hooks/{provider}?ref={ref}"
 
 
-async def _the_context(service: TheService) -> CallsContext:
-    return cast("CallsContext", service.system_services[NAME])
-
-
-TheContext = Annotated[CallsContext, Depends(_the_context)]
+TheContext = Annotated[CallsContext, system_service(NAME)]
 """A route's parameter: `context: TheContext`."""

@@ -9,13 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from jsonschema import Draft202012Validator
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field
 from uuid_utils import uuid7
 
 from headway.core.draw import draw

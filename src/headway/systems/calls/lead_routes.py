@@ -25,8 +25,8 @@ from headway.core.gates.hours import intervals, next_opening
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.records import record
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Reader, Sender
 from headway.server.bodies.base import QueryModel, TenantName, When
 from headway.server.paging import PageQuery, bounded_page, check_number_cursor
 from headway.server.replies.problem import add_members
@@ -52,8 +52,6 @@ from headway.systems.telephony.phone import Phone
 ROUTES = router("system: calls")
 LeadId = Annotated[str, Path(alias="id")]
 """The id of a lead in a path."""
-Reader = Annotated[Caller, needs(Permission.READ)]
-Sender = Annotated[Caller, needs(Permission.SEND)]
 MOST = 20_000
 """Leads that one request looks at."""
 

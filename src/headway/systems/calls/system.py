@@ -26,11 +26,7 @@ OWN = (LEAD_ROUTES, BOOK_ROUTES, HOOK_ROUTES)
 
 
 class CallsSystem:
-    """The system `calls`.
-
-    Attributes:
-        context: what its routes and handlers work with.
-    """
+    """The system `calls`."""
 
     name: str = NAME
 

@@ -78,9 +78,9 @@ class Directory:
         self._schemas: dict[str, Schema] = {}
         self._threads: list[Thread] = []
 
-    def needs(self, schema: Schema) -> None:
+    def needs(self, *schemas: Schema) -> None:
         """Says that these tables must be there once it is open."""
-        self._schemas[schema.name] = schema
+        self._schemas |= {schema.name: schema for schema in schemas}
 
     @property
     def needed(self) -> tuple[Schema, ...]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -107,6 +109,25 @@ _BATCH = 500
 
 Fields = Mapping[str, str]
 """A row: what stands in each column, without the space around it."""
+
+
+def json_of(text: str) -> object:
+    """Return what a column holds as JSON.
+
+    Raises:
+        InvalidValue: it holds none.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        message = f"{text[:40]!r} is not JSON: {error}"
+        raise InvalidValue(message) from None
+
+
+def split_by(marks: str) -> Callable[[str], list[str]]:
+    """Return a parser of columns that hold several texts, separated by a pattern."""
+    pattern = re.compile(marks)
+    return lambda text: [one for one in map(str.strip, pattern.split(text)) if one]
 
 
 class ImportFile:

@@ -12,8 +12,10 @@ from headway.runtime.latency import percentile
 from headway.server.metrics.families import Family
 from headway.server.metrics.samples import Labels, Samples
 from headway.server.overview import Overview
-from headway.systems.directory.tally import Tally, Totals
+from headway.systems.directory.tally import Tally, Totals, by_label, by_parts
 
+COUNTED = "counted by all processes in the directory, each a second later"
+"""What the help of each counter of a tally says."""
 QUANTILES = (("0.5", 50), ("0.95", 95), ("0.99", 99))
 
 
@@ -36,7 +38,7 @@ class Counted:
         if not self.family.labels:
             samples.put(totals.get((self.event, ""), 0))
             return samples.metric()
-        found = {label: times for (one, label), times in totals.items() if one == self.event}
+        found = by_label(totals, self.event)
         if len(self.family.labels) > 1:
             for label, times in found.items():
                 samples.put(times, *label.split(":"))
@@ -67,12 +69,7 @@ class CountedTimes:
         """As the library takes it."""
         family = self.family
         metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-        by: dict[str, dict[str, int]] = {}
-        for (event, label), times in totals.items():
-            if event == self.event:
-                name, _, bound = label.partition(":")
-                by.setdefault(name, {})[bound] = times
-        for name, counts in sorted(by.items()):
+        for name, counts in sorted(by_parts(by_label(totals, self.event)).items()):
             reached = [counts.get(str(bound), 0) for bound in self.bounds_ms]
             buckets: list[tuple[str, float]] = [
                 (str(bound / 1000), total)

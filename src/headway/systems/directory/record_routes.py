@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, cast
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Definer, Observer
 from headway.server.paging import PageQuery, decode_cursor, encode_cursor
 from headway.server.replies.reply import answer, page_model, reply_model
 from headway.server.routes.router import TheService
@@ -40,8 +40,14 @@ IfVersion = Annotated[
     ),
 ]
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
+
+class HasDirectory(Protocol):
+    """What a system with records puts into `Service.system_services`."""
+
+    @property
+    def directory(self) -> Directory:
+        """Where the records are kept."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +73,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     routes: APIRouter,
     records: Records[R, New],
     *,
-    directory: Callable[[Service], Directory],
+    reach: Callable[[Caller], None],
     asked: type[PageQuery],
     changed: type[RecordChange],
     texts: Texts,
@@ -76,6 +82,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
 
     Args:
         routes: whose prefix is the path of the list.
+        reach: raises Forbidden for a caller whose scope does not reach them.
         asked: the query of the list.
         changed: the body of a change.
     """
@@ -84,6 +91,9 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     which = Annotated[
         str, Path(max_length=MAX_ID, description=f"The {noun}'s.", examples=[texts.example])
     ]
+
+    def directory(service: Service) -> Directory:
+        return cast("HasDirectory", service.system_services[records.system]).directory
 
     def shown(found: R, caller: Caller, status: int = 200) -> Response:
         tag = {"ETag": f'"{found.version}"'}
@@ -94,7 +104,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
     async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
-        records.check(caller)
+        reach(caller)
         rows, after = records.chosen(select(records.table), asked), decode_cursor(asked.cursor)
         async with directory(service).read() as session:
             found, last = await records.page(session, rows, after, asked.limit)
@@ -102,12 +112,12 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         return answer({"rows": shown, "cursor": encode_cursor(last)})
 
     async def one(id: str, service: TheService, caller: Observer) -> Response:  # noqa: A002  (the path's word)
-        records.check(caller)
+        reach(caller)
         async with directory(service).read() as session:
             return shown(await records.find(session, id), caller)
 
     async def add(body: Any, service: TheService, caller: Definer) -> Response:  # noqa: ANN401  (as above)
-        records.check(caller)
+        reach(caller)
         try:
             async with directory(service).change() as session:
                 added = await records.add(session, body, service.timing.wall_at())
@@ -122,7 +132,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         caller: Definer,
         if_match: IfVersion = None,
     ) -> Response:
-        records.check(caller)
+        reach(caller)
         try:
             async with directory(service).change() as session:
                 found = await records.find(session, id, to_change=True)
@@ -138,7 +148,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         caller: Definer,
         if_match: IfVersion = None,
     ) -> Response:
-        records.check(caller)
+        reach(caller)
         async with directory(service).change() as session:
             found = await records.find(session, id, to_change=True)
             check_version(f"the {noun} {id!r}", found.version, if_match)
@@ -151,7 +161,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         service: TheService,
         caller: Definer,
     ) -> Response:
-        records.check(caller)
+        reach(caller)
         at = service.timing.wall_at()
         async with uploaded(request) as file:
             report = await run_import(directory(service), file, records, at, partial=asked.partial)

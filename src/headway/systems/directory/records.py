@@ -112,16 +112,26 @@ class NewNamedRecord(NewRecord):
 
 
 class RecordChange(Body):
-    """What is changed of a record; what is not said stays."""
+    """What is changed of a record; what is not said stays.
+
+    Attributes:
+        clearable: fields that null takes away.
+    """
+
+    clearable: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def values(self) -> dict[str, Any]:
         """What was said.
 
         Raises:
-            InvalidValue: something is to be null.
+            InvalidValue: something else is to be null.
         """
-        return not_null(self.model_dump(exclude_unset=True))
+        # What is said of a nested model is all of it.
+        whole = self.model_dump()
+        given = {name: one for name, one in whole.items() if name in self.model_fields_set}
+        not_null({name: one for name, one in given.items() if name not in self.clearable})
+        return given
 
 
 R = TypeVar("R", bound=Record)
@@ -166,6 +176,7 @@ class Records(Generic[R, New]):
 
     Attributes:
         table: of it; its name in lower case stands in messages and paths.
+        system: by which the server knows the system that keeps them.
         unique: a further column that no two records share; empty for none.
         needed: columns that an import must have.
         known: further columns that it may have.
@@ -177,6 +188,7 @@ class Records(Generic[R, New]):
     table: type[R]
     body: type[New]
     shape: type[Any]
+    system: str
     unique: ClassVar[str] = ""
     needed: ClassVar[Sequence[str]] = ("name",)
     known: ClassVar[Sequence[str]] = ("id",)
@@ -186,14 +198,6 @@ class Records(Generic[R, New]):
     def noun(self) -> str:
         """What one is called."""
         return self.table.__name__.lower()
-
-    def check(self, caller: Caller) -> None:
-        """Accept a caller with permission for these records.
-
-        Raises:
-            Forbidden: the caller's token is not for them.
-        """
-        caller.whole()
 
     def view(self, record: R, caller: Caller) -> object:
         """A record as a caller may see it: without secrets, unless he may change it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from sqlalchemy import text
 
@@ -27,6 +28,34 @@ _log = logging.getLogger("headway.directory")
 
 Totals = Mapping[tuple[str, str], int]
 """How often, by event and label."""
+
+
+def by_label(totals: Totals, event: str) -> dict[str, int]:
+    """Return how often an event happened, by label."""
+    return {label: times for (one, label), times in totals.items() if one == event}
+
+
+class HasTotals(Protocol):
+    """What was seen of a system."""
+
+    @property
+    def totals(self) -> Totals:
+        """As the tally has them."""
+        ...
+
+
+def counts_of(event: str) -> Callable[[HasTotals], Mapping[str, int]]:
+    """Return a reader of how often an event happened, by label, for a rule of alerts."""
+    return lambda seen: by_label(seen.totals, event)
+
+
+def by_parts(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return counts whose labels have two parts, joined by `:`, by the first and the second."""
+    found: dict[str, dict[str, int]] = {}
+    for label, times in counts.items():
+        first, _, second = label.partition(":")
+        found.setdefault(first, {})[second] = times
+    return found
 
 
 class Tally:
@@ -75,9 +104,6 @@ class Tally:
             # What runs in no loop is written with what happens next.
             return
         self._flushing = loop.create_task(self._flush_soon(), name="tally")
-
-    async def open(self) -> None:
-        """Nothing: the directory is opened by those who share it."""
 
     async def flush(self) -> None:
         """Write what is pending.

@@ -18,21 +18,13 @@ SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA, ALERTS)
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
-    """Make the system.
-
-    Args:
-        settings: the table [field_service] of headway.toml.
-        parts: shared with other systems; the needed tables are registered there.
-
-    Returns:
-        The system; nothing is opened, and nothing declared before it is started.
+    """Make the system, of the table [field_service]; nothing is opened or declared.
 
     Raises:
         InvalidValue: a setting is unusable.
     """
     read = read_settings(settings, parts.exchange)
-    for schema in SCHEMAS:
-        parts.directory.needs(schema)
+    parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing)
     parts.also(tally)
     return FieldService(FieldContext(settings=read, parts=parts, tally=tally))

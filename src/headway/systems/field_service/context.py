@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, cast
-
-from fastapi import Depends
+from typing import Annotated
 
 from headway.core.errors import InvariantBroken
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
 from headway.server.access.caller import Caller
-from headway.server.routes.router import TheService
-from headway.server.service import Service
+from headway.server.routes.router import system_service
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.names import NAME, OFFERS
 from headway.systems.field_service.observability.metrics import Tally
@@ -82,18 +79,8 @@ class FieldContext:
         return f"{self.parts.base_url}/field-service{path}"
 
 
-async def the_context(service: TheService) -> FieldContext:
-    """Return the context that the system created at its start."""
-    return cast("FieldContext", service.system_services[NAME])
-
-
-TheContext = Annotated[FieldContext, Depends(the_context)]
+TheContext = Annotated[FieldContext, system_service(NAME)]
 """A route's parameter: `context: TheContext`."""
-
-
-def directory_of(service: Service) -> Directory:
-    """Return the directory of technicians and users."""
-    return cast("FieldContext", service.system_services[NAME]).directory
 
 
 def check_caller(caller: Caller) -> None:

@@ -14,7 +14,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
 from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Definer, Observer, needs
 from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.sending import send_jobs
@@ -291,9 +291,7 @@ TIMES = reply_model(OfferTimesNow)
     summary="How long offers stand",
     response_model=TIMES,
 )
-async def times(
-    service: TheService, context: TheContext, caller: Annotated[Caller, needs(Permission.OBSERVE)]
-) -> Response:
+async def times(service: TheService, context: TheContext, caller: Observer) -> Response:
     """How long the next offers stand, by urgency."""
     del service
     caller.every_tenant()
@@ -310,7 +308,7 @@ async def change(
     body: TimesBody,
     service: TheService,
     context: TheContext,
-    caller: Annotated[Caller, needs(Permission.DEFINE)],
+    caller: Definer,
 ) -> Response:
     """Hold from the next offer on; an offer that stands is not changed.
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from fastapi import Response
 
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Observer
 from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.directory.database import Directory
@@ -88,9 +86,7 @@ CONCERNS = reply(
     summary="What needs attention",
     response_model=CONCERNS,
 )
-async def doctor(
-    context: TheContext, caller: Annotated[Caller, needs(Permission.OBSERVE)]
-) -> Response:
+async def doctor(context: TheContext, caller: Observer) -> Response:
     """What keeps requests from being dealt with, though everything runs.
 
     For example: no user has the role Dispatcher, so alerts have no recipient.

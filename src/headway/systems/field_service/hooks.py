@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Path, Request, Response
+from fastapi import Request, Response
 
 from headway.contract.signals import Decided, Signal, SignalKind
 from headway.contract.store import Store
@@ -12,8 +10,7 @@ from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.job import derived_id
 from headway.runtime.records import encode
-from headway.server.access.caller import Caller
-from headway.server.access.policy import public
+from headway.server.access.policy import Public
 from headway.server.routes.router import TheService, router
 from headway.server.sending import send_jobs
 from headway.systems.field_service.answering import Said, reply_to_keys, reply_to_text
@@ -23,7 +20,7 @@ from headway.systems.field_service.kinds.alert import CHOOSE
 from headway.systems.field_service.kinds.ring import ASK_EACH_S, longest_ms
 from headway.systems.field_service.names import ALERT
 from headway.systems.field_service.request import run_of
-from headway.systems.telephony.exchange import take
+from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus, Say
 
 AGAIN_MS = 5_000
@@ -79,8 +76,6 @@ async def _is_alert(store: Store, ref: str | None) -> bool:
 
 
 ROUTES = router("system: field_service")
-Public = Annotated[Caller, public()]
-Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
 """There is no token: the provider's own signature proves a webhook."""
 
 

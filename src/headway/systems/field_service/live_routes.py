@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from fastapi import Response
 from fastapi.responses import RedirectResponse
 
-from headway.server.access.caller import Caller
-from headway.server.access.policy import public
+from headway.server.access.policy import Public
 from headway.server.routes.router import router
 
 ROUTES = router("system: field_service")
@@ -21,6 +18,6 @@ ROUTES = router("system: field_service")
     status_code=307,
     response_class=RedirectResponse,
 )
-async def live(_: Annotated[Caller, public()]) -> Response:
+async def live(_: Public) -> Response:
     """Lead to the requests on the dashboard, that asks for a token where there are tokens."""
     return RedirectResponse("/ui/field-service", 307)

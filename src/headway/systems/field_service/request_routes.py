@@ -10,7 +10,7 @@ from pydantic import Field
 from headway.contract.views import JobQuery, JobsQuery, WhyQuery
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
 from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Reader, Sender, needs
 from headway.server.paging import PageQuery, bounded_page, check_number_cursor
 from headway.server.replies.reply import answer, extended_model, page_model, plain_value
 from headway.server.routes.router import TheService, router
@@ -58,7 +58,7 @@ async def intake(
     body: RequestBody,
     service: TheService,
     context: TheContext,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
 ) -> Response:
     """Store a request and reply at once, before the first call.
 
@@ -96,8 +96,6 @@ async def _position(context: FieldContext, body: RequestBody) -> Position:
         raise InvalidValue(message, hint='give `position`: {"lat": …, "lon": …}, or `address`')
     return await find_position(context.settings.geocoder_url, body.address)
 
-
-Reader = Annotated[Caller, needs(Permission.READ)]
 
 WITH_WHY = extended_model(
     ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why it stands where it stands.")

@@ -24,11 +24,7 @@ from headway.web.page import Page
 
 
 class FieldService:
-    """The system `field_service`.
-
-    Attributes:
-        context: what its routes and handlers work with.
-    """
+    """The system `field_service`."""
 
     name: str = NAME
     routers: Sequence[APIRouter] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -13,14 +12,16 @@ from sqlalchemy import Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller
+from headway.server.access.policy import Observer
 from headway.server.bodies.base import FailFastList, QueryModel
 from headway.server.paging import PageQuery
 from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
-from headway.systems.directory.record_routes import Observer, Texts, add_routes
+from headway.systems.directory.importing import split_by
+from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.context import TheContext, check_caller, directory_of
+from headway.systems.field_service.context import TheContext, check_caller
+from headway.systems.field_service.names import NAME
 from headway.systems.field_service.nearby.cells import DIGITS, cell_of
 from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
 from headway.systems.field_service.records import Channel, Place, Technician
@@ -28,8 +29,6 @@ from headway.systems.field_service.skills import Word, held, skill_key
 from headway.systems.telephony.phone import Phone
 
 MOST_SKILLS = 50
-PARTED = re.compile(r"[;,|]")
-"""What parts the skills in a field of an import."""
 _WORDS = {
     **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off"), False),
@@ -154,30 +153,23 @@ def _yes(text: str) -> bool:
     return found
 
 
-def _parts(text: str) -> list[str]:
-    return [one for one in map(str.strip, PARTED.split(text)) if one]
-
-
 class Technicians(Records[Technician, TechnicianBody]):
     """The technicians, each with a telephone of his own."""
 
     table = Technician
     body = TechnicianBody
     shape = TechnicianView
+    system = NAME
     unique: ClassVar[str] = "phone"
     needed: ClassVar[Sequence[str]] = ("name", "phone", "lat", "lon")
     known: ClassVar[Sequence[str]] = ("id", "skills", "on_duty", "channel")
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
         "lat": _number("lat"),
         "lon": _number("lon"),
-        "skills": _parts,
+        "skills": split_by(r"[;,|]"),
         "on_duty": _yes,
         "channel": str.lower,
     }
-
-    def check(self, caller: Caller) -> None:
-        """See `check_caller`."""
-        check_caller(caller)
 
     def chosen(self, rows: Select[Technician], asked: PageQuery) -> Select[Technician]:
         """Only those on duty or off it, only whose telephone it is."""
@@ -272,7 +264,7 @@ async def near(
 add_routes(
     ROUTES,
     TECHNICIANS,
-    directory=directory_of,
+    reach=check_caller,
     asked=TechniciansAsked,
     changed=TechnicianChange,
     texts=Texts(

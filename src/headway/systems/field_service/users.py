@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, cast
@@ -12,14 +11,15 @@ from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller
 from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routes.router import router
+from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.context import check_caller, directory_of
+from headway.systems.field_service.context import check_caller
+from headway.systems.field_service.names import NAME
 from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User
 from headway.systems.field_service.skills import Word, skill_key
 from headway.systems.telephony.phone import check_phone
@@ -28,9 +28,6 @@ MOST_WORDS = 20
 PHONES = ("text", "call")
 """What stands before a telephone number in a channel."""
 MAX_CHANNEL = 1_000
-ROLES_PARTED = re.compile(r"[;,|]")
-CHANNELS_PARTED = re.compile(r"[\s|]+")
-"""URLs may hold commas and semicolons, but no space."""
 
 
 def _channel(text: str) -> str:
@@ -114,25 +111,19 @@ class UsersAsked(PageQuery):
     )
 
 
-def _parted(mark: re.Pattern[str]) -> Callable[[str], list[str]]:
-    return lambda text: [one for one in map(str.strip, mark.split(text)) if one]
-
-
 class Users(Records[User, UserBody]):
     """The users; one is known by its id, which may be made of the name."""
 
     table = User
     body = UserBody
     shape = UserView
+    system = NAME
     known: ClassVar[Sequence[str]] = ("id", "roles", "channels")
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "roles": _parted(ROLES_PARTED),
-        "channels": _parted(CHANNELS_PARTED),
+        "roles": split_by(r"[;,|]"),
+        # URLs may hold commas and semicolons, but no space.
+        "channels": split_by(r"[\s|]+"),
     }
-
-    def check(self, caller: Caller) -> None:
-        """See `check_caller`."""
-        check_caller(caller)
 
     def masked(self, record: User) -> Mapping[str, object]:
         """A URL may hold a password."""
@@ -190,7 +181,7 @@ ROUTES = router("system: field_service", prefix="/users")
 add_routes(
     ROUTES,
     USERS,
-    directory=directory_of,
+    reach=check_caller,
     asked=UsersAsked,
     changed=UserChange,
     texts=Texts(

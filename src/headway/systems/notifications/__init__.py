@@ -9,8 +9,9 @@ from fastapi import APIRouter
 
 from headway.bridges.cassandra.monitoring import start_calendar
 from headway.bridges.cassandra.page import calendar_page
-from headway.core.errors import InvalidValue
+from headway.core.errors import located
 from headway.runtime.app import App
+from headway.runtime.settings_table import read_table
 from headway.server.alerts.declared import thresholds_of
 from headway.server.service import Service
 from headway.systems.directory.alerts.place import SCHEMA as ALERTS
@@ -25,8 +26,8 @@ from headway.systems.notifications.names import NAME, Channel
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.pages import PAGES
-from headway.systems.notifications.reading import Reader
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
+from headway.systems.notifications.records import Reader
 from headway.systems.notifications.senders.apprise_url import AppriseUrl
 from headway.systems.notifications.senders.push import Apns
 from headway.systems.notifications.senders.sender import Sender
@@ -35,7 +36,7 @@ from headway.systems.notifications.senders.settings import SendersTable
 from headway.systems.notifications.senders.sms import Sms
 from headway.systems.notifications.senders.smtp import Smtp
 from headway.systems.notifications.senders.webhook import Webhook
-from headway.systems.notifications.settings import read_settings
+from headway.systems.notifications.settings import NotificationSettings
 from headway.systems.parts import Parts
 from headway.web.page import Page
 
@@ -47,11 +48,7 @@ _log = logging.getLogger("headway.notifications")
 
 
 class Notifications:
-    """The system `notifications`.
-
-    Attributes:
-        context: what its routes and handlers work with.
-    """
+    """The system `notifications`."""
 
     name: str = NAME
     routers: Sequence[APIRouter] = OWN
@@ -82,17 +79,13 @@ def make(
 ) -> Notifications:
     """Make the system, of the table [notifications]; nothing is opened or declared.
 
-    Args:
-        settings: as the file or the environment has them.
-        parts: shared with other systems.
-        senders: instead of those of the settings.
+    The senders, if given, are used instead of those of the settings.
 
     Raises:
         InvalidValue: a setting is unknown or unusable.
     """
-    read = read_settings(settings)
-    for schema in SCHEMAS:
-        parts.directory.needs(schema)
+    read = read_table(NAME, NotificationSettings, settings)
+    parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "notify_tally")
     parts.also(tally)
     context = NotifyContext(
@@ -118,11 +111,8 @@ def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sende
     if settings.push is not None:
         made[Channel.PUSH] = Apns(settings.push, timing)
     if settings.sms is not None:
-        try:
+        with located("notifications.senders.sms: "):
             texts = parts.exchange.text(settings.sms.provider)
-        except InvalidValue as error:
-            message = f"notifications.senders.sms: {error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
         made[Channel.SMS] = Sms(texts, settings.sms.from_, lambda: parts.base_url)
     email = settings.email
     if email is not None and email.smtp is not None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, cast
-
-from fastapi import Depends, Path
+from typing import Annotated
 
 from headway.bridges.cassandra.calendar import Calendar
 from headway.contract.enqueue import Enqueued
@@ -15,17 +13,15 @@ from headway.contract.store import Store
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
 from headway.runtime.app import App
-from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
-from headway.server.access.policy import public
-from headway.server.routes.router import TheService
+from headway.server.routes.router import system_service
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.metrics import Thresholds
-from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Event, lane_of
-from headway.systems.notifications.reading import Reader
+from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Event
+from headway.systems.notifications.records import Reader
 from headway.systems.notifications.senders.sender import Sender
 from headway.systems.notifications.settings import NotificationSettings
 from headway.systems.parts import Parts
@@ -36,10 +32,7 @@ class NotifyContext:
     """The settings, senders and directory that routes and handlers use.
 
     Attributes:
-        parts: shared with other systems.
         senders: by channel; a channel without one is not used.
-        reader: reads recipients and templates at the moment of a send.
-        thresholds: of the alerts.
         app: has the kind of this system; set when that is declared.
     """
 
@@ -65,9 +58,6 @@ class NotifyContext:
         """The store of the notifications."""
         return self.app.store
 
-    async def open(self) -> None:
-        """Do nothing: each sender connects when it first sends."""
-
     async def close(self) -> None:
         """Close the connections of the senders."""
         for sender in self.senders.values():
@@ -85,11 +75,6 @@ class NotifyContext:
             self._calendar = Calendar(link, self.store)
         return self._calendar
 
-    @property
-    def kind(self) -> Kind:
-        """The kind of notifications."""
-        return self.app.kind(NOTIFICATION)
-
     async def send(self, service: Service, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         """Store jobs: in the calendar, if there is one, or in the store; see `send_jobs`."""
         send = partial(send_jobs, service)
@@ -100,25 +85,13 @@ class NotifyContext:
     def uses(self, channel: Channel) -> tuple[GateUse, ...]:
         """Return the gates of a channel."""
         if channel not in self._uses:
-            self._uses[channel] = self.kind.uses(channel, lane_of(channel), "", b"{}", None)
+            kind = self.app.kind(NOTIFICATION)
+            self._uses[channel] = kind.uses(channel, channel.lane, "", b"{}", None)
         return self._uses[channel]
 
 
-async def the_context(service: TheService) -> NotifyContext:
-    """Return the context that the system created at its start."""
-    return cast("NotifyContext", service.system_services[NAME])
-
-
-TheContext = Annotated[NotifyContext, Depends(the_context)]
+TheContext = Annotated[NotifyContext, system_service(NAME)]
 """A route's parameter: `context: TheContext`."""
-Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
-Public = Annotated[Caller, public()]
-"""The caller of a webhook or a link that is verified by its signature."""
-
-
-def directory_of(service: Service) -> Directory:
-    """Return the directory of recipients and templates."""
-    return cast("NotifyContext", service.system_services[NAME]).directory
 
 
 def check_caller(caller: Caller) -> None:
@@ -129,4 +102,4 @@ def check_caller(caller: Caller) -> None:
     """
     caller.every_tenant()
     for channel in Channel:
-        caller.check_lane(lane_of(channel))
+        caller.check_lane(channel.lane)

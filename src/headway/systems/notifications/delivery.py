@@ -15,22 +15,18 @@ from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState
 from headway.core.state import FINAL, State
+from headway.server.access.policy import Public
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
 from headway.server.routes.router import TheService, router
-from headway.systems.notifications.context import (
-    NotifyContext,
-    Provider,
-    Public,
-    TheContext,
-)
+from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.names import NOTIFICATION, Channel, Status, known_as
 from headway.systems.notifications.notification import Said, body_of, read_args
 from headway.systems.notifications.records import addresses
 from headway.systems.notifications.senders.sms import NO_SUCH_PHONE
 from headway.systems.notifications.senders.smtp import NO_SUCH_MAILBOX
 from headway.systems.notifications.sending import retire
-from headway.systems.telephony.exchange import take
+from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Texts, TextStatus
 
 UNDELIVERED = frozenset({"bounce", "dropped"})

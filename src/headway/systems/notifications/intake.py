@@ -10,10 +10,10 @@ each batch that adds rows removes twice as many that are over. No process holds 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import BeforeValidator, Field, model_validator
@@ -30,14 +30,14 @@ from headway.server.replies.problem import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.names import Channel, Priority, lane_of
+from headway.systems.notifications.names import NOTIFICATION, Channel, Priority
 from headway.systems.notifications.records import (
     DIGEST_BYTES,
     DedupeKey,
     MessageTemplate,
     Recipient,
 )
-from headway.systems.notifications.rendering import MOST_SOURCE
+from headway.systems.notifications.rendering import Source
 
 MOST = 10_000
 """Notifications of one request."""
@@ -59,7 +59,6 @@ def _not_seconds(value: object) -> object:
 
 Moment = Annotated[When, BeforeValidator(_not_seconds)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-Text = Annotated[str, Field(max_length=MOST_SOURCE)]
 
 
 class NotificationBody(Body):
@@ -80,9 +79,9 @@ class NotificationBody(Body):
     data: dict[str, Any] = Field(
         default={}, description="For the template; an app and a webhook get it as well."
     )
-    title: Text = Field(default="", description="Literal, instead of a template.")
-    text: Text = Field(default="", description="Literal, instead of a template.")
-    html: Text | None = Field(default=None, description="Literal, for e-mail.")
+    title: Source = Field(default="", description="Literal, instead of a template.")
+    text: Source = Field(default="", description="Literal, instead of a template.")
+    html: Source | None = Field(default=None, description="Literal, for e-mail.")
     scheduled_at: Moment | None = Field(
         default=None, description="When; now if not given, or if it is past."
     )
@@ -129,8 +128,15 @@ OneOrMany = Annotated[NotificationBody | Many, one_or_many(NotificationBody, Man
 """One notification, or a list of up to 10,000."""
 
 
-class Taken(NamedTuple):
-    """The result of sending a notification here; see `notification_routes.TAKEN`."""
+@dataclass(frozen=True, slots=True)
+class NotificationTaken:
+    """Which notification exists now.
+
+    Attributes:
+        id: of it; of a duplicate, the first one's.
+        created: whether it is new.
+        due_at: when it is due, ms UTC; None for a duplicate.
+    """
 
     id: str
     created: bool
@@ -139,7 +145,7 @@ class Taken(NamedTuple):
 
 async def take_in(
     service: Service, context: NotifyContext, bodies: Sequence[NotificationBody]
-) -> list[Taken]:
+) -> list[NotificationTaken]:
     """Take notifications in; when this returns, they are stored.
 
     Dedupe keys are taken before the jobs are stored. Should the store fail in between, the caller
@@ -163,7 +169,7 @@ async def take_in(
         else digest_of(body.recipient, body.order[0], body.dedupe_key)
         for body in bodies
     ]
-    wanted = [Wanted(key, id_) for key, id_ in zip(digests, ids, strict=True) if key is not None]
+    wanted = [(key, id_) for key, id_ in zip(digests, ids, strict=True) if key is not None]
     holders: Mapping[bytes, str] = {}
     if wanted:
         window_ms = context.settings.dedupe_window
@@ -184,7 +190,7 @@ async def take_in(
     made = {one.id: one.created for one in await context.send(service, jobs)}
     # If several in a request have one key, the first is new.
     new = ((one, made.pop(one, False)) for one in kept)
-    return [Taken(one, created, due[one] if created else None) for one, created in new]
+    return [NotificationTaken(one, created, due[one] if created else None) for one, created in new]
 
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
@@ -206,9 +212,9 @@ def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> 
         due_at += int(draw(f"jitter {id_}") * (settings.jitter + 1))
     expires_at = None if body.expires_at is None else body.expires_at.resolved(now)
     first = body.order[0]
-    job = context.kind.make(
+    job = context.app.kind(NOTIFICATION).make(
         job_id=id_,
-        lane=lane_of(first),
+        lane=first.lane,
         subject=body.recipient,
         priority=URGENT if urgent else _OF_PRIORITY[body.priority],
         channels=list(body.order),
@@ -276,13 +282,6 @@ _REMOVE = text(
 )
 
 
-class Wanted(NamedTuple):
-    """A key that a new notification has, and that notification's id."""
-
-    digest: bytes
-    id: str
-
-
 def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
     """Return a hash that identifies a key, so that a row is small whatever its texts are."""
     whole = msgspec.json.encode([recipient, channel, key])
@@ -290,22 +289,21 @@ def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
 
 
 async def take_keys(
-    session: AsyncSession, wanted: Sequence[Wanted], *, now: int, window_ms: int
+    session: AsyncSession, wanted: Sequence[tuple[bytes, str]], *, now: int, window_ms: int
 ) -> Mapping[bytes, str]:
     """Give each key to the first notification that wants it.
 
     Args:
         session: in a transaction; the keys are taken when it commits.
-        wanted: in order; of several with one key the first takes it.
-        now: ms UTC.
+        wanted: a digest and a notification's id each; of several with one key the first takes it.
         window_ms: how long a key stays taken.
 
     Returns:
         Which notification has each key now, by digest: the wanted one, or an earlier one.
     """
     first: dict[bytes, str] = {}
-    for one in wanted:
-        first.setdefault(one.digest, one.id)
+    for digest, id_ in wanted:
+        first.setdefault(digest, id_)
     # In one order, so that two batches wait for each other in no circle.
     ordered = sorted(first.items())
     holders: dict[bytes, str] = {}

@@ -14,16 +14,7 @@ from headway.runtime.app import App
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.names import (
-    ANSWER_LOST,
-    LOST,
-    NOTIFICATION,
-    Channel,
-    Status,
-    lane_of,
-    rate_of,
-    slots_of,
-)
+from headway.systems.notifications.names import ANSWER_LOST, LOST, NOTIFICATION, Channel, Status
 from headway.systems.notifications.notification import Args, said_of
 from headway.systems.notifications.sending import Attempt, Back
 
@@ -40,14 +31,14 @@ def declare(app: App, context: NotifyContext) -> None:
     def gates(channel: Channel) -> list[GateSpec | GateNeed]:
         limits = settings.channel(channel)
         # Held until the provider has answered, not only until the hand-over.
-        at_once = Slots(slots_of(channel), limits.at_once).take(hold="settled")
+        at_once = Slots(channel.slots, limits.at_once).take(hold="settled")
         found: list[GateSpec | GateNeed] = [at_once]
         if limits.rate is not None:
-            found.append(Rate(rate_of(channel), limits.rate, per=f"{limits.per}ms"))
+            found.append(Rate(channel.rate, limits.rate, per=f"{limits.per}ms"))
         return found
 
     for channel in Channel:
-        app.lane(lane_of(channel), target=TARGET)
+        app.lane(channel.lane, target=TARGET)
 
     async def ask(awaited: Awaited) -> Running | Ended | Unknown:
         return await reconcile(context, awaited)
@@ -64,22 +55,12 @@ def declare(app: App, context: NotifyContext) -> None:
         html: str | None = None,
         expires_at: int | None = None,
     ) -> Back:
-        args = Args(
-            channels=channels,
-            category=category,
-            level=level,
-            template=template,
-            data=data or {},
-            title=title,
-            text=text,
-            html=html,
-            expires_at=expires_at,
-        )
+        args = Args(channels, category, level, template, data or {}, title, text, html, expires_at)
         return await Attempt(context, job, args).send()
 
     kind = app.job(
         name=NOTIFICATION,
-        lane=lane_of(Channel.PUSH),
+        lane=Channel.PUSH.lane,
         stages={channel.value: gates(channel) for channel in Channel},
         retry=TRIES,
         reconcile=ask,

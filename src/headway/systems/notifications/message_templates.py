@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -11,13 +10,13 @@ from fastapi import Path
 from pydantic import AfterValidator, ConfigDict, Field, model_serializer
 from starlette.responses import Response
 
-from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.core.errors import InvalidValue, located
+from headway.server.access.policy import Reader
 from headway.server.bodies.base import Body
 from headway.server.paging import PageQuery
 from headway.server.replies.reply import answer, reply
-from headway.server.routes.router import TheService, router
+from headway.server.routes.router import router
+from headway.systems.directory.importing import json_of
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import (
     MAX_ID,
@@ -26,21 +25,13 @@ from headway.systems.directory.records import (
     RecordChange,
     Records,
 )
-from headway.systems.notifications.context import check_caller, directory_of
-from headway.systems.notifications.names import Channel
+from headway.systems.notifications.context import TheContext, check_caller
+from headway.systems.notifications.names import NAME, Channel
 from headway.systems.notifications.records import MessageTemplate
-from headway.systems.notifications.rendering import (
-    FORMS,
-    MOST_SOURCE,
-    Forms,
-    check_forms,
-    render,
-)
+from headway.systems.notifications.rendering import Forms, Source, check_forms, render
 
 DEFAULT = "default"
 """The forms for all channels that have none of their own."""
-
-Source = Annotated[str, Field(max_length=MOST_SOURCE)]
 
 
 class FormsBody(Body):
@@ -57,11 +48,8 @@ class FormsBody(Body):
 
 def _channels(value: dict[Any, FormsBody]) -> dict[Any, FormsBody]:
     for channel, forms in value.items():
-        try:
+        with located(f"{channel}."):
             check_forms(forms.model_dump())
-        except InvalidValue as error:
-            message = f"{channel}.{error.message}"
-            raise InvalidValue(message, hint=error.hint) from None
     return value
 
 
@@ -91,19 +79,6 @@ class TemplateChange(RecordChange):
     channels: Channels | None = Field(default=None, description="All of them.")
 
 
-def json_of(text: str) -> object:
-    """A column of an import that holds JSON.
-
-    Raises:
-        InvalidValue: it holds none.
-    """
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        message = f"{text[:40]!r} is not JSON: {error}"
-        raise InvalidValue(message) from None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateView:
     """A message template.
@@ -125,6 +100,7 @@ class Templates(Records[MessageTemplate, TemplateBody]):
     table = MessageTemplate
     body = TemplateBody
     shape = TemplateView
+    system = NAME
     needed: ClassVar[Sequence[str]] = ("id", "channels")
     known: ClassVar[Sequence[str]] = ("name",)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {"channels": json_of}
@@ -133,10 +109,6 @@ class Templates(Records[MessageTemplate, TemplateBody]):
     def noun(self) -> str:
         """As its paths have it: other systems have templates of their own."""
         return "message-template"
-
-    def check(self, caller: Caller) -> None:
-        """See `check_caller`."""
-        check_caller(caller)
 
 
 TEMPLATES = Templates()
@@ -160,7 +132,7 @@ ROUTES = router("system: notifications", prefix="/message-templates")
 add_routes(
     ROUTES,
     TEMPLATES,
-    directory=directory_of,
+    reach=check_caller,
     asked=PageQuery,
     changed=TemplateChange,
     texts=Texts(
@@ -199,20 +171,16 @@ PREVIEW = reply(
 async def preview(
     id: Annotated[str, Path(max_length=MAX_ID, examples=["hello"])],  # noqa: A002  (the path's word)
     body: PreviewAsked,
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    context: TheContext,
+    caller: Reader,
 ) -> Response:
     """Render a template with this data, as it would be sent; nothing is sent.
 
     Raises:
         InvalidValue: it cannot be rendered; the message has the channel, the form and the line.
     """
-    TEMPLATES.check(caller)
-    async with directory_of(service).read() as session:
+    check_caller(caller)
+    async with context.directory.read() as session:
         found = await TEMPLATES.find(session, id)
-    try:
-        shown = render(forms_of(found, body.channel), body.data)
-    except InvalidValue as error:
-        message = f"{id}, {body.channel}.{error.message}"
-        raise InvalidValue(message, hint=error.hint) from None
-    return answer({form: getattr(shown, form) for form in FORMS})
+    with located(f"{id}, {body.channel}."):
+        return answer(render(forms_of(found, body.channel), body.data))

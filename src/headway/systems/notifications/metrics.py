@@ -18,31 +18,21 @@ from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
-from headway.systems.directory.metrics import Counted, CountedTimes, SystemMetrics
-from headway.systems.directory.tally import Tally, Totals
-from headway.systems.notifications.names import (
-    BUCKETS_MS,
-    LOST,
-    Channel,
-    Event,
-    Status,
-    lane_of,
-    slots_of,
-)
-
-_COUNTED = "counted by all processes in the directory, each a second later"
+from headway.systems.directory.metrics import COUNTED, Counted, CountedTimes, SystemMetrics
+from headway.systems.directory.tally import Tally, Totals, by_parts, counts_of
+from headway.systems.notifications.names import BUCKETS_MS, LOST, Channel, Event, Status
 
 OUTCOMES = counter(
     "notifications",
     "Sends by outcome: SENT, DELIVERED, FAILED, SKIPPED, answer_lost, and limited or unavailable "
-    f"for those that were put back; {_COUNTED}.",
+    f"for those that were put back; {COUNTED}.",
     "channel",
     "outcome",
 )
 LATENESS = Family(
     name="headway_notifications_lateness_seconds",
     kind="histogram",
-    help=f"From due to the moment before the provider is called; {_COUNTED}.",
+    help=f"From due to the moment before the provider is called; {COUNTED}.",
     labels=("channel",),
 )
 OVERDUE = gauge(
@@ -108,7 +98,7 @@ class NotificationsOverview:
 
 def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
     """The rules, the worst first."""
-    outcomes, late = _of(Event.OUTCOME), _of(Event.LATE)
+    outcomes, late = counts_of(Event.OUTCOME), counts_of(Event.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
         Lasts("directory_away", p1, at.overdue_for_ms, _away),
@@ -120,13 +110,6 @@ def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...
         Grows("answers_lost", p2, at.answers_lost_within_ms, outcomes, lambda g: _lost(at, g)),
         Lasts("channel_closed", p2, at.channel_closed_for_ms, _closed),
     )
-
-
-def _of(event: Event) -> Callable[[NotificationsOverview], Mapping[str, int]]:
-    """How often an event happened, by label."""
-    return lambda overview: {
-        label: n for (one, label), n in overview.totals.items() if one == event
-    }
 
 
 def _away(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
@@ -148,18 +131,10 @@ def _overdue(at: Thresholds, overview: NotificationsOverview) -> Mapping[str, Ca
     }
 
 
-def _by_channel(grown: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for label, times in grown.items():
-        channel, _, what = label.partition(":")
-        found.setdefault(channel, {})[what] = times
-    return found
-
-
 def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     """Too large a share of a channel's sends failed."""
     texts: dict[str, str] = {}
-    for channel, by in _by_channel(grown).items():
+    for channel, by in by_parts(grown).items():
         failed = by.get(Status.FAILED, 0)
         every = failed + by.get(Status.SENT, 0) + by.get(LOST, 0)
         if failed >= max(1, at.failing_least) and failed > at.failing_above * every:
@@ -171,7 +146,7 @@ def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
 def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     """Too large a share of a channel's sends began late."""
     texts: dict[str, str] = {}
-    for channel, by in _by_channel(grown).items():
+    for channel, by in by_parts(grown).items():
         every = sum(by.values())
         in_time = sum(n for bound, n in by.items() if bound != "inf" and int(bound) <= at.late_ms)
         late = every - in_time
@@ -186,7 +161,7 @@ def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     within = format_duration(at.answers_lost_within_ms)
     return {
         channel: f"the provider's answer to {by[LOST]} sends by {channel} was lost within {within}"
-        for channel, by in _by_channel(grown).items()
+        for channel, by in by_parts(grown).items()
         if by.get(LOST, 0) > at.answers_lost_more_than
     }
 
@@ -223,7 +198,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
 async def _channels(store: Store) -> dict[str, str]:
     """Why channels are closed; only those that are."""
-    names = {slots_of(channel): str(channel) for channel in Channel}
+    names = {channel.slots: str(channel) for channel in Channel}
     page = await store.read(GatesQuery(names=tuple(names)))
     return {
         names[one.name]: f"by {one.closed_by}: {one.closed_reason}"
@@ -233,7 +208,7 @@ async def _channels(store: Store) -> dict[str, str]:
 
 
 def _overdue_ms(overview: Overview) -> dict[str, int]:
-    lanes = {lane_of(channel): str(channel) for channel in Channel}
+    lanes = {channel.lane: str(channel) for channel in Channel}
     now = overview.stats.now
     return {
         lanes[one.name]: max(0, now - one.oldest_due_at)

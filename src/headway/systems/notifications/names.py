@@ -20,6 +20,21 @@ class Channel(StrEnum):
     WEBHOOK = "webhook"
     APPRISE = "apprise"
 
+    @property
+    def lane(self) -> str:
+        """The lane of notifications that begin with this channel."""
+        return f"notify.{self}"
+
+    @property
+    def slots(self) -> str:
+        """The gate of sends at once; also the one that a provider's 429 closes."""
+        return f"notify.{self}.sends"
+
+    @property
+    def rate(self) -> str:
+        """The gate of the provider's rate."""
+        return f"notify.{self}.rate"
+
 
 class Priority(StrEnum):
     """What is sent first when not all can be."""
@@ -57,21 +72,6 @@ LOST, LIMITED, UNAVAILABLE = "answer_lost", "limited", "unavailable"
 """Outcomes that are no status."""
 ANSWER_LOST = "sent, answer lost"
 """Why a notification is SENT of which the provider's answer never came."""
-
-
-def lane_of(channel: Channel) -> str:
-    """The lane of notifications that begin with this channel."""
-    return f"notify.{channel}"
-
-
-def slots_of(channel: Channel) -> str:
-    """The gate of sends at once; also the one that a provider's 429 closes."""
-    return f"notify.{channel}.sends"
-
-
-def rate_of(channel: Channel) -> str:
-    """The gate of the provider's rate."""
-    return f"notify.{channel}.rate"
 
 
 def known_as(provider_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ BACK = frozenset({"snoozed", "failed"})
 """Outcomes of runs after which a notification is tried again: nothing was sent."""
 
 
-class Args(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of a notification's job."""
+class Args(msgspec.Struct, frozen=True):
+    """The arguments of a notification's job, in the order of its handler's parameters."""
 
     channels: list[str]
     category: str
@@ -46,9 +46,11 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
-_args = msgspec.json.Decoder(Args)
+read_args = msgspec.json.Decoder(Args).decode
+"""The arguments of a job."""
 _said = msgspec.json.Decoder(Said)
-_encode = msgspec.json.Encoder().encode
+body_of: Callable[[Said], bytes] = msgspec.json.Encoder().encode
+"""What is recorded of a send, as a signal carries it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,16 +107,6 @@ class Notification:
     late_ms: int | None
     attempts: int
     events: tuple[Event, ...]
-
-
-def read_args(args: bytes | Mapping[str, Any]) -> Args:
-    """The arguments of a job."""
-    return _args.decode(args) if isinstance(args, bytes) else msgspec.convert(args, Args)
-
-
-def body_of(said: Said) -> bytes:
-    """What is recorded of a send, as a signal carries it."""
-    return _encode(said)
 
 
 def said_of(job: JobView) -> Said | None:

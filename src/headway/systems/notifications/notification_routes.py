@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated
 from uuid import uuid4
 
 from fastapi import Body, Path, Query, Response
 from pydantic import Field
 
 from headway.contract.operate import ActRequest, Verb
+from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.caller import Caller
+from headway.server.access.policy import Reader, Sender
 from headway.server.paging import PageQuery, bounded_page, check_number_cursor
 from headway.server.replies.reply import answer, json_reply, page_model, reply, reply_model
 from headway.server.routes.router import TheService, router
-from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext, TheContext, check_caller
 from headway.systems.notifications.delivery import delivered as apply_delivered
-from headway.systems.notifications.intake import NotificationBody, OneOrMany, take_in
-from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Status, lane_of
+from headway.systems.notifications.intake import (
+    NotificationBody,
+    NotificationTaken,
+    OneOrMany,
+    take_in,
+)
+from headway.systems.notifications.names import NOTIFICATION, Channel, Status
 from headway.systems.notifications.notification import Notification, notification_of, status_of
 
 ROUTES = router("system: notifications")
 
-Reads = Annotated[Caller, needs(Permission.READ)]
-Sends = Annotated[Caller, needs(Permission.SEND)]
 Which = Annotated[str, Path(description="The notification's.")]
 
-TAKEN = reply(
-    "NotificationTaken",
-    "Which notification exists now.",
-    id=(str, "Of it; of a duplicate, the first one's."),
-    created=(bool, "Whether it is new."),
-    due_at=(int | None, "When it is due, ms UTC; null for a duplicate."),
-)
+TAKEN = reply_model(NotificationTaken)
 TAKEN_MANY = reply(
     "NotificationsTaken", "One for each, in their order.", notifications=(list[TAKEN], "Each.")
 )
@@ -64,7 +61,7 @@ class NotificationsAsked(PageQuery):
     responses={200: {"model": TAKEN | TAKEN_MANY, "description": "A duplicate; or: a list."}},
 )
 async def take(
-    body: Annotated[OneOrMany, Body()], service: TheService, context: TheContext, caller: Sends
+    body: Annotated[OneOrMany, Body()], service: TheService, context: TheContext, caller: Sender
 ) -> Response:
     """Take notifications in; when this returns, they are stored.
 
@@ -75,9 +72,8 @@ async def take(
     check_caller(caller)
     if isinstance(body, NotificationBody):
         (taken,) = await take_in(service, context, [body])
-        return json_reply(taken._asdict(), 201 if taken.created else 200)
-    taken_in = await take_in(service, context, body)
-    return json_reply({"notifications": [taken._asdict() for taken in taken_in]})
+        return json_reply(taken, 201 if taken.created else 200)
+    return json_reply({"notifications": await take_in(service, context, body)})
 
 
 @ROUTES.get(
@@ -87,34 +83,36 @@ async def take(
     response_model=page_model(Notification),
 )
 async def listing(
-    asked: Annotated[NotificationsAsked, Query()], service: TheService, caller: Reads
+    asked: Annotated[NotificationsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
     """List notifications, oldest intake first.
 
     A page may be short, or even empty, and yet have a cursor: a bounded number was looked at.
     """
     check_caller(caller)
-    query = JobsQuery(
-        lane=None if asked.channel is None else lane_of(asked.channel),
-        states=() if asked.status is None else STATES[asked.status],
-        newest=asked.newest,
-    )
-    rows, cursor = await _page(service, asked, query)
-    rows = [one for one in rows if asked.status in {None, one.status}]
+    rows, cursor = await page_of(service.store, asked)
     return answer({"rows": [replace(one, events=()) for one in rows], "cursor": cursor})
 
 
-async def _page(
-    service: Service, asked: PageQuery, query: JobsQuery
+async def page_of(
+    store: Store, asked: NotificationsAsked, recipient: str | None = None
 ) -> tuple[list[Notification], str | None]:
     """Return the notifications of a page with their histories, and the cursor of the next one."""
-    cursor = check_number_cursor(asked.cursor)
-    query = replace(
-        query, kind=NOTIFICATION, runs=True, trail=True, cursor=cursor, limit=asked.limit
+    query = JobsQuery(
+        tenant=None if recipient is None else "",
+        subject=recipient,
+        lane=None if asked.channel is None else asked.channel.lane,
+        kind=NOTIFICATION,
+        states=() if asked.status is None else STATES[asked.status],
+        runs=True,
+        trail=True,
+        newest=asked.newest,
+        cursor=check_number_cursor(asked.cursor),
+        limit=asked.limit,
     )
-    page = await bounded_page(service.store, query)
+    page = await bounded_page(store, query)
     found = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
-    return found, page.cursor
+    return [one for one in found if asked.status in {None, one.status}], page.cursor
 
 
 _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
@@ -136,9 +134,9 @@ STATES = {
     summary="One notification",
     response_model=reply_model(Notification),
 )
-async def one(id: Which, service: TheService, caller: Reads) -> Response:  # noqa: A002  (the path's word)
+async def one(id: Which, context: TheContext, caller: Reader) -> Response:  # noqa: A002  (the path's word)
     """A notification with its history."""
-    return answer(notification_of(await _seen(service, caller, id)))
+    return answer(notification_of(await _seen(context, caller, id)))
 
 
 @ROUTES.delete(
@@ -148,23 +146,18 @@ async def one(id: Which, service: TheService, caller: Reads) -> Response:  # noq
     response_model=STATE,
     responses={202: {"model": STATE, "description": "It is cancelled before it is sent."}},
 )
-async def cancel(
-    id: Which,  # noqa: A002  (as above)
-    service: TheService,
-    context: TheContext,
-    caller: Sends,
-) -> Response:
+async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:  # noqa: A002  (as above)
     """Cancel a notification that was not sent yet.
 
     Raises:
         InvalidState: it was sent, or has ended.
     """
-    _check_waits(await _seen(service, caller, id))
+    _check_waits(await _seen(context, caller, id))
     if context.calendar is not None:
         await context.calendar.fetch([id])
     request = ActRequest(request=str(uuid4()), ids=(id,), verb=Verb.CANCEL, author=caller.name)
-    await service.store.act(request)
-    job = await _seen(service, caller, id)
+    await context.store.act(request)
+    job = await _seen(context, caller, id)
     status, _ = status_of(job)
     if status is Status.CANCELLED:
         return answer({"id": id, "status": status})
@@ -184,15 +177,10 @@ def _check_waits(job: JobView) -> None:
     summary="Confirm that an app has shown a notification",
     response_model=STATE,
 )
-async def delivered(
-    id: Which,  # noqa: A002  (as above)
-    service: TheService,
-    context: TheContext,
-    caller: Sends,
-) -> Response:
+async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:  # noqa: A002  (as above)
     """Confirm a delivery, which providers of push do not report. A repetition changes nothing."""
-    await apply_delivered(context, await _seen(service, caller, id))
-    return answer({"id": id, "status": status_of(await _seen(service, caller, id))[0]})
+    await apply_delivered(context, await _seen(context, caller, id))
+    return answer({"id": id, "status": status_of(await _seen(context, caller, id))[0]})
 
 
 @ROUTES.get(
@@ -205,25 +193,25 @@ async def timeline(
     id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],  # noqa: A002  (as above)
     asked: Annotated[PageQuery, Query()],
     service: TheService,
-    caller: Reads,
+    caller: Reader,
 ) -> Response:
     """The notifications of a recipient with their histories, newest intake first."""
     check_caller(caller)
-    rows, cursor = await _page(service, asked, JobsQuery(tenant="", subject=id, newest=True))
+    newest = NotificationsAsked(newest=True, cursor=asked.cursor, limit=asked.limit)
+    rows, cursor = await page_of(service.store, newest, id)
     return answer({"rows": rows, "cursor": cursor})
 
 
-async def _seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)
+async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)
     """A notification's job with its runs and trail.
 
     Raises:
         UnknownRecord: there is none.
     """
     check_caller(caller)
-    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
-    calendar = cast("NotifyContext", service.system_services[NAME]).calendar
-    if found is None and calendar is not None:
-        found = await calendar.view(id)
+    found = await context.store.read(JobQuery(id=id)) if is_job_id(id) else None
+    if found is None and context.calendar is not None:
+        found = await context.calendar.view(id)
     if found is None or found.kind != NOTIFICATION:
         message = f"there is no notification {id[:64]!r}"
         raise UnknownRecord(message, hint="ended ones are kept a time: [notifications] keep")

@@ -15,17 +15,13 @@ from sqlalchemy import ColumnElement, select
 
 from headway.core.errors import Unauthenticated
 from headway.runtime.signal_urls import is_signed, sign
+from headway.server.access.policy import Public
 from headway.server.routes.router import TheService, router
-from headway.systems.notifications.context import (
-    NotifyContext,
-    Provider,
-    Public,
-    TheContext,
-)
+from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import STOPPED, Recipient
-from headway.systems.telephony.exchange import take
+from headway.systems.telephony.exchange import Provider, take
 
 STOP_WORDS = frozenset(
     {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"}

@@ -8,26 +8,16 @@ from typing import cast
 
 from sqlalchemy import select
 
-from headway.contract.views import GatesQuery, JobsQuery
+from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.server.access.caller import Permission
-from headway.server.paging import bounded_page, check_number_cursor
+from headway.server.paging import check_number_cursor
 from headway.systems.notifications.context import NotifyContext, check_caller
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
 from headway.systems.notifications.metrics import Totals
-from headway.systems.notifications.names import (
-    NAME,
-    NOTIFICATION,
-    Channel,
-    Event,
-    Status,
-    lane_of,
-    rate_of,
-    slots_of,
-)
-from headway.systems.notifications.notification import notification_of
-from headway.systems.notifications.notification_routes import STATES, cancel
+from headway.systems.notifications.names import NAME, Channel, Event, Status
+from headway.systems.notifications.notification_routes import NotificationsAsked, cancel, page_of
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
 from headway.web.page import Action, Call, Facts, Look, Page
@@ -44,34 +34,29 @@ _WAIT = (State.SCHEDULED, State.WAITING, State.PARKED)
 async def read(look: Look) -> Facts:
     """The channels and the newest notifications; or the timeline of a recipient."""
     seen = await look.sight.overview()
-    facts: dict[str, object] = {"now": seen.stats.now, "channels": list(Channel), "looks": _LOOKS}
     recipient = look.values["recipient"]
-    if not recipient:
-        facts["lines"] = await _lines(look) if Permission.OBSERVE in look.caller.may else None
-    channel = look.values["channel"] if look.values["channel"] in set(Channel) else ""
-    status = look.values["status"] if look.values["status"] in set(Status) else ""
-    query = JobsQuery(
-        tenant="" if recipient else None,
-        subject=recipient or None,
-        lane=lane_of(Channel(channel)) if channel and not recipient else None,
-        kind=NOTIFICATION,
-        states=STATES[Status(status)] if status else (),
-        runs=True,
-        trail=True,
+    sees_lines = not recipient and Permission.OBSERVE in look.caller.may
+    channel, status = look.values["channel"], look.values["status"]
+    asked = NotificationsAsked(
+        status=Status(status) if status in set(Status) else None,
+        channel=Channel(channel) if channel in set(Channel) and not recipient else None,
         newest=True,
         cursor=check_number_cursor(look.values["cursor"] or None),
         limit=ROWS,
     )
-    page = await look.sight.once(
-        ("notifications", query), lambda: bounded_page(look.service.store, query)
+    rows, cursor = await look.sight.once(
+        ("notifications", recipient, asked.model_dump_json()),
+        lambda: page_of(look.service.store, asked, recipient or None),
     )
-    found = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
     return {
-        **facts,
+        "now": seen.stats.now,
+        "channels": list(Channel),
+        "looks": _LOOKS,
+        "lines": await _lines(look) if sees_lines else None,
         "recipient": recipient,
         "person": await _person(look, recipient) if recipient else None,
-        "rows": [one for one in found if status in {"", one.status}],
-        "cursor": None if page.cursor is None else str(page.cursor),
+        "rows": rows,
+        "cursor": cursor,
         "statuses": [Status.QUEUED, Status.SENT, Status.DELIVERED, Status.FAILED],
     }
 
@@ -89,7 +74,7 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     """What each channel holds, and what its provider takes."""
     context = _context(look)
     store, seen = look.service.store, await look.sight.overview()
-    names = tuple(one for channel in Channel for one in (slots_of(channel), rate_of(channel)))
+    names = tuple(one for channel in Channel for one in (channel.slots, channel.rate))
     page = await look.sight.once(
         "notifications: gates", lambda: store.read(GatesQuery(names=names))
     )
@@ -98,7 +83,7 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     totals: Totals = await look.sight.once("notifications: totals", context.tally.totals)
     found: list[Mapping[str, object]] = []
     for channel in Channel:
-        lane, slots = lanes.get(lane_of(channel)), gates.get(slots_of(channel))
+        lane, slots = lanes.get(channel.lane), gates.get(channel.slots)
         counts = {} if lane is None else lane.counts
         limits = context.settings.channel(channel)
         found.append(
@@ -107,12 +92,11 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
                 "ready": channel in context.senders,
                 "gate": slots,
                 "closed": slots is not None and slots.closed_until is not None,
-                "rate": gates.get(rate_of(channel)) if limits.rate is not None else None,
+                "rate": gates.get(channel.rate) if limits.rate is not None else None,
                 "limits": limits,
                 "queued": sum(counts.get(one, 0) for one in _WAIT),
                 "oldest_at": None if lane is None else lane.oldest_due_at,
                 "paused": lane is not None and lane.paused,
-                "lane": lane_of(channel),
                 "ends": {one: totals.get((Event.OUTCOME, f"{channel}:{one}"), 0) for one in Status},
             }
         )
@@ -166,7 +150,7 @@ async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[st
     except ValueError:
         return {"wrong": "the data is not a JSON object, or there is no such channel"}
     try:
-        reply = await preview(name, asked, look.service, look.caller)
+        reply = await preview(name, asked, _context(look), look.caller)
     except InvalidValue as error:
         return {"wrong": f"{error.message}: {error.hint}" if error.hint else error.message}
     return {"wrong": "", **cast("Mapping[str, object]", json.loads(bytes(reply.body)))}

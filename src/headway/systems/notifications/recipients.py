@@ -12,33 +12,23 @@ from pydantic import AfterValidator, ConfigDict, Field
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
 from headway.core.zone import find_zone
-from headway.server.access.caller import Caller
 from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import Body, FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routes.router import router
+from headway.systems.directory.importing import json_of, split_by
 from headway.systems.directory.record_routes import Texts, add_routes
-from headway.systems.directory.records import (
-    NewNamedRecord,
-    PersonName,
-    RecordChange,
-    Records,
-    not_null,
-)
-from headway.systems.notifications.context import check_caller, directory_of
-from headway.systems.notifications.message_templates import json_of
-from headway.systems.notifications.names import Channel
+from headway.systems.directory.records import NewNamedRecord, PersonName, RecordChange, Records
+from headway.systems.notifications.context import check_caller
+from headway.systems.notifications.names import NAME, Channel
 from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
 MOST_OPT_OUTS = 100
-CLEARABLE = frozenset({"email", "phone", "webhook_url", "apprise"})
-"""Addresses; null takes one away."""
 
 _OPT_OUT = re.compile(rf"(?:\*|{'|'.join(Channel)})(?::[a-z0-9][a-z0-9_.-]{{0,39}})?", re.ASCII)
 _EMAIL = re.compile(r"[^@\s<>,;:\"\\]{1,64}@[^@\s<>,;:\"\\]{1,255}")
-_MARKS = re.compile(r"[;\s|]+")
 
 
 def _opt_out(text: str) -> str:
@@ -120,6 +110,7 @@ class RecipientBody(NewNamedRecord):
 class RecipientChange(RecordChange):
     """What is changed of a recipient; what is not said stays."""
 
+    clearable: ClassVar[frozenset[str]] = frozenset({"email", "phone", "webhook_url", "apprise"})
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"preferences": {"opt_out": ["sms"]}}]}
     )
@@ -132,19 +123,6 @@ class RecipientChange(RecordChange):
     phone: Phone | None = None
     webhook_url: WebhookUrl | None = None
     apprise: AppriseUrl | None = None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """What was said; an address may be null.
-
-        Raises:
-            InvalidValue: something else is to be null.
-        """
-        given = self.model_dump(exclude_unset=True)
-        not_null({name: one for name, one in given.items() if name not in CLEARABLE})
-        if self.preferences is not None:
-            given["preferences"] = self.preferences.model_dump()
-        return given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,16 +157,13 @@ class Recipients(Records[Recipient, RecipientBody]):
     table = Recipient
     body = RecipientBody
     shape = RecipientView
+    system = NAME
     needed: ClassVar[Sequence[str]] = ("id",)
     known: ClassVar[Sequence[str]] = tuple(RecipientChange.model_fields)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "devices": lambda text: [one for one in _MARKS.split(text) if one],
+        "devices": split_by(r"[;\s|]+"),
         "preferences": json_of,
     }
-
-    def check(self, caller: Caller) -> None:
-        """See `check_caller`."""
-        check_caller(caller)
 
     def masked(self, record: Recipient) -> Mapping[str, object]:
         """A URL may hold a password."""
@@ -203,7 +178,7 @@ ROUTES = router("system: notifications", prefix="/recipients")
 add_routes(
     ROUTES,
     RECIPIENTS,
-    directory=directory_of,
+    reach=check_caller,
     asked=PageQuery,
     changed=RecipientChange,
     texts=Texts(

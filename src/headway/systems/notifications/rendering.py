@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 from jinja2 import StrictUndefined, Template, TemplateSyntaxError, UndefinedError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import Field
 
 from headway.core.errors import InvalidValue
 
-FORMS = ("title", "text", "html")
 MOST_RENDERED = 500_000
 """Characters of one rendered text."""
 MOST_SOURCE = 200_000
 """Characters of a template."""
+Source = Annotated[str, Field(max_length=MOST_SOURCE)]
 MOST_PRODUCT = 100_000
 """Characters or items that a repetition in a template makes."""
 MOST_POWER = 1_000

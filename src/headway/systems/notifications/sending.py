@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn, cast
 
 from headway.contract.signals import Signal, SignalKind
@@ -32,7 +33,6 @@ from headway.systems.notifications.names import (
     Priority,
     Status,
     known_as,
-    slots_of,
 )
 from headway.systems.notifications.notification import Args, Said, body_of
 from headway.systems.notifications.opt_outs import unsubscribe_url
@@ -248,7 +248,7 @@ class Attempt:
                 if closed_ms is None:
                     closed_ms = context.settings.channel(channel).closed_for
                 after = f"{max(1, closed_ms)}ms"
-                job.close(slots_of(channel), after=after, reason=one.reason[:500])
+                job.close(channel.slots, after=after, reason=one.reason[:500])
                 return Snooze(after="0s", reason=f"{channel}: {one.reason}")
         if any(isinstance(one, Withdrawn) for one in outcomes):
             # Nothing was sent; the next run reads again, and decides.
@@ -286,7 +286,7 @@ class Attempt:
             )
             await _signal(self._context, signal)
         try:
-            await job.give_back(slots_of(channel))
+            await job.give_back(channel.slots)
         except (LeaseLost, StoreError):
             _log.info("notification %s: its place was given back by others", job.id)
 
@@ -312,15 +312,12 @@ async def _signal(context: NotifyContext, signal: Signal) -> None:
     Raises:
         StoreError: it was away all the time.
     """
-    for left in reversed(range(TRIES)):
-        try:
+    for _ in range(TRIES - 1):
+        with suppress(StoreError):
             await context.store.signal(signal)
-        except StoreError:
-            if not left:
-                raise
-            await context.parts.timing.pause(1.0)
-        else:
             return
+        await context.parts.timing.pause(1.0)
+    await context.store.signal(signal)
 
 
 async def retire(context: NotifyContext, recipient: str, channel: Channel, address: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from headway.core.zone import DAY_MS
-from headway.runtime.settings_table import Span, Table, read_table
+from headway.runtime.settings_table import Span, Table
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.settings import SendersTable
 
@@ -70,16 +69,4 @@ class NotificationSettings(Table):
 
     def channel(self, channel: Channel) -> ChannelSettings:
         """How much a channel's provider takes."""
-        return self.channels.get(channel, _DEFAULT)
-
-
-_DEFAULT = ChannelSettings()
-
-
-def read_settings(written: Mapping[str, object]) -> NotificationSettings:
-    """Read the table [notifications].
-
-    Raises:
-        InvalidValue: a key is unknown or a value unusable; the message names it.
-    """
-    return read_table("notifications", NotificationSettings, written)
+        return self.channels.get(channel) or ChannelSettings()

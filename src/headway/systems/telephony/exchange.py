@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Path
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -103,6 +104,10 @@ async def dial(
                 raise
             refusals.append(refused)
     raise refusals[0] from (refusals[-1] if len(refusals) > 1 else None)
+
+
+Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
+"""A route's parameter: `provider: Provider`, for `take`."""
 
 
 async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:

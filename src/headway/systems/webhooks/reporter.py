@@ -223,9 +223,6 @@ class Reporter:
             raise ProviderUnsure(message) from failed
         raise ProviderRefused(message, concerns="provider") from failed
 
-    async def open(self) -> None:
-        """Nothing: each report connects by itself."""
-
     async def close(self) -> None:
         """End all connections."""
         await self._pool.aclose()

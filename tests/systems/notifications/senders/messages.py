@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.runtime.settings_table import read_table
 from headway.systems.notifications.senders.sender import Message
 from headway.systems.notifications.senders.settings import SendersTable
-from headway.systems.notifications.settings import read_settings
+from headway.systems.notifications.settings import NotificationSettings
 
 
 def read_senders(written: dict[str, Any]) -> SendersTable:
     """The table [notifications.senders], as a server reads it."""
-    return read_settings({"senders": written}).senders
+    return read_table("notifications", NotificationSettings, {"senders": written}).senders
 
 
 def message(to: str, **more: Any) -> Message:

@@ -28,10 +28,9 @@ from headway.systems.calls.observability.overview import (
     workers_of,
 )
 from headway.systems.calls.observability.rules import Thresholds, call_rules
-from headway.systems.directory.metrics import Counted, SystemMetrics, quantiles
+from headway.systems.directory.metrics import COUNTED, Counted, SystemMetrics, quantiles
 
 _LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
-_COUNTED = "counted by all processes in the directory, each a second later"
 
 DUE_TO_DIAL = gauge(
     "calls_due_to_dial_seconds",
@@ -61,23 +60,23 @@ WITHOUT_NUMBER = gauge(
     "calls_pools_without_number", "Pools for which leads wait, and of which no number can be used."
 )
 WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
-OUTCOMES = counter("calls_attempts", f"Attempts that ended, by outcome; {_COUNTED}.", "outcome")
-INTAKES = counter("calls_intakes", f"Requests that brought leads; {_COUNTED}.")
+OUTCOMES = counter("calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome")
+INTAKES = counter("calls_intakes", f"Requests that brought leads; {COUNTED}.")
 INTAKES_FAILED = counter(
-    "calls_intakes_failed", f"Those of them that were answered with 500 or more; {_COUNTED}."
+    "calls_intakes_failed", f"Those of them that were answered with 500 or more; {COUNTED}."
 )
 LOST = counter(
     "calls_webhooks_lost",
-    f"Calls whose end had to be asked for, or never became known; {_COUNTED}.",
+    f"Calls whose end had to be asked for, or never became known; {COUNTED}.",
     "number",
 )
 LATE = counter(
-    "calls_webhooks_late", f"Webhooks that came when their call was settled; {_COUNTED}.", "number"
+    "calls_webhooks_late", f"Webhooks that came when their call was settled; {COUNTED}.", "number"
 )
-TWICE = counter("calls_webhooks_twice", f"Webhooks that came again; {_COUNTED}.", "number")
-ORPHAN = counter("calls_webhooks_orphan", f"Webhooks of unknown calls; {_COUNTED}.", "provider")
+TWICE = counter("calls_webhooks_twice", f"Webhooks that came again; {COUNTED}.", "number")
+ORPHAN = counter("calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider")
 REPORTS_FAILED = counter(
-    "calls_reports_failed", f"Tries to report a result to its caller that failed; {_COUNTED}."
+    "calls_reports_failed", f"Tries to report a result to its caller that failed; {COUNTED}."
 )
 
 _COUNTERS = {

@@ -322,10 +322,6 @@ class CallsOverview:
     workers: tuple[WorkerView, ...]
     totals: Totals
 
-    def labels(self, event: Event) -> dict[str, int]:
-        """How often an event happened, by label."""
-        return {label: times for (one, label), times in self.totals.items() if one == event}
-
 
 async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOverview | None:
     """Look at calls; some ten bounded reads and at most one for each of 32 flows.

@@ -16,6 +16,7 @@ from headway.systems.calls.observability.overview import (
     LinePool,
     without_number,
 )
+from headway.systems.directory.tally import counts_of
 
 FREE = 0.05
 """A share of the channels; where fewer are free, lines are what leads wait for."""
@@ -94,11 +95,13 @@ def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:
     orphan_ms, lost_ms = at.orphan_webhook_within_ms, at.webhooks_lost_within_ms
     return (
         Lasts("dispatch_halted", p0, at.dispatch_halted_for_ms, wrong.dispatch_halted),
-        Grows("orphan_webhook", p1, orphan_ms, _of(Event.WEBHOOK_ORPHAN), wrong.orphan_webhook),
+        Grows(
+            "orphan_webhook", p1, orphan_ms, counts_of(Event.WEBHOOK_ORPHAN), wrong.orphan_webhook
+        ),
         Lasts("no_number", p1, at.no_number_for_ms, wrong.no_number),
         Grows("intake_failing", p1, at.intake_failing_within_ms, _intakes, wrong.intake_failing),
         Lasts("latency_high", p1, at.latency_high_for_ms, wrong.latency_high),
-        Grows("webhooks_lost", p2, lost_ms, _of(Event.WEBHOOK_LOST), wrong.webhooks_lost),
+        Grows("webhooks_lost", p2, lost_ms, counts_of(Event.WEBHOOK_LOST), wrong.webhooks_lost),
         Now("workers_dying", p2, wrong.workers_dying),
         Now("depth_high", p2, wrong.depth_high),
         Now("no_leader", p2, wrong.no_leader),
@@ -240,10 +243,6 @@ class _Wrong:
             tenant or "none": f"{share:.0%} of the leads that wait are of the reseller {tenant}, "
             f"and {others} others wait too"
         }
-
-
-def _of(event: Event) -> Callable[[CallsOverview], Mapping[str, int]]:
-    return lambda overview: overview.labels(event)
 
 
 def _intakes(overview: CallsOverview) -> Mapping[str, int]:

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from headway.core.errors import InvalidValue
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Definer, Observer
 from headway.server.bodies.base import Body, TenantName
 from headway.server.paging import WhichPage, decode_cursor, encode_cursor
 from headway.server.replies.reply import answer, reply, reply_model
@@ -17,9 +16,6 @@ from headway.server.routes.router import router
 from headway.systems.calls.truth.migration import Choice, Migration
 from headway.systems.calls.truth.settings import Chosen, Mode
 from headway.systems.calls.truth.shadow import Comparison, Decision, ShadowBook
-
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
 
 CHOICE = reply(
     "CallsMigration",

@@ -16,7 +16,7 @@ from headway.server.metrics.samples import one
 from headway.server.overview import Overview
 from headway.server.paging import bounded_page
 from headway.systems.directory.database import Directory, Schema
-from headway.systems.directory.metrics import Counted, SystemMetrics, quantiles
+from headway.systems.directory.metrics import COUNTED, Counted, SystemMetrics, quantiles
 from headway.systems.directory.tally import Tally as AnyTally
 from headway.systems.field_service.names import OFFER, OFFERS
 from headway.systems.field_service.request import acceptor, dispatched_at, read_request
@@ -62,8 +62,8 @@ class Tally(AnyTally):
 
 ENDED = counter(
     "field_service_offers",
-    f"Offers that ended: {', '.join(OfferEnd)}; counted by all processes in the directory, each a "
-    "second later, and one that ran out up to `line_wait` later.",
+    f"Offers that ended: {', '.join(OfferEnd)}; {COUNTED}, and one that ran out up to `line_wait` "
+    "later.",
     "outcome",
 )
 TIME_TO_ACCEPT = gauge(

@@ -13,7 +13,7 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Reader, needs
 from headway.server.bodies.base import Name, TenantName
 from headway.server.bodies.jobs import EditBody, FilterBody
 from headway.server.paging import PageQuery, RepeatKey, bounded_page, check_number_cursor
@@ -56,7 +56,7 @@ class DeadAsked(PageQuery):
 async def dead(
     asked: Annotated[DeadAsked, Query()],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """Dead jobs with their errors, the newest first.
 

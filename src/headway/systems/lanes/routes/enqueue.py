@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
 from fastapi import Response
 
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Sender
 from headway.server.bodies.jobs import JobBody
 from headway.server.replies.reply import answer, reply
 from headway.server.routes.router import TheService, router
@@ -43,7 +41,7 @@ ENQUEUED = reply(
 async def enqueue(
     body: EnqueueBody,
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
 ) -> Response:
     """Make a job; when this returns, it is stored.
 

@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access.policy import Observer, Reader
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import TheService, router
@@ -39,7 +38,7 @@ class JobAsked(QueryModel):
 async def lanes(
     asked: Annotated[LanesAsked, Query()],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.OBSERVE)],
+    caller: Observer,
 ) -> Response:
     """Lanes: how many jobs have each status, and how long they wait beside the lane's target."""
     caller.every_tenant()
@@ -59,7 +58,7 @@ async def job(
     job_id: str,
     asked: Annotated[JobAsked, Query()],
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    caller: Reader,
 ) -> Response:
     """A job by the engine's id, or by the job_id that it was enqueued with."""
     return answer(lane_job(await find_job(service, caller, job_id, asked.tenant)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import cast
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -143,7 +143,8 @@ class Apns:
         """See `Sender.send`."""
         if not _TOKEN.fullmatch(message.to):
             return Refused("the device token is not a hexadecimal number")
-        payload = _payload(message)
+        alert = {"body": message.text} | ({"title": message.title} if message.title else {})
+        payload = {**message.data, "aps": {"alert": alert, "sound": "default"}}
         size = len(msgspec.json.encode(payload))
         if size > MAX_PAYLOAD:
             return Refused(f"the payload has {size} bytes; Apple takes {MAX_PAYLOAD}")
@@ -155,7 +156,8 @@ class Apns:
         request = NotificationRequest(
             device_token=message.to,
             message=payload,
-            notification_id=_apns_id(message),
+            # One for each device: the client distinguishes answers by it.
+            notification_id=str(uuid5(NAMESPACE_URL, f"headway:{message.id}:{message.to}")),
             time_to_live=seconds_left,
             priority=PRIORITY[message.priority],
             push_type=PushType.ALERT,
@@ -229,16 +231,6 @@ class Apns:
             {"APNS_SERVER": settings.server, "APNS_PORT": settings.port},
         )
         return pool
-
-
-def _payload(message: Message) -> dict[str, Any]:
-    alert = {"body": message.text} | ({"title": message.title} if message.title else {})
-    return {**message.data, "aps": {"alert": alert, "sound": "default"}}
-
-
-def _apns_id(message: Message) -> str:
-    # One for each device: the client distinguishes answers by it.
-    return str(uuid5(NAMESPACE_URL, f"headway:{message.id}:{message.to}"))
 
 
 def _read(result: NotificationResult) -> Outcome:

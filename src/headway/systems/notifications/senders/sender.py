@@ -37,11 +37,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The provider has taken the message.
-
-    Attributes:
-        provider_id: its own id, which delivery webhooks name; None if it gives none.
-    """
+    """The provider has taken the message; its own id is what delivery webhooks name, if any."""
 
     provider_id: str | None
 
@@ -56,11 +52,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """The provider takes no messages for now (429); nothing was sent.
-
-    Attributes:
-        retry_after_ms: how long; None if it does not say.
-    """
+    """The provider takes no messages for now (429), or for so long; nothing was sent."""
 
     reason: str
     retry_after_ms: int | None

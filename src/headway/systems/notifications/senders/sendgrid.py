@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from email.headerregistry import Address
-from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.request import Request
 
@@ -21,11 +21,7 @@ from sendgrid.helpers.mail import Content, From, Header, Mail, To  # pyright: ig
 
 from headway.core.errors import ProviderError
 from headway.runtime.timing import Timing
-from headway.systems.notifications.senders.mail import (
-    check_mail,
-    read_address,
-    unsubscribe_headers,
-)
+from headway.systems.notifications.senders.mail import check_mail, read_address, unsubscribe_headers
 from headway.systems.notifications.senders.sender import (
     Accepted,
     Message,
@@ -100,33 +96,20 @@ class _WireClient(Client):
         path = [*self._path, name] if name else self._path
         return _WireClient(self._wire, self.host, self.request_headers, path)
 
-    def _make_request(self, opener: object, request: Request, timeout: object = None) -> _Reply:
+    def _make_request(self, opener: object, request: Request, timeout: object = None) -> object:
         del opener, timeout  # the wire has its own
-        return _Reply(
-            from_thread.run(
-                self._wire.send,
-                httpx.Request(
-                    request.get_method(),
-                    request.full_url,
-                    headers=dict(request.header_items()),
-                    content=cast("bytes | None", request.data),
-                ),
-            )
+        content = cast("bytes | None", request.data)
+        headers = dict(request.header_items())
+        sent = httpx.Request(
+            request.get_method(), request.full_url, headers=headers, content=content
         )
-
-
-class _Reply(BytesIO):
-    """A reply as the official client reads one of urllib's."""
-
-    def __init__(self, reply: httpx.Response) -> None:
-        super().__init__(reply.content)
-        self._reply = reply
-
-    def getcode(self) -> int:
-        return self._reply.status_code
-
-    def info(self) -> httpx.Headers:
-        return self._reply.headers
+        reply = from_thread.run(self._wire.send, sent)
+        # As the client reads a reply of urllib's.
+        return SimpleNamespace(
+            getcode=lambda: reply.status_code,
+            read=lambda: reply.content,
+            info=lambda: reply.headers,
+        )
 
 
 class _Fault(msgspec.Struct):

@@ -76,13 +76,11 @@ class PushTable(Table):
         Raises:
             InvalidValue: there is no such file, or it is not a private key of P-256.
         """
-        where = "notifications.senders.push"
-        if self.key is not None:
-            text = self.key
-        else:
+        where, text = "notifications.senders.push", self.key or ""
+        if self.key_file is not None:
             where = f"{where}.key_file: {self.key_file}"
             try:
-                text = self.key_file.read_text("utf-8") if self.key_file else ""
+                text = self.key_file.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 message = f"{where} cannot be read: {type(error).__name__}"
                 raise InvalidValue(message, hint="the AuthKey_….p8 from Apple") from None

@@ -32,12 +32,9 @@ class Sms:
     """Sends texts from one number."""
 
     def __init__(self, texts: Texts, from_: str, base_url: Callable[[], str]) -> None:
-        """Connect nothing yet.
+        """Connect nothing yet; the provider is not closed here.
 
-        Args:
-            texts: the provider; not closed here.
-            from_: E.164, one of its numbers.
-            base_url: how the provider reaches this server; without it no delivery is reported.
+        Without a URL by which it reaches this server no delivery is reported.
         """
         self._texts = texts
         self._from = from_

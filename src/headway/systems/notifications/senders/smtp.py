@@ -86,7 +86,9 @@ class Smtp:
         """See `Sender.close`."""
         idle, self._idle = self._idle, []
         for client in idle:
-            await _quit(client)
+            with suppress(SMTPException, OSError):
+                await client.quit()
+            client.close()
 
     async def _deliver(self, delivery: _Delivery) -> Outcome:
         while True:
@@ -99,7 +101,8 @@ class Smtp:
             except (SMTPException, OSError) as error:
                 # Most servers close what is idle for a while, and say so too late.
                 if delivery.begun or not kept:
-                    return delivery.failed(_words(error))
+                    why = f"the connection failed: {type(error).__name__}: {error}"
+                    return delivery.failed(why[:_LONGEST])
 
     async def _through(self, client: SMTP, delivery: _Delivery) -> Outcome:
         """Send by a connection, and keep it if it is still of use.
@@ -191,13 +194,3 @@ def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
     if error.code < 500 and _TOO_FAST.search(text):
         return Limited(said, None)
     return Unavailable(said)
-
-
-def _words(error: Exception) -> str:
-    return f"the connection failed: {type(error).__name__}: {error}"[:_LONGEST]
-
-
-async def _quit(client: SMTP) -> None:
-    with suppress(SMTPException, OSError):
-        await client.quit()
-    client.close()

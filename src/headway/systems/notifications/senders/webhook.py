@@ -23,6 +23,8 @@ from headway.systems.webhooks.pinned import PrivateAddress
 from headway.systems.webhooks.reporter import GONE, Posted, Reporter
 
 TYPE = "notification"
+POSTED = ("id", "category", "priority", "title", "text", "data")
+"""What a receiver gets of a message."""
 LATER = frozenset({408, 425})
 """Statuses of the caller's side with which a receiver asks for another try."""
 
@@ -46,19 +48,8 @@ class Webhook:
 
     async def send(self, message: Message) -> Outcome:
         """See `Sender.send`."""
-        body = msgspec.json.encode(
-            {
-                "type": TYPE,
-                "data": {
-                    "id": message.id,
-                    "category": message.category,
-                    "priority": message.priority,
-                    "title": message.title,
-                    "text": message.text,
-                    "data": message.data,
-                },
-            }
-        )
+        data = {name: getattr(message, name) for name in POSTED}
+        body = msgspec.json.encode({"type": TYPE, "data": data})
         try:
             return _read(await self._reporter.post(message.to, message.id, body))
         except InvalidValue as error:
