@@ -1,8 +1,9 @@
 """What the dashboard costs on a large store: server time of each page, CPU of open ones.
 
-Run: `python -m bench.dashboard [JOBS] [FILE]`. The store is SQLite; a FILE that is there already is
-used as it is. Half of the jobs have ended and arrived first, so that those that wait or run stand
-behind them: the listing by arrival meets none of them from its beginning.
+Run: `python -m bench.dashboard [JOBS] [STORE]`. STORE is sqlite, postgresql or redis, each started
+for this, or the URL of one; jobs that it holds already are used as they are. Half of the jobs have
+ended and arrived first, so that those that wait or run stand behind them: the listing by arrival
+meets none of them from its beginning.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from urllib.parse import quote
 
@@ -39,14 +40,17 @@ from headway.core.job import NewJob
 from headway.core.state import State
 from headway.core.timetable.schedule import At
 from headway.stores import open_store
+from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
+from tests.servers.redis import RedisServer
 
+SYSTEMS = ("lanes", "calls", "field_service", "notifications", "automations")
 LANES, TENANTS = 10, 50
 RUNNING = 40
 DEAD_EACH = 40
 """One ended job in so many is dead."""
 ENTRIES = 60
-TIMES = 7
+TIMES = 5
 """Requests of each page; the pause between them outlives what is kept."""
 PAUSE_S = 1.1
 SETTLE_S, OPEN_S = 3.0, 20.0
@@ -112,7 +116,7 @@ async def fill(store: Store, jobs: int) -> None:
 
 
 async def pages(store: Store) -> list[str]:
-    """Each page of the engine, and each with a filter or something of it open."""
+    """Each page, and those of the engine with a filter or something of it open."""
     newest = await store.read(JobsQuery(newest=True, limit=1))
     dead = await store.read(JobsQuery(states=(State.DEAD,), newest=True, limit=1))
     (line,) = (await store.read(GatesQuery(names=("line",)))).rows
@@ -127,7 +131,9 @@ async def pages(store: Store) -> list[str]:
         "jobs?tenant=tenant7&subject=subject7", *(f"jobs/{one}" for one in shown),
         "dead", "dead?lane=lane3", "timetable", "timetable?view=day", "timetable?entry=entry3",
         "cascades", "workers", "trail", "trail?author=bench", "queue",
-        f"-/do/retry-all-dead?lane={quote('lane3')}",
+        f"-/do/retry-all-dead?lane={quote('lane3')}", "calls", "calls/campaigns", "field-service",
+        "field-service/technicians", "notifications", "notifications?status=SENT",
+        "notifications?recipient=ada", "notifications/templates", "automations",
     ]  # fmt: skip
 
 
@@ -173,8 +179,8 @@ async def _drain(reply: httpx.Response) -> None:
         pass
 
 
-async def main(jobs: int, file: Path) -> bool:
-    store = open_store(f"sqlite:///{file}?synchronous=normal")
+async def main(jobs: int, url: str, folder: str) -> bool:
+    store = open_store(url)
     if not (await store.read(JobsQuery(limit=1))).rows:
         began = time.monotonic()
         await fill(store, jobs)
@@ -182,28 +188,42 @@ async def main(jobs: int, file: Path) -> bool:
     asked = await pages(store)
     await store.close()
     port = free_port()
-    line = [sys.executable, "-m", "headway", "serve", "--port", str(port)]
-    line += ["--store", f"sqlite:///{file}", "--system", "lanes"]
+    line = [sys.executable, "-m", "headway", "serve", "--port", str(port), "--store", url]
+    line += ["--no-work", *(word for one in SYSTEMS for word in ("--system", one))]
     server = subprocess.Popen(  # noqa: ASYNC220  (nothing else runs meanwhile)
-        line, stdout=subprocess.DEVNULL
+        line, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        url = f"http://127.0.0.1:{port}"
-        async with httpx.AsyncClient(base_url=url) as http:
+        at = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=at) as http:
             while server.poll() is None:
                 try:
                     await http.get("/healthz")
                     break
                 except httpx.TransportError:
                     await asyncio.sleep(0.1)
-        return await measure(url, asked, server.pid)
+        return await measure(at, asked, server.pid)
     finally:
         server.terminate()
         server.wait()
 
 
+@contextmanager
+def store_url(store: str, folder: str) -> Generator[str]:
+    """The URL of a store that is meant by its name, started for this block; else what is given."""
+    if store == "sqlite":
+        yield f"sqlite:///{folder}/dashboard.db?synchronous=normal"
+    elif store in {"postgresql", "redis"}:
+        with PostgresServer() if store == "postgresql" else RedisServer() as server:
+            yield server.url
+    else:
+        yield store
+
+
 if __name__ == "__main__":
     many = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with tempfile.TemporaryDirectory() as folder:
-        where = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(folder) / "dashboard.db"
-        sys.exit(0 if asyncio.run(main(many, where)) else 1)
+    with (
+        tempfile.TemporaryDirectory() as own_folder,
+        store_url(sys.argv[2] if len(sys.argv) > 2 else "sqlite", own_folder) as its_url,
+    ):
+        sys.exit(0 if asyncio.run(main(many, its_url, own_folder)) else 1)
