@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import psutil
 
+from headway.cli.top.finding import Finder, ServerFinder
 from headway.cli.top.looking import Looker, View
 from headway.cli.top.screen import EACH_S
 from headway.client.address import read_address
@@ -25,6 +26,7 @@ from headway.client.remote_store import RemoteStore
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -85,9 +87,11 @@ async def seed(store: Store, jobs: int) -> None:
     )
 
 
-async def measure(name: str, store: Store, pids: Callable[[], list[int]]) -> None:
+async def measure(
+    name: str, store: Store, pids: Callable[[], list[int]], finder: Finder | None = None
+) -> None:
     for view in (View.LANES, View.RUNNING, View.WAITING, View.DEAD):
-        looker = Looker(store)
+        looker = Looker(store, finder)
         for _ in range(10):
             await looker.look(view)
         before, began = cpu_s(pids()), time.monotonic()
@@ -122,7 +126,9 @@ async def main(jobs: int) -> None:
             )
         )
         remote = RemoteStore(read_address(f"http://127.0.0.1:{port}"), patience_s=60.0)
-        await measure("a server", remote, lambda: [server.pid])
+        # This is repeated until the server has started; a look is not.
+        await remote.read(StatsQuery())
+        await measure("a server", remote, lambda: [server.pid], ServerFinder(remote.ask))
         await remote.close()
         server.terminate()
 

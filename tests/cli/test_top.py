@@ -11,8 +11,10 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra `top` is not installed: make setup")
 
+from headway.cli.top.finding import StoreFinder
 from headway.cli.top.looking import Looker, View
 from headway.client.address import read_address
+from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.remote_store import RemoteStore
 from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
 from headway.contract.store import Store
@@ -40,6 +42,7 @@ from tests.cli.top_screen import (
     die,
     driven,
     enqueue,
+    looker_of,
     place,
 )
 from tests.docs.pages import ROOT
@@ -373,7 +376,7 @@ async def test_running_waiting_and_parked_jobs_are_found_between_many_others(
         await enqueue(store, 30, lane="later", due_at=later)
         await claim(store, "calls", 9)
         await claim(store, "dial", 9, worker="v" * 32)
-        looker = Looker(shown)
+        looker = looker_of(shown)
         assert {job.id for job in (await looker.look(View.RUNNING)).jobs} == {*running}
         look = await looker.look(View.WAITING)
         assert {job.id for job in look.jobs if job.state != "scheduled"} == {*waiting}
@@ -381,6 +384,54 @@ async def test_running_waiting_and_parked_jobs_are_found_between_many_others(
         async with driven(shown, store, clock=clock) as top:
             await top.press("down", "w")
             assert "phone:1 is full" in top.lines[0]
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are requested of a server."""
+    paths: list[str] = []
+    ask = HttpCalls.ask
+
+    async def noting(self: HttpCalls, call: HttpCall) -> HttpReply:
+        paths.append(call.path)
+        return await ask(self, call)
+
+    monkeypatch.setattr(HttpCalls, "ask", noting)
+    return paths
+
+
+async def crowd(store: Store, n: int) -> None:
+    """So many lanes with two waiting jobs each, as many gates with parked ones, and workers."""
+    phone = DeclareGate(spec=Slots("phone:{phone}", 2))
+    await store.define(DefineRequest(items=(phone,), author="code"))
+    for number in range(n):
+        use = GateUse(name=f"phone:{number}", template="phone:{phone}", shared=False)
+        await enqueue(store, 4, lane="dial", gates=(use,))
+        assert len(await claim(store, "dial", 4, worker=f"{number:032}")) == 2
+    for number in range(n):
+        await enqueue(store, 2, lane=f"lane{number}")
+
+
+async def test_a_look_over_a_server_sends_as_few_requests_whatever_the_store_holds(
+    clock: FakeClock, tmp_path: Path, requests: list[str]
+):
+    for n in (1, 120):
+        async with place("server", clock, tmp_path) as (shown, store):
+            await crowd(store, n)
+            assert len(await shown.read(LanesQuery())) == n + 1
+            looker = looker_of(shown, timing=StandingStill())
+            for view in View:
+                requests.clear()
+                look = await looker.look(view)
+                assert (len(look.overview.lanes), len(look.overview.workers)) == (n + 1, n)
+                assert (len(look.overview.gates), look.overview.more_gates) == (n + 1, False)
+                found = view in {View.RUNNING, View.WAITING}
+                assert requests == ["/v1/overview", "/v1/lanes", *["/v1/jobs"] * found], view
+                assert len(look.jobs) == min(100, n * 2 * found * (1 + (view is View.WAITING)))
+            async with driven(shown, store, clock=clock) as top:
+                requests.clear()
+                await top.press("w")
+                assert (len(requests), requests[0], requests[1][-4:]) == (2, "/v1/jobs", "/why")
 
 
 async def test_a_dead_job_below_many_others_is_found_after_some_looks_and_stays(
@@ -424,12 +475,13 @@ async def test_the_latency_of_one_lane_is_read_in_turn_those_with_a_target_first
         takes = 0.0
         timing = Told()
 
-        async def read(_: Store, names: Sequence[str]) -> list[LaneLatency]:
-            asked.extend(names)
-            timing.at += takes
-            return []
+        class Timed(StoreFinder):
+            async def latencies(self, lanes: Sequence[str]) -> list[LaneLatency]:
+                asked.extend(lanes)
+                timing.at += takes
+                return []
 
-        looker = Looker(store, latencies=read, timing=timing)
+        looker = Looker(store, Timed(store), timing=timing)
         for _ in range(4):
             await looker.look(View.LANES)
         assert asked == ["calls", "alpha", "beta", "calls"]

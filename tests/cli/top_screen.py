@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from headway.cli.local_clock import LocalClock
+from headway.cli.top.finding import ServerFinder, StoreFinder
 from headway.cli.top.looking import Looker
 from headway.cli.top.screen import Top
 from headway.client.address import read_address
@@ -26,7 +27,7 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
-from headway.runtime.timing import Timing
+from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from tests.server.rig import serving
@@ -108,6 +109,12 @@ async def place(kind: str, clock: FakeClock, path: object) -> AsyncIterator[tupl
         yield store, store
 
 
+def looker_of(store: Store, *, timing: Timing = REAL) -> Looker:
+    """Looks as the command does: of a server, searches are the server's own."""
+    finder = ServerFinder(store.ask) if isinstance(store, RemoteStore) else StoreFinder(store)
+    return Looker(store, finder, timing=timing)
+
+
 @asynccontextmanager
 async def driven(
     screen_store: Store,
@@ -120,7 +127,7 @@ async def driven(
     """The screen over a store, after its first look."""
     app = Top(
         screen_store,
-        Looker(screen_store, timing=StandingStill()),
+        looker_of(screen_store, timing=StandingStill()),
         name=name,
         author="ann",
         clock=LocalClock("Europe/Berlin"),

@@ -95,6 +95,7 @@ EXPECTED = {
     "POST /v1/timetable/{name:path}/fire": Expected(SEND, Reach.ENTRY),
     "GET /v1/workers": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/stats": Expected(OBSERVE, Reach.WHOLE),
+    "GET /v1/overview": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/trail": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/audit": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/tokens": Expected(TOKENS, Reach.BODY),

@@ -406,6 +406,61 @@ async def test_jobs_by_id_or_worker_that_carry_much_are_a_bounded_part_of_a_page
     assert held["cursor"] is None
 
 
+async def test_jobs_under_way_that_carry_much_are_a_bounded_part_of_a_page(rig: Rig):
+    for lane in ("a", "b"):
+        for _ in range(40):
+            await rig.send(lane=lane, args={"text": "x" * 900_000})
+    lanes = (("a", 1),)
+    for n in (1, 2, 3):
+        asked = ClaimRequest(worker=f"{n:032}", request=1, lanes=lanes, n=13, free=13)
+        await rig.store.claim(asked)
+    for state, most in (("waiting", 25), ("running", 26)):
+        rows = (await rig.ask(Role.VIEWER, "/v1/jobs", underway=True, state=state))["rows"]
+        assert 0 < len(rows) <= most
+
+
+async def test_jobs_under_way_are_found_whatever_else_there_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    for _ in range(9):
+        await rig.send(lane="later", due="1h")
+    held = [await rig.send(lane="a", kind=f"k{n % 3}") for n in range(30)]
+    asked = ClaimRequest(worker="w" * 32, request=1, lanes=(("a", 1),), n=30, free=30)
+    await rig.store.claim(asked)
+    few = [await rig.send(lane="b", kind=f"few{n}") for n in range(9)]
+    many = [await rig.send(lane="b", kind="many") for _ in range(50)]
+    for _ in range(9):
+        await rig.send(lane="later", due="1h")
+
+    async def seen(**asked: object) -> list[str]:
+        page = await rig.ask(Role.VIEWER, "/v1/jobs", underway=True, **asked)
+        assert page["cursor"] is None
+        return [job["id"] for job in page["rows"]]
+
+    assert await seen(state="waiting") == [*few, *many]
+    assert {*await seen(lane="b", limit=40)} == {*few, *many[:31]}
+    assert await seen(kind="many") == many
+    assert await seen(kind="few3", state=["waiting", "running"]) == [few[3]]
+    assert await seen(state="running") == held
+    # Those that do not fit take no place on the page.
+    assert await seen(state="running", kind="k2", limit=10) == held[2::3]
+    assert await seen(lane="a", kind="k1", limit=3) == held[1:8:3]
+    assert await seen() == [*few, *many, *held]
+    assert await seen(state=["scheduled", "dead"]) == []
+    page = await rig.ask(Role.VIEWER, "/v1/jobs", underway=True, lane="a")
+    assert all(job["runs"][0]["worker"] == "w" * 32 for job in page["rows"])
+
+
+@pytest.mark.parametrize("name", ["id", "worker", "key", "subject", "newest", "runs", "cursor"])
+async def test_jobs_under_way_are_not_looked_for_by_what_is_of_a_listing(rig: Rig, name: str):
+    asked = {"underway": True, name: "1"}
+    refused = problem(
+        await rig.call(Role.VIEWER, "GET", "/v1/jobs", params=asked), 422, "invalid_value"
+    )
+    assert f"`{name}`" in refused["detail"]
+
+
 async def test_small_jobs_of_a_worker_are_one_page(rig: Rig):
     await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "small", "lane": "a"}] * 60)
     await rig.store.claim(

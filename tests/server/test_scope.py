@@ -91,6 +91,7 @@ async def test_flows_and_jobs_of_a_worker_or_by_id_are_those_of_the_tokens_tenan
     ):
         visible = {ids[one] for one in covered}
         assert await seen(token, "/v1/jobs", id=list(ids.values()), **named) == visible
+        assert await seen(token, "/v1/jobs", underway=True, **named) == visible
         held = await seen(token, "/v1/jobs", worker=f"{'w' * 31}1", **named)
         assert held == {ids[one] for one in covered if one[0] == "held"}
         for what, tenant, lane in whole:
@@ -105,11 +106,34 @@ async def test_flows_and_jobs_of_a_worker_or_by_id_are_those_of_the_tokens_tenan
         (ours, {"lane": "theirs"}),
     ):
         problem(await rig.call(token, "GET", "/v1/flows", params=asked), 403, "forbidden")
-    problem(await rig.call(both, "GET", "/v1/flows", params={"lane": "ours"}), 422, "invalid_value")
+        asked |= {"underway": True}
+        problem(await rig.call(token, "GET", "/v1/jobs", params=asked), 403, "forbidden")
+    for path, asked in (("/v1/flows", {"lane": "ours"}), ("/v1/jobs", {"underway": True})):
+        problem(await rig.call(both, "GET", path, params=asked), 422, "invalid_value")
     asked = {"worker": "w", "tenant": "other"}
     problem(await rig.call(acme, "GET", "/v1/jobs", params=asked), 403, "forbidden")
     parked = await rig.call(acme, "GET", "/v1/gates", params={"parked": True})
     problem(parked, 403, "forbidden")
+
+
+async def test_jobs_of_others_take_no_place_on_a_page_of_a_workers_jobs(rig: Rig):
+    worker = "w" * 32
+    places = (("other", "ours", 70), ("acme", "theirs", 60), ("acme", "ours", 3))
+    for request, (tenant, lane, n) in enumerate(places, 1):
+        body = [{"kind": "noop", "tenant": tenant, "lane": lane}] * n
+        made = (await rig.call(Role.PRODUCER, "POST", "/v1/jobs", body)).json()["jobs"]
+        asked = ClaimRequest(worker=worker, request=request, lanes=((lane, 1),), n=n, free=n)
+        assert len((await rig.store.claim(asked)).jobs) == n
+    ours = [job["id"] for job in made]
+    both = await rig.token(Role.VIEWER, tenants=["acme"], lanes=["ours"])
+    lane = await rig.token(Role.VIEWER, lanes=["ours"])
+    for token, asked in ((both, {}), (lane, {"tenant": "acme"})):
+        for how in ({"worker": worker}, {"underway": True}):
+            for limit in (2, 3, 100):
+                rows = (await rig.ask(token, "/v1/jobs", limit=limit, **how, **asked))["rows"]
+                assert [job["id"] for job in rows] == ours[:limit], (how, limit)
+    theirs = await rig.ask(await of_acme(rig, Role.VIEWER), "/v1/jobs", worker=worker, limit=61)
+    assert [job["lane"] for job in theirs["rows"]] == ["theirs"] * 60 + ["ours"]
 
 
 async def test_a_move_on_many_reaches_no_job_of_another_tenant(rig: Rig):

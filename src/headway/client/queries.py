@@ -88,9 +88,8 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
             call = get("/v1/gates", *_each("name", query.names), parked, *asked)
             return RemoteQuery(call=call, read=_page(GateState))
         case LanesQuery():
-            return RemoteQuery(
-                call=get("/v1/lanes", *_each("name", query.names)), read=_rows(LaneView)
-            )
+            call = get("/v1/lanes", *_each("name", query.names))
+            return RemoteQuery(call=call, read=_rows(LaneView), whole=True)
         case WorkersQuery():
             return RemoteQuery(call=get("/v1/workers"), read=_rows(WorkerView), whole=True)
         case StatsQuery():
@@ -106,6 +105,16 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
         case _:
             message = f"a server does not answer this {type(query).__name__}"
             raise CallerError(message, hint="open the store itself for that")
+
+
+def underway_call(query: JobsQuery) -> HttpCall:
+    """Return the request for waiting, parked and running jobs.
+
+    Args:
+        query: its lane, tenant, kind, states and limit count.
+    """
+    params = _fields_of((("underway", "true"), *_jobs(query)))
+    return HttpCall(method="GET", path="/v1/jobs", params=params)
 
 
 def job_path(job: str) -> str:

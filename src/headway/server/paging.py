@@ -6,21 +6,17 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Annotated, TypeVar
 
 from fastapi import Header, Query
 from pydantic import Field
 
-from headway.contract.store import Store
-from headway.contract.views import JobsQuery, JobView, Page
+from headway.contract.views import Page
 from headway.core.errors import InvalidValue
 from headway.server.bodies.base import QueryModel
+from headway.server.job_pages import MOST_ROWS
 
 Row = TypeVar("Row")
-
-MOST_ROWS = 1_000
-"""Rows of a page."""
 
 Limit = Annotated[int, Field(ge=1, le=MOST_ROWS, description="At most so many rows.")]
 Cursor = Annotated[
@@ -141,52 +137,3 @@ def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -
     return Page(
         rows=tuple(cut), cursor=encode_cursor(name(cut[-1])) if len(left) > len(cut) else None
     )
-
-
-FIRST_ROWS = 25
-"""Rows of the first look; how large they are says how many more there may be."""
-MOST_BYTES = 16 * 1024 * 1024
-"""The most bytes of the jobs on a page. A single read may exceed it, by its own rows."""
-
-
-async def bounded_page(store: Store, query: JobsQuery) -> Page[JobView]:
-    """Return a page that may end early where jobs carry much; its cursor goes on from there."""
-    rows: list[JobView] = []
-    size = 0
-    cursor = None if query.worker else query.cursor
-    while True:
-        room = query.limit - len(rows)
-        if rows:
-            each = max(size // len(rows), 1)
-            room = min(room, (MOST_BYTES - size) // each)
-        asked = min(room, FIRST_ROWS) if not rows else room
-        if asked <= 0:
-            break
-        page = await _read_part(store, query, cursor, asked)
-        rows += page.rows
-        size += sum(map(_size, page.rows))
-        cursor = page.cursor
-        # A short look means that a bounded number of rows was looked at: enough for one request.
-        if cursor is None or len(page.rows) < asked:
-            break
-    return Page(rows=tuple(rows), cursor=None if query.worker else cursor)
-
-
-async def _read_part(
-    store: Store, query: JobsQuery, cursor: str | None, limit: int
-) -> Page[JobView]:
-    """Return a part of a page; where the store has no cursors, they are numbers of rows."""
-    if query.ids is None and query.worker is None:
-        return await store.read(replace(query, cursor=cursor, limit=limit))
-    first = int(cursor or 0)
-    end = first + limit
-    if query.ids is not None:
-        ids = query.ids[first:end]
-        rows = (await store.read(replace(query, ids=ids))).rows if ids else ()
-        return Page(rows=rows, cursor=str(end) if end < len(query.ids) else None)
-    rows = (await store.read(replace(query, limit=end))).rows
-    return Page(rows=rows[first:], cursor=str(end) if len(rows) == end else None)
-
-
-def _size(job: JobView) -> int:
-    return 1_000 + len(job.args) + len(job.result or b"") + len(job.progress or b"")

@@ -26,9 +26,15 @@ from headway.contract.views import (
 )
 from headway.core.state import HELD, State
 from headway.server.access.caller import OPEN_CALLER, Caller
+from headway.server.job_pages import MOST_BYTES, Fits, any_job, bounded_page, size_of
+
+UNDERWAY = HELD | {State.WAITING, State.PARKED}
+"""The states of the jobs that are found here."""
 
 FLOWS = 100
-"""Flows of a lane or a gate that are read."""
+"""Flows of a lane or a gate that are read, and the most jobs of each."""
+FIRST = 10
+"""Jobs of each flow that are read at first."""
 GATES = 50
 """Gates whose parked jobs are read."""
 LANES = 10
@@ -94,32 +100,43 @@ async def first_jobs(
     turns = [
         ids[n] for n in range(max(map(len, names), default=0)) for ids in names if n < len(ids)
     ]
+    if not turns:
+        return []
     query = JobsQuery(ids=tuple(turns[:limit]), limit=limit)
-    rows = (await store.read(query)).rows if turns else ()
-    queued = [one for one in rows if one.state in {State.WAITING, State.PARKED}]
-    return sorted(queued, key=lambda one: (one.due_at, one.seq))
+    page = await bounded_page(store, query, lambda one: one.state in UNDERWAY - HELD)
+    return sorted(page.rows, key=lambda one: (one.due_at, one.seq))
 
 
 async def held_jobs(
-    store: Store, workers: Iterable[WorkerView], each: int, most: int | None = None
+    store: Store,
+    workers: Iterable[WorkerView],
+    each: int,
+    most: int | None = None,
+    fits: Fits = any_job,
 ) -> list[JobView]:
     """Return running and awaiting jobs with their runs, by when they started.
 
     Args:
+        store: whose jobs.
         workers: that may hold them.
         each: jobs of one worker, at most.
         most: after so many jobs no further worker is read.
+        fits: which jobs are returned.
 
     Raises:
         StoreError: the store cannot be read now.
     """
     busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
     found: list[JobView] = []
+
+    def held(one: JobView) -> bool:
+        return one.state in HELD and fits(one)
+
     for worker in busy[:WORKERS]:
-        if most is not None and len(found) >= most:
+        if (most is not None and len(found) >= most) or size_of(found) >= MOST_BYTES:
             break
-        page = await store.read(JobsQuery(worker=worker.id, runs=True, limit=each))
-        found += [one for one in page.rows if one.state in HELD]
+        query = JobsQuery(worker=worker.id, runs=True, limit=each)
+        found += (await bounded_page(store, query, held)).rows
     return sorted(found, key=lambda one: one.runs[-1].claimed_at if one.runs else 0)
 
 
@@ -149,6 +166,9 @@ async def underway_jobs(
             and caller.sees(one)
         )
 
+    def held(one: JobView) -> bool:
+        return one.state in states and fits(one)
+
     lanes: list[str] = []
     if State.WAITING in states:
         names = None if query.lane is None else (query.lane,)
@@ -162,13 +182,16 @@ async def underway_jobs(
         parked = (await parked_flows(store, gates, first)).rows
         return [flow for flow in (*waiting, *parked) if fits(flow)]
 
-    some = await flows(1)
-    if 0 < len(some) < limit:
-        some = await flows(min(FLOWS, -(-limit // len(some))))
-    jobs = list(await first_jobs(store, some, limit))
+    some = await flows(FIRST)
+    missing = limit - sum(len(flow.first) for flow in some)
+    if missing > 0 and any(len(flow.first) == FIRST for flow in some):
+        some = await flows(min(FLOWS, FIRST + missing))
+    jobs = [one for one in await first_jobs(store, some, limit) if one.state in states]
     if states & HELD and len(jobs) < limit:
-        jobs += filter(fits, await held_jobs(store, await store.read(WorkersQuery()), limit, limit))
-    return [one for one in jobs if one.state in states][:limit]
+        workers = await store.read(WorkersQuery())
+        left = limit - len(jobs)
+        jobs += (await held_jobs(store, workers, left, left, held))[:left]
+    return jobs
 
 
 def _waiting(lane: LaneView) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeVar
 
@@ -14,15 +14,13 @@ from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.failures import BUG
 from headway.cli.session import Session
-from headway.cli.top.looking import STATES, Latencies, Look, Looker, View
+from headway.cli.top.finding import Finder, ServerFinder, StoreFinder
+from headway.cli.top.looking import STATES, Look, Looker, View
 from headway.cli.top.showing import COLUMNS, counts_line, rates_line, rows, stuck
 from headway.client.address import is_server, read_address
-from headway.client.calls import HttpCall
-from headway.client.replies import read_record
 from headway.contract.store import Store
 from headway.contract.views import JobView
 from headway.core.errors import InvalidValue
-from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.records import Record, job_record, record
 
 Result = TypeVar("Result")
@@ -64,8 +62,8 @@ def top(
         message = "headway top needs a terminal"
         raise InvalidValue(message, hint="--once prints what there is, and ends")
 
-    async def live(store: Store, read: Latencies) -> int | None:
-        looker = Looker(store, latencies=read)
+    async def live(store: Store, finder: Finder) -> int | None:
+        looker = Looker(store, finder)
         # What is wrong from the beginning is said without a screen.
         await looker.look(View.LANES)
         screen = Top(
@@ -83,36 +81,30 @@ def top(
 
 
 def _with(
-    session: Session, server: str | None, work: Callable[[Store, Latencies], Awaitable[Result]]
+    session: Session, server: str | None, work: Callable[[Store, Finder], Awaitable[Result]]
 ) -> Result:
     """Open the store, or the server as one, and do the work."""
     if server is not None:
         session.refuse_store("leave it out: --server says what to look at")
     url = server or session.store_url
     if server is None and not is_server(url):
-        return session.with_store(lambda store: work(store, lane_latencies))
+        return session.with_store(lambda store: work(store, StoreFinder(store)))
     with needs_extra("client"):
         from headway.client.remote_store import RemoteStore  # noqa: PLC0415  (only for a server)
 
     async def whole() -> Result:
         store = RemoteStore(read_address(url), timeout_s=TIMEOUT_S, patience_s=0.0)
-
-        async def latencies(_: Store, names: Sequence[str]) -> list[LaneLatency]:
-            asked = (("latency", "true"), *(("name", one) for one in names))
-            lanes = (await store.ask(HttpCall(method="GET", path="/v1/lanes", params=asked))).json
-            return [read_record(LaneLatency, one["latency"]) for one in lanes["rows"]]
-
         try:
-            return await work(store, latencies)
+            return await work(store, ServerFinder(store.ask))
         finally:
             await store.close()
 
     return asyncio.run(whole())
 
 
-async def _look_everywhere(store: Store, read: Latencies) -> dict[View, Look]:
+async def _look_everywhere(store: Store, finder: Finder) -> dict[View, Look]:
     """Look once at each view."""
-    looker = Looker(store, latencies=read, whole=True)
+    looker = Looker(store, finder, whole=True)
     found = {View.LANES: await looker.look(View.LANES)}
     for view in STATES:
         found[view] = await looker.look(view)

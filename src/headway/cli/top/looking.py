@@ -8,18 +8,19 @@ a bounded number of rows a page.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from headway.cli.top.finding import Finder, StoreFinder
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import FINAL, State
-from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.latency import LaneLatency
 from headway.runtime.timing import REAL, Timing
-from headway.server.overview import Overview, read_overview
-from headway.server.underway import underway_jobs
+from headway.server.overview import Overview
+from headway.server.underway import UNDERWAY
 
 PERIOD_MS = 10_000
 """Rates are those of this span."""
@@ -52,8 +53,6 @@ REST_OF_LISTING = 70
 REST_OF_LATENCY = 400
 """A listing or latency is not read again before so many times what it took have passed: where a
 page takes long, as of a store with many jobs that is busy, it is read less often."""
-
-Latencies = Callable[[Store, Sequence[str]], Awaitable[Sequence[LaneLatency]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,13 +87,17 @@ class _Counted:
 
 
 class Looker:
-    """Looks at one store, again and again."""
+    """Looks at one store, again and again.
+
+    Attributes:
+        finder: finds the overview, latencies and jobs.
+    """
 
     def __init__(
         self,
         store: Store,
+        finder: Finder | None = None,
         *,
-        latencies: Latencies = lane_latencies,
         whole: bool = False,
         timing: Timing = REAL,
     ) -> None:
@@ -102,13 +105,13 @@ class Looker:
 
         Args:
             store: or a server as one.
-            latencies: reads those of some lanes.
+            finder: finds what takes many reads; None to find it in the store.
             whole: whether each look reads the latencies of all lanes, and not those of one lane in
                 turn.
             timing: measures what a read takes.
         """
         self._store = store
-        self._read_latencies = latencies
+        self.finder: Finder = finder or StoreFinder(store)
         self._whole = whole
         self._latencies: dict[str, LaneLatency] = {}
         self._turn = 0
@@ -128,7 +131,7 @@ class Looker:
         Raises:
             HeadwayError: the store cannot be read now, or the server refuses.
         """
-        overview = await read_overview(self._store)
+        overview = await self.finder.overview()
         if self._whole or self._has_rested("latency"):
             async with self._rest("latency", REST_OF_LATENCY):
                 await self._time(overview.lanes)
@@ -154,8 +157,10 @@ class Looker:
         """
         counts, states = overview.stats.counts, STATES[view]
         there = min(MOST_JOBS, sum(counts.get(state, 0) for state in states))
-        query = JobsQuery(states=states, runs=view is View.RUNNING, newest=True, limit=MOST_JOBS)
-        found = {job.id: job for job in await underway_jobs(self._store, query)} if there else {}
+        query = JobsQuery(states=states, limit=MOST_JOBS)
+        sought = there and not UNDERWAY.isdisjoint(states)
+        found = {job.id: job for job in await self.finder.underway(query)} if sought else {}
+        query = replace(query, runs=view is View.RUNNING, newest=True)
         cursor: str | None = None
         for number in range(PAGES):
             if len(found) >= there or (number and cursor is None):
@@ -187,7 +192,7 @@ class Looker:
             return
         wanted = names if self._whole else [names[self._turn % len(names)]]
         self._turn += 1
-        for one in await self._read_latencies(self._store, wanted):
+        for one in await self.finder.latencies(wanted):
             self._latencies[one.lane] = one
 
     def _rates(self, overview: Overview) -> tuple[dict[str, float], dict[str, float]]:

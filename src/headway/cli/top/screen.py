@@ -42,7 +42,6 @@ from headway.core.errors import HeadwayError, UnknownGate, UnknownJob
 from headway.core.hidden import hidden_text
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
-from headway.server.underway import underway_jobs
 
 EACH_S = 0.9
 """From one look to the next: what changes is seen within a second."""
@@ -385,7 +384,8 @@ class Top(App[None]):
 
     async def _read_lane(self, lane: str) -> Text:
         states = (State.WAITING, State.PARKED)
-        found = await underway_jobs(self._store, JobsQuery(lane=lane, states=states, limit=ASKED))
+        query = JobsQuery(lane=lane, states=states, limit=ASKED)
+        found = await self._looker.finder.underway(query)
         if found:
             return await self._read_why(found[0].id)
         return as_text([f"no job of the lane {lane} waits"])

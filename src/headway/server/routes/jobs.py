@@ -17,19 +17,15 @@ from headway.runtime.records import record
 from headway.server.access.policy import Reader, Sender
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import JobBody, OneOrMany
-from headway.server.paging import (
-    Cursor,
-    PageQuery,
-    RepeatKey,
-    bounded_page,
-    check_number_cursor,
-)
+from headway.server.job_pages import bounded_page
+from headway.server.paging import Cursor, PageQuery, RepeatKey, check_number_cursor
 from headway.server.replies.models import FLOWS as FLOWS_PAGE
 from headway.server.replies.models import JOBS, MADE, MADE_MANY, WHY
 from headway.server.replies.problem import named_by_body
 from headway.server.replies.reply import answer, json_reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.sending import make_jobs, send_jobs
+from headway.server.underway import underway_jobs
 from headway.server.visibility import visible_job, visible_why
 
 ROUTES = router("jobs", prefix="/v1/jobs")
@@ -70,8 +66,8 @@ class JobsAsked(PageQuery):
     )
     worker: Name | None = Field(
         default=None,
-        description="Only those that this worker runs or awaits, by start, as one page. Of the "
-        "other filters `tenant` applies.",
+        description="Only those that this worker runs or awaits, by start, as one page; of its "
+        "first 1,000. Of the other filters `tenant` applies.",
     )
     lane: Name | None = Field(default=None, description="Only of this lane.")
     tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
@@ -83,6 +79,13 @@ class JobsAsked(PageQuery):
     )
     subject: Name | None = Field(
         default=None, description="Only about this, of `tenant`, or of no tenant."
+    )
+    underway: bool = Field(
+        default=False,
+        description="Only those that wait, are parked, run or are awaited, found whatever else the "
+        "store holds, as one page: first those that wait, by when they are due, then the others, "
+        "by start, with their runs. It goes with `lane`, `tenant`, `kind` and `state` alone, and "
+        "looks into the 10 lanes and 50 workers that hold most and into the first 50 gates.",
     )
     newest: bool = Field(default=False, description="Newest arrival first.")
     runs: bool = Field(default=False, description="With the runs of each.")
@@ -161,9 +164,23 @@ async def listing(
         cursor=check_number_cursor(asked.cursor),
         limit=asked.limit,
     )
-    page = await bounded_page(service.store, query)
-    rows = [job for job in page.rows if caller.sees(job) and query.tenant in {None, job.tenant}]
-    return answer({"rows": rows, "cursor": page.cursor})
+    if asked.underway:
+        _refuse_beside_underway(asked)
+        return answer({"rows": await underway_jobs(service.store, query, caller), "cursor": None})
+
+    def fits(job: JobView) -> bool:
+        return caller.sees(job) and query.tenant in {None, job.tenant}
+
+    page = await bounded_page(service.store, query, fits)
+    return answer({"rows": page.rows, "cursor": page.cursor})
+
+
+def _refuse_beside_underway(asked: JobsAsked) -> None:
+    others = ("id", "worker", "key", "subject", "newest", "runs", "cursor")
+    given = [name for name in others if getattr(asked, name)]
+    if given:
+        message = f"`underway` does not go with `{given[0]}`"
+        raise InvalidValue(message, hint="filter by lane, tenant, kind and state")
 
 
 @FLOWS.get("", operation_id="list_flows", summary="List jobs that wait", response_model=FLOWS_PAGE)

@@ -20,7 +20,8 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.jobs import EditBody, FilterBody, MovesBody, ReasonBody
-from headway.server.paging import RepeatKey, bounded_page, check_repeat_key
+from headway.server.job_pages import bounded_page
+from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies.models import MOVED_MANY, MOVED_ONE
 from headway.server.replies.reply import answer
 from headway.server.routes.router import TheService, router

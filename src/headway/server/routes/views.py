@@ -1,4 +1,4 @@
-"""/v1/workers, /v1/stats, /v1/trail, /v1/audit: the whole store from outside."""
+"""/v1/workers, /v1/stats, /v1/overview, /v1/trail, /v1/audit: the whole store from outside."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from headway.contract.views import (
 )
 from headway.server.access.policy import Observer
 from headway.server.bodies.base import Name, QueryModel
+from headway.server.overview import Overview, read_overview
 from headway.server.paging import (
     Cursor,
     PageQuery,
@@ -69,6 +70,18 @@ async def stats(service: TheService, caller: Observer) -> Response:
     """Jobs by state, totals since the store was made, the store's time, identity and revision."""
     caller.whole()
     return answer(await service.store.read(StatsQuery()))
+
+
+@ROUTES.get(
+    "/overview",
+    operation_id="overview",
+    summary="Lanes, gates, workers and counts",
+    response_model=reply_model(Overview),
+)
+async def overview(service: TheService, caller: Observer) -> Response:
+    """All lanes, the first 500 gates by name, all workers, and the counts, in one reply."""
+    caller.whole()
+    return answer(await read_overview(service.store))
 
 
 @ROUTES.get("/trail", operation_id="trail", summary="Who did what", response_model=TRAIL)

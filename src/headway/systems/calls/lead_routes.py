@@ -28,7 +28,8 @@ from headway.runtime.records import record
 from headway.server.access.caller import Caller
 from headway.server.access.policy import Reader, Sender
 from headway.server.bodies.base import QueryModel, TenantName, When
-from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.job_pages import bounded_page
+from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.replies.problem import add_members
 from headway.server.replies.reply import answer, extended_model, json_reply, page_model, reply
 from headway.server.routes.router import TheService, router

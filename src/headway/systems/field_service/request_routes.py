@@ -11,7 +11,8 @@ from headway.contract.views import JobQuery, JobsQuery, WhyQuery
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
 from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import Reader, Sender, needs
-from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.job_pages import bounded_page
+from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.replies.reply import answer, extended_model, page_model, plain_value
 from headway.server.routes.router import TheService, router
 from headway.server.sending import send_jobs

@@ -8,7 +8,7 @@ from itertools import groupby
 from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import HELD, State
 from headway.server.access.caller import Caller, Permission
-from headway.server.paging import bounded_page
+from headway.server.job_pages import bounded_page
 from headway.systems.lanes.routes import dead
 from headway.web.page import (
     REASON,

@@ -11,7 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView
 from headway.core.state import State
 from headway.runtime.latency import LaneLatency, lane_latencies
-from headway.server.paging import bounded_page
+from headway.server.job_pages import bounded_page
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""

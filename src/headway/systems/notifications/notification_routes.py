@@ -17,7 +17,8 @@ from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.state import FINAL, State
 from headway.server.access.caller import Caller
 from headway.server.access.policy import Reader, Sender
-from headway.server.paging import PageQuery, bounded_page, check_number_cursor
+from headway.server.job_pages import bounded_page
+from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.replies.reply import answer, json_reply, page_model, reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.systems.directory.records import MAX_ID

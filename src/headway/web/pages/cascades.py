@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.state import State
 from headway.server.access.caller import Permission
-from headway.server.paging import bounded_page
+from headway.server.job_pages import bounded_page
 from headway.web.page import Facts, Look, Page, everyone
 from headway.web.pages.jobs import CANCEL
 

@@ -15,7 +15,8 @@ from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
 from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Permission
-from headway.server.paging import bounded_page, check_number_cursor
+from headway.server.job_pages import bounded_page
+from headway.server.paging import check_number_cursor
 from headway.server.routes import moves as routes
 from headway.server.underway import underway_jobs
 from headway.server.visibility import visible_job

@@ -22,8 +22,8 @@ from headway.core.gates.spec import GateKind
 from headway.core.state import FINAL, State
 from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Facts
+from headway.server.job_pages import bounded_page
 from headway.server.overview import Overview
-from headway.server.paging import bounded_page
 from headway.systems.directory.database import Directory, Schema
 from headway.systems.directory.tally import Tally as AnyTally
 from headway.systems.directory.tally import Totals

@@ -11,10 +11,10 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
 from headway.runtime.timing import Timing
+from headway.server.job_pages import bounded_page
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import one
 from headway.server.overview import Overview
-from headway.server.paging import bounded_page
 from headway.systems.directory.database import Directory, Schema
 from headway.systems.directory.metrics import COUNTED, Counted, SystemMetrics, quantiles
 from headway.systems.directory.tally import Tally as AnyTally

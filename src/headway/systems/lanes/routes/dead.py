@@ -16,7 +16,8 @@ from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import Reader, needs
 from headway.server.bodies.base import Name, TenantName
 from headway.server.bodies.jobs import EditBody, FilterBody
-from headway.server.paging import PageQuery, RepeatKey, bounded_page, check_number_cursor
+from headway.server.job_pages import bounded_page
+from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
 from headway.server.replies.reply import answer, page_model, reply
 from headway.server.routes.moves import Operation, edit_of, move_fitting, move_named
 from headway.server.routes.router import TheService, router
