@@ -11,12 +11,14 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
 from headway.web.pages.catalogue import PAGES
+from headway.web.rendering import span
 from tests.servers.browser import browsing
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.web.driving import LIMIT_MS, MOST_TABS, is_live, opened
 from tests.web.rig import HOSTILE, dashboard
 from tests.web.test_web_access import declare
+from tests.web.test_web_jobs import Worker
 from tests.web.test_web_pages import take
 
 pytestmark = pytest.mark.slow
@@ -167,6 +169,25 @@ async def test_pages_on_a_telephone_break_no_word_and_keep_their_rows_low():
         # Lane, kind and tenant; key, subject and state.
         for row in (controls[:3], controls[3:6]):
             assert {one["top"] for one in row} == {row[0]["top"]}
+
+
+async def test_latencies_of_days_fit_on_a_telephone():
+    async with dashboard(tokens=False) as rig, browsing() as browser, opened(browser, rig) as page:
+        await rig.send(None, lane="calls")
+        await Worker(rig, "hand").take("calls", 1)
+        await page.set_viewport_size({"width": 375, "height": 900})
+        await page.goto(f"{rig.url}/ui/lanes?lane=calls")
+        await is_live(page)
+        # No store waits for days in a test: what differs is put into the page.
+        many, width = await page.evaluate(
+            """text => {
+              const all = document.querySelectorAll(".pair dd");
+              all.forEach(one => one.textContent = text);
+              return [all.length, document.documentElement.scrollWidth];
+            }""",
+            span(17_999_999_000),
+        )
+        assert (many, width) == (2, 375)
 
 
 @pytest.mark.parametrize("width", [375, 1440])
