@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
@@ -11,12 +12,37 @@ from headway.stores.ledger.rows import FlowKey
 
 LOOKED_AT = 5_000
 """Rows that one page of a listing examines."""
-CHUNK = 500
-"""Rows that are read at once."""
+FIRST = 500
+"""Rows that are examined first: most pages are found in these."""
 _END = 2**62
 
-Seen = tuple[int, int, int]
-"""Of a row that is examined: seq, flow, state."""
+
+class Seen(NamedTuple):
+    """What some rows have, one after another.
+
+    Attributes:
+        rows: how many they are; fewer than asked for at the end.
+        last: seq of the last; None without any.
+        flows: of those in the asked states, each once.
+    """
+
+    rows: int
+    last: int | None
+    flows: Sequence[int]
+
+
+class Rows(Protocol):
+    """The rows of a listing, examined by the database: what does not fit never leaves it."""
+
+    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+        """Return what the next rows have."""
+        ...
+
+    def fitting(
+        self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
+    ) -> list[int]:
+        """Return the seqs of the first of these rows that have one of the states and flows."""
+        ...
 
 
 def start_of(query: JobsQuery) -> int:
@@ -34,28 +60,34 @@ def start_of(query: JobsQuery) -> int:
 
 
 def page_of(
-    query: JobsQuery, walk: Iterable[Seen], flow_of: Callable[[int], FlowKey]
+    query: JobsQuery, rows: Rows, flow_of: Callable[[int], FlowKey]
 ) -> tuple[list[int], str | None]:
     """Select the rows of a page.
 
     Args:
         query: the filter.
-        walk: the rows, from `start_of` on.
+        rows: in its order.
         flow_of: returns the flow of a number.
 
     Returns:
         The seqs, in the order of the rows, and the cursor of the next page; None at the end.
     """
-    states = {CODES[state] for state in query.states or STATES}
+    states = sorted({CODES[state] for state in query.states or STATES})
     wanted: list[int] = []
-    last = 0
-    for looked, (seq, flow, state) in enumerate(walk):
-        if len(wanted) == query.limit or looked == LOOKED_AT:
-            return wanted, str(last)
-        last = seq
-        if state in states and _is_about(query, flow_of(flow)):
-            wanted.append(seq)
-    return wanted, None
+    after = start_of(query)
+    first = min(FIRST, LOOKED_AT)
+    for many in filter(None, (first, LOOKED_AT - first)):
+        seen = rows.look(after, many, states)
+        flows = [one for one in seen.flows if _is_about(query, flow_of(one))]
+        if flows:
+            wanted += rows.fitting(after, many, states, flows, query.limit - len(wanted))
+        if len(wanted) == query.limit:
+            after = wanted[-1]
+            break
+        if seen.last is None or seen.rows < many:
+            return wanted, None
+        after = seen.last
+    return wanted, str(after) if rows.look(after, 1, states).rows else None
 
 
 def _is_about(query: JobsQuery, flow: FlowKey) -> bool:

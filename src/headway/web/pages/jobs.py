@@ -159,6 +159,8 @@ def states_of(text: str) -> tuple[State, ...]:
 
 def hidden_error(job: JobView) -> JobView:
     """A job without secrets in its reason and its error."""
+    if not job.reason and not job.error:
+        return job
     return replace(job, reason=hidden_text(job.reason), error=hidden_text(job.error))
 
 

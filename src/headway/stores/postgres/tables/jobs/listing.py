@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from headway.contract.views import JobsQuery
 from headway.core.flow import Order
 from headway.stores.ledger.columns.states import CODES
-from headway.stores.ledger.paging import CHUNK, Seen, page_of, start_of
+from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import JobRow
 from headway.stores.postgres.arrays import Numbers
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import ANY_JOB, Ask, of
 from headway.stores.postgres.tables.jobs.record import COLUMNS
 from headway.stores.postgres.tables.jobs.starting import JobStarting
 
 
-def _walks(where: str) -> tuple[Ask, Ask]:
-    """A walk onwards, and one back."""
-    text = f"SELECT seq, flow, state FROM @job WHERE {where}"  # noqa: S608  (names only)
-    onwards = Ask(f"{text} AND seq > $1 ORDER BY seq LIMIT $2", ANY_JOB)
-    return onwards, Ask(f"{text} AND seq < $1 ORDER BY seq DESC LIMIT $2", ANY_JOB)
+class _Walk(NamedTuple):
+    """A listing by arrival, of which the database examines some rows."""
+
+    look: Ask
+    fitting: Ask
+
+
+def _walks(where: str) -> tuple[_Walk, _Walk]:
+    """A walk onwards, and one back; `?` stands for what it is bound to."""
+    return _walk(where, ">", "", "max"), _walk(where, "<", " DESC", "min")
+
+
+def _walk(where: str, past: str, order: str, last: str) -> _Walk:
+    rows = (
+        f"FROM (SELECT seq, flow, state FROM @job WHERE {where} AND seq {past} $1"  # noqa: S608  (names only)
+        f" ORDER BY seq{order} LIMIT $2) AS seen"
+    )
+    look = f"SELECT count(*), {last}(seq), array_agg(DISTINCT flow) FILTER (WHERE state = ANY ($3))"
+    fits = f"WHERE state = ANY ($3) AND flow = ANY ($4) ORDER BY seq{order} LIMIT $5"
+    return _Walk(
+        Ask(f"{look} {rows}".replace("?", "$4"), ANY_JOB),
+        Ask(f"SELECT seq {rows} {fits}".replace("?", "$6"), ANY_JOB),
+    )
 
 
 _WALK = _walks("true")
-_ABOUT = _walks("subject IS NOT NULL AND subject = $3")
+_ABOUT = _walks("subject IS NOT NULL AND subject = ?")
 _ENDED_BADLY = {code: _walks(f"state >= 6 AND state = {code}") for code in (6, 7)}
 _BY_SEQ = Ask(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
 _OF_FLOW = "state = 1 AND lane = $1 AND flow = $2"
@@ -68,15 +88,9 @@ class JobListing(JobStarting):
         return min((due_at for (due_at,) in rows), default=None)
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        seqs, cursor = page_of(query, self._walk(query), self._session.flows.thing)
+        rows = _Listed(self._session, *_statement(query))
+        seqs, cursor = page_of(query, rows, self._session.flows.thing)
         return self._by_seq(seqs), cursor
-
-    def _walk(self, query: JobsQuery) -> Iterator[Seen]:
-        ask, bound = _statement(query)
-        at = start_of(query)
-        while chunk := self._session.ask(ask, at, CHUNK, *bound):
-            yield from ((seq, flow, state) for seq, flow, state in chunk)
-            at = chunk[-1][0]
 
     def _by_seq(self, seqs: list[int]) -> list[JobRow]:
         if not seqs:
@@ -86,8 +100,29 @@ class JobListing(JobStarting):
         return [found[seq] for seq in seqs]
 
 
-def _statement(query: JobsQuery) -> tuple[Ask, tuple[str, ...]]:
-    """The walk that looks at the fewest rows, and what it is bound to."""
+class _Listed:
+    """The rows of a walk; see `paging.Rows`."""
+
+    def __init__(self, session: Session, walk: _Walk, bound: tuple[str, ...]) -> None:
+        self._session = session
+        self._walk = walk
+        self._bound = bound
+
+    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+        asked = (after, many, Numbers(states), *self._bound)
+        count, last, flows = self._session.ask(self._walk.look, *asked)[0]
+        self._session.flows.read(flows or ())
+        return Seen(count, last, flows or ())
+
+    def fitting(
+        self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
+    ) -> list[int]:
+        asked: tuple[Any, ...] = (after, many, Numbers(states), Numbers(flows), limit)
+        return [seq for (seq,) in self._session.ask(self._walk.fitting, *asked, *self._bound)]
+
+
+def _statement(query: JobsQuery) -> tuple[_Walk, tuple[str, ...]]:
+    """The walk that examines the fewest rows, and what it is bound to."""
     if query.subject is not None:
         return _ABOUT[query.newest], (query.subject,)
     if len(query.states) == 1 and CODES[query.states[0]] in _ENDED_BADLY:

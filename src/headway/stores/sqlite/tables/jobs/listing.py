@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headway.contract.views import JobsQuery
 from headway.core.flow import Order
 from headway.stores.ledger.columns.states import CODES
-from headway.stores.ledger.paging import CHUNK, Seen, page_of, start_of
+from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.database import number_list
+from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.tables.jobs.record import COLUMNS
 from headway.stores.sqlite.tables.jobs.starting import JobStarting
 
-_WALK = "SELECT seq, flow, state FROM job WHERE seq > ? ORDER BY seq LIMIT ?"
-_WALK_BACK = "SELECT seq, flow, state FROM job WHERE seq < ? ORDER BY seq DESC LIMIT ?"
-_ABOUT = (
-    "SELECT seq, flow, state FROM job INDEXED BY job_subject"
-    " WHERE subject IS NOT NULL AND subject = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2"
-)
-_ABOUT_BACK = (
-    "SELECT seq, flow, state FROM job INDEXED BY job_subject"
-    " WHERE subject IS NOT NULL AND subject = ?3 AND seq < ?1 ORDER BY seq DESC LIMIT ?2"
-)
-_ENDED_BADLY = (
-    "SELECT seq, flow, state FROM job INDEXED BY job_ended_badly"
-    " WHERE state >= 6 AND state = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2"
-)
-_ENDED_BADLY_BACK = (
-    "SELECT seq, flow, state FROM job INDEXED BY job_ended_badly"
-    " WHERE state >= 6 AND state = ?3 AND seq < ?1 ORDER BY seq DESC LIMIT ?2"
-)
+
+class _Walk(NamedTuple):
+    """A listing by arrival, of which the database examines some rows."""
+
+    look: str
+    fitting: str
+
+
+def _walks(where: str) -> tuple[_Walk, _Walk]:
+    """A walk onwards, and one back; `@` stands for what it is bound to."""
+    return _walk(where, ">", "", "max"), _walk(where, "<", " DESC", "min")
+
+
+def _walk(where: str, past: str, order: str, last: str) -> _Walk:
+    rows = (
+        f"FROM (SELECT seq, flow, state FROM job {where} seq {past} ?1"  # noqa: S608  (names only)
+        f" ORDER BY seq{order} LIMIT ?2)"
+    )
+    flows = "json_group_array(DISTINCT flow) FILTER (WHERE state IN carray(?3))"
+    fits = f"WHERE state IN carray(?3) AND flow IN carray(?4) ORDER BY seq{order} LIMIT ?5"
+    return _Walk(
+        f"SELECT count(*), {last}(seq), {flows} {rows}".replace("@", "?4"),
+        f"SELECT seq {rows} {fits}".replace("@", "?6"),
+    )
+
+
+_WALK = _walks("WHERE")
+_ABOUT = _walks("INDEXED BY job_subject WHERE subject IS NOT NULL AND subject = @ AND")
+_ENDED_BADLY = _walks("INDEXED BY job_ended_badly WHERE state >= 6 AND state = @ AND")
 _BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names of columns only)
 _BEFORE = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
@@ -81,15 +95,9 @@ class JobListing(JobStarting):
         return min(firsts, default=None)
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        seqs, cursor = page_of(query, self._walk(query), self._session.flows.thing)
+        rows = _Listed(self._session, *_statement(query))
+        seqs, cursor = page_of(query, rows, self._session.flows.thing)
         return self._by_seq(seqs), cursor
-
-    def _walk(self, query: JobsQuery) -> Iterator[Seen]:
-        sql, bound = _statement(query)
-        at = start_of(query)
-        while chunk := self._db.execute(sql, (at, CHUNK, *bound)).fetchall():
-            yield from chunk
-            at = chunk[-1][0]
 
     def _by_seq(self, seqs: list[int]) -> list[JobRow]:
         if not seqs:
@@ -100,10 +108,30 @@ class JobListing(JobStarting):
         return [found[seq] for seq in seqs]
 
 
-def _statement(query: JobsQuery) -> tuple[str, tuple[str | int, ...]]:
-    """The walk that looks at the fewest rows, and what it is bound to."""
+class _Listed:
+    """The rows of a walk; see `paging.Rows`."""
+
+    def __init__(self, session: Session, walk: _Walk, bound: tuple[str | int, ...]) -> None:
+        self._db = session.db
+        self._walk = walk
+        self._bound = bound
+
+    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+        asked = (after, many, number_list(states), *self._bound)
+        ((count, last, flows),) = self._db.execute(self._walk.look, asked).fetchall()
+        return Seen(count, last, json.loads(flows))
+
+    def fitting(
+        self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
+    ) -> list[int]:
+        asked = (after, many, number_list(states), number_list(flows), limit, *self._bound)
+        return [seq for (seq,) in self._db.execute(self._walk.fitting, asked)]
+
+
+def _statement(query: JobsQuery) -> tuple[_Walk, tuple[str | int, ...]]:
+    """The walk that examines the fewest rows, and what it is bound to."""
     if query.subject is not None:
-        return (_ABOUT_BACK if query.newest else _ABOUT), (query.subject,)
+        return _ABOUT[query.newest], (query.subject,)
     if len(query.states) == 1 and CODES[query.states[0]] >= 6:
-        return (_ENDED_BADLY_BACK if query.newest else _ENDED_BADLY), (CODES[query.states[0]],)
-    return (_WALK_BACK if query.newest else _WALK), ()
+        return _ENDED_BADLY[query.newest], (CODES[query.states[0]],)
+    return _WALK[query.newest], ()
