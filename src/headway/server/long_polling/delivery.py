@@ -80,6 +80,8 @@ async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> 
         undo(task.result())
 
 
+TURNS = 3
+"""Turns of the loop from reading the end of a connection until the watch of its client is done."""
 WRITE_WITHIN = 20.0
 """Seconds for a reply to be written; shorter than the lease of what it hands out."""
 
@@ -144,9 +146,10 @@ class TrackedReply(Response):
         )
         await send({"type": "http.response.body", "body": body[:-1], "more_body": True})
         # A server waits here until the rest has been taken or the connection is gone, and does not
-        # say which. The loop must have looked at the connection once since.
+        # say which. Nor does it say that it writes to a connection whose end it has just read.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        await self._timing.pause(0)
+        for _ in range(TURNS):
+            await self._timing.pause(0)
         if self._presence.is_gone:
             return
         await send({"type": "http.response.body", "body": body[-1:], "more_body": False})
