@@ -199,7 +199,7 @@ def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
             assert place == memory.place(flow, head.order, 1000)
     assert lua.call("Jobs.due", lane, limit) == told(memory.due(lane, limit))
     assert lua.call("Jobs.next_due", lane) == memory.next_due(lane)
-    assert lua.call("Jobs.oldest_due", lane) == memory.oldest_due(lane)
+    assert lua.call("Jobs.oldest_due", lane) == memory.oldest_due([lane]).get(lane)
     entry = [pair.sent(row) for row in memory.of_entry(lane)]
     assert lua.call("Jobs.of_entry", lane) == entry
 
@@ -218,7 +218,7 @@ def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
     for flow in pair.flows:
         tickets = [{"order": told(o), "amount": n} for o, n in memory.tickets(gate, flow)]
         assert lua.call("Jobs.tickets", gate, flow + 1) == tickets
-    assert lua.call("Jobs.parked_count", gate, limit) == memory.parked_count(gate, limit)
+    assert lua.call("Jobs.parked_count", gate, limit) == memory.parked_counts([gate], limit)[gate]
     assert lua.call("Jobs.unfit_at", gate, limit) == memory.unfit_at(gate, limit)
     assert lua.call("Jobs.parked_gates", gate, limit) == memory.parked_gates(gate, limit)
 
@@ -229,7 +229,7 @@ def _look_at_worker(pair: Pair, worker: str) -> None:
     names = ("id", "run", "request", "state", "cancel_requested")
     here = [{name: row[name] for name in names} for row in lua.call("Jobs.held_by", worker)]
     assert here == held
-    assert lua.call("Jobs.held_count", worker) == len(held)
+    assert lua.call("Jobs.held_count", worker) == memory.held_counts([worker])[worker] == len(held)
     taken = [pair.sent(row) for row in memory.taken_by(worker, 2**40)]
     assert lua.call("Jobs.taken_by", worker, 2**40) == taken
 

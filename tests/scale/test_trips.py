@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from headway.contract.claims import ClaimRequest
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded
 from headway.contract.signals import Heard, SignalKind
 from headway.contract.signals import Signal as Event
 from headway.contract.sweeps import SweepReply
-from headway.contract.views import AuditQuery, FlowsQuery, Page, WaitingFlow
+from headway.contract.views import (
+    AuditQuery,
+    FlowsQuery,
+    GatesQuery,
+    LanesQuery,
+    Page,
+    Query,
+    WaitingFlow,
+    WorkersQuery,
+)
 from headway.core.errors import InvalidState, UnknownGate
+from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
 from tests.scale.trips import (
@@ -27,6 +39,7 @@ from tests.scale.trips import (
     counting,
     final,
     handed,
+    settle_at_once,
     signal_at_once,
     site,
 )
@@ -94,22 +107,14 @@ async def test_hand_overs_of_one_request_are_one_step(here: Site, n: int) -> Non
 @pytest.mark.parametrize("n", SIZES)
 async def test_hand_overs_of_many_callers_share_steps(here: Site, n: int) -> None:
     jobs = await here.running(n, LINES)
-
-    async def work() -> None:
-        await asyncio.gather(*(here.worker.settle(handed(job)) for job in jobs))
-
-    assert await trips(work) <= 4 * (1 + n // 256)
+    assert await trips(lambda: settle_at_once(here, map(handed, jobs))) <= 4 * (1 + n // 256)
 
 
 @pytest.mark.parametrize("n", SIZES)
 async def test_keys_that_many_callers_add_share_steps(here: Site, n: int) -> None:
     jobs = await here.awaiting(n)
-
-    async def work() -> None:
-        known = (KnownAs(job.id, job.run, key=f"sid-{job.id}") for job in jobs)
-        await asyncio.gather(*(here.worker.settle(one) for one in known))
-
-    assert await trips(work) <= 3 * (1 + n // 256)
+    known = [KnownAs(job.id, job.run, key=f"sid-{job.id}") for job in jobs]
+    assert await trips(lambda: settle_at_once(here, known)) <= 3 * (1 + n // 256)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -189,6 +194,37 @@ async def test_page_of_flows_is_read_together(here: Site, n: int) -> None:
     assert await trips(lambda: work(FlowsQuery(lane=LANE, first=5))) <= 6 + n // 32
     assert await trips(lambda: work(FlowsQuery(gate=use.name, first=5))) <= 6
     assert [len(page.rows) for page in pages] == [n, n]
+
+
+@pytest.mark.parametrize("n", [1, 20, 100])
+async def test_lanes_gates_and_workers_are_read_together(here: Site, n: int) -> None:
+    await here.declare(Pool("numbers:{phone}", {f"n{one}": 1 for one in range(n)}))
+    await here.with_followers(n)
+    locks = [one.name for one in (await here.store.read(GatesQuery(parked=True))).rows]
+    for one in range(n):
+        jobs = [replace(here.new(), lane=f"lane{one}") for _ in range(2)]
+        await here.store.enqueue(jobs)
+        asked = ClaimRequest(
+            worker=f"{one:032}", request=1, lanes=((f"lane{one}", 1),), n=1, free=1
+        )
+        assert len((await here.store.claim(asked)).jobs) == 1
+
+    async def looked(query: Query[Any], most: int) -> Any:
+        with counting() as told:
+            found = await here.store.read(query)
+        assert told.n <= most, query
+        return found
+
+    lanes = await looked(LanesQuery(), 8)
+    assert sum(one.oldest_due_at is not None for one in lanes) == n
+    gates = (await looked(GatesQuery(names=tuple(locks)), 6)).rows
+    assert {(len(one.holders), one.used, one.parked) for one in gates} == {(1, 1, 1)}
+    assert len((await looked(GatesQuery(limit=100), 8)).rows) == min(100, n + 6)
+    (pool,) = (await looked(GatesQuery(names=("numbers:1",)), 6)).rows
+    assert len(pool.members) == n
+    workers = await looked(WorkersQuery(), 4)
+    assert sorted(one.running for one in workers if one.id.isdigit()) == [1] * n
+    assert not (await looked(AuditQuery(), 12)).differences
 
 
 async def test_signal_that_is_refused_fails_alone(here: Site) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,10 +14,12 @@ import pytest
 from headway import Rate, Slots
 from headway.contract.claims import Claimed
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.outcomes import HandedOver
+from headway.contract.outcomes import HandedOver, Outcome
 from headway.contract.signals import Signal
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
+from headway.runtime.timing import pause
+from headway.stores.postgres.call_queue import CallQueue
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
@@ -130,8 +132,21 @@ def final(job: Claimed) -> Signal:
     return Signal(key=f"key-{job.id}", event=f"end-{job.id}")
 
 
+async def at_once(queue: CallQueue, calls: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Makes calls of which none is served before all wait: its thread may still be awake."""
+    tasks = [asyncio.ensure_future(one) for one in calls]
+    with queue._turn:
+        while len(queue._calls) < len(tasks):
+            await pause(0)
+    return await asyncio.gather(*tasks)
+
+
+async def settle_at_once(made: Site, outcomes: Iterable[Outcome]) -> None:
+    await at_once(made.store._share_queue, (made.worker.settle(one) for one in outcomes))
+
+
 async def signal_at_once(store: PostgresStore, events: Sequence[Signal]) -> list[Any]:
-    return await asyncio.gather(*(store.signal(event) for event in events))
+    return await at_once(store._turn_queue, (store.signal(event) for event in events))
 
 
 @asynccontextmanager

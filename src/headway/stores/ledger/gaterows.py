@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -110,3 +111,20 @@ class PermitRow(NamedTuple):
     amount: int
     since: int
     hold: Hold
+
+
+class Holders(NamedTuple):
+    """What is out of a gate.
+
+    Attributes:
+        permits: how many.
+        amount: of these together.
+        first: the first permits.
+    """
+
+    permits: int
+    amount: int
+    first: Sequence[PermitRow]
+
+
+NO_HOLDERS = Holders(0, 0, ())

@@ -7,7 +7,7 @@ from itertools import islice
 
 from sortedcontainers import SortedDict
 
-from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
@@ -101,17 +101,20 @@ class MemoryPermits:
             self._remove(row)
             self._journal.note(lambda row=row: self._add(row))
 
-    def at(self, gate: str, limit: int) -> list[PermitRow]:
-        held = self._gates.get(gate, {}).values()
-        return sorted(held, key=lambda row: (row.since, row.job))[:limit]
-
-    def count(self, gate: str) -> tuple[int, int]:
-        held = self._gates.get(gate, {}).values()
-        return len(held), sum(row.amount for row in held)
+    def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
+        held = {gate: self._gates.get(gate, {}).values() for gate in gates}
+        return {
+            gate: Holders(
+                permits=len(rows),
+                amount=sum(row.amount for row in rows),
+                first=sorted(rows, key=lambda row: (row.since, row.job))[:limit],
+            )
+            for gate, rows in held.items()
+        }
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
         names = sorted(name for name in self._gates if name > after)[:limit]
-        return [(name, self.count(name)[1]) for name in names]
+        return [(name, held.amount) for name, held in self.at(names, 0).items()]
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
         places = self._rows.irange(minimum=after, inclusive=(False, True))

@@ -145,6 +145,17 @@ class Interned(Generic[Thing]):
                 self._ask(self._add_all, bound)
                 self._keep(self._ask(self._find_all, (names,)))
 
+    def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
+        """The numbers of those that have one, in one trip."""
+        wanted = list(dict.fromkeys(things))
+        missing = [one for one in wanted if one not in self._numbers]
+        if missing:
+            names = self._pack(self._name(self._encode(one)) for one in missing)
+            with self._lock:
+                self._keep(self._ask(self._find_all, (names,)))
+        found = self._numbers
+        return {one: number for one in wanted if (number := found.get(one)) is not None}
+
     def read(self, numbers: Iterable[int]) -> None:
         """Learn the things of these numbers in one trip."""
         missing = {one for one in numbers if one not in self._things}

@@ -16,7 +16,7 @@ from headway.core.errors import InvariantBroken
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import (
     EntryRow,
@@ -144,18 +144,20 @@ class _Jobs:
         del after, limit
         return list(self._parked_gates)
 
-    def parked_count(self, gate: str, limit: int) -> int:
-        del limit
-        return _known(self._parked.get(gate), f"who is parked at {gate!r}")
+    def parked_counts(self, gates: Sequence[str], limit: int) -> Mapping[str, int]:
+        del gates, limit
+        return self._parked
 
-    def oldest_due(self, lane: str) -> int | None:
-        return self._oldest.get(lane)
+    def oldest_due(self, lanes: Sequence[str]) -> Mapping[str, int]:
+        del lanes
+        return self._oldest
+
+    def held_counts(self, workers: Sequence[str]) -> Mapping[str, int]:
+        del workers
+        return self._running
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
-        del limit
-        if worker in self._running:
-            # The view of workers only counts them.
-            return [_SOME_RUN] * self._running[worker]
+        del worker, limit
         return [_SOME_RUN._replace(id=row.id) for row in self._listed]
 
     def held(self, after: str, limit: int) -> list[JobRow]:
@@ -188,20 +190,17 @@ class _Gates:
 
 class _Permits:
     def __init__(self, reply: Record) -> None:
-        self._counts: dict[str, tuple[int, int]] = {}
-        self._first: dict[str, list[PermitRow]] = {}
-        for name, count, amount, first in listed(reply, "permits"):
-            self._counts[name] = (count, amount)
-            self._first[name] = [rows.permit_row(one) for one in first]
+        self._at = {
+            name: Holders(count, amount, [rows.permit_row(one) for one in first])
+            for name, count, amount, first in listed(reply, "permits")
+        }
         self._sums = [(name, amount) for name, amount in listed(reply, "sums")]
         self._page = [rows.permit_row(one) for one in listed(reply, "permit_page")]
         self._of_held = [rows.permit_row(one) for one in listed(reply, "permits_of_held")]
 
-    def count(self, gate: str) -> tuple[int, int]:
-        return _known(self._counts.get(gate), f"the permits of {gate!r}")
-
-    def at(self, gate: str, limit: int) -> list[PermitRow]:
-        return _known(self._first.get(gate), f"the holders of {gate!r}")[:limit]
+    def at(self, gates: Sequence[str], limit: int) -> Mapping[str, Holders]:
+        del gates, limit
+        return self._at
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
         del after, limit

@@ -7,7 +7,7 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind
 from headway.core.state import HELD, State
-from headway.stores.ledger.gaterows import GateRow, PermitRow
+from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow
 
@@ -52,8 +52,9 @@ class _Audit:
 
     def _gates(self, after: str) -> str | None:
         rows = self.ledger.gates.page(after, max(1, self.left))
+        holders = self.ledger.permits.at([row.name for row in rows], 0)
         for row in rows:
-            self._gate(row)
+            self._gate(row, *holders.get(row.name, NO_HOLDERS)[:2])
         sums = self.ledger.permits.sums(after, max(1, self.left))
         known = self.ledger.gates.load(name for name, _ in sums)
         for name, amount in sums:
@@ -63,8 +64,7 @@ class _Audit:
         self.left -= len(rows)
         return rows[-1].name if self.left <= 0 and rows else None
 
-    def _gate(self, row: GateRow) -> None:
-        count, amount = self.ledger.permits.count(row.name)
+    def _gate(self, row: GateRow, count: int, amount: int) -> None:
         template = self.ledger.gates.templates().get(row.template)
         kind = template.current.kind if template else None
         if kind is GateKind.RATE and not row.pool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from headway.contract.views import GatesQuery, GateState, HolderView, Page, SpecsQuery
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
@@ -10,7 +12,7 @@ from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import is_implicit, place_of
-from headway.stores.ledger.gaterows import FOREVER, GateRow, PermitRow
+from headway.stores.ledger.gaterows import FOREVER, NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
 
 HOLDERS = 10
@@ -27,12 +29,12 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
     """Return gates by name: those with parked jobs, or declared ones and instances with a row."""
     book = GateBook(ledger)
     if query.names is not None:
-        return Page(rows=tuple(gate_state(book, name) for name in query.names), cursor=None)
+        return Page(rows=gate_states(book, query.names), cursor=None)
     after = query.cursor or ""
     if query.parked:
         names = ledger.jobs.parked_gates(after, query.limit)
         end = names[-1] if len(names) == query.limit else None
-        return Page(rows=tuple(gate_state(book, name) for name in names), cursor=end)
+        return Page(rows=gate_states(book, names), cursor=end)
     rows = ledger.gates.page(after, query.limit + 1)
     found = {row.name for row in rows[: query.limit] if not row.pool}
     end = rows[query.limit - 1].name if len(rows) > query.limit else None
@@ -43,92 +45,163 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
     if len(names) > query.limit:
         names = names[: query.limit]
         end = names[-1]
-    return Page(rows=tuple(gate_state(book, name) for name in names), cursor=end)
+    return Page(rows=gate_states(book, names), cursor=end)
 
 
-def gate_state(book: GateBook, name: str, *, holders: bool = True) -> GateState:
-    """Return the state of one gate.
+def gate_states(book: GateBook, names: Sequence[str]) -> tuple[GateState, ...]:
+    """Return the states of gates; an undeclared name is shown as an implicit gate that is open.
 
     Args:
         book: the gates of the snapshot.
-        holders: whether to list its first holders.
-
-    Returns:
-        Its state; an undeclared name is shown as an implicit gate that is open.
+        names: of gates; what they need is read together.
     """
-    row = book.find(name)
-    if is_implicit(name):
-        return _implicit_state(book, name, row, holders=holders)
-    if row is not None and row.pool and row.template in book.templates:
-        # A member that is no longer declared is shown while its permits are taken.
-        spec = book.templates[row.template].current
-        return _member_state(book, name, row, spec, row.pool, holders=holders)
-    try:
-        place = place_of(book.templates, name)
-    except UnknownGate:
-        return _implicit_state(book, name, row, holders=holders)
-    declared = book.templates[place.template]
-    if place.pool:
-        return _member_state(book, name, row, declared.current, place.pool, holders=holders)
-    spec = declared.current
-    view = book.view(GateUse(name=name, template=place.template))
-    is_template = "{" in name
-    return _state(
-        book,
-        view,
-        row,
-        spec,
-        overridden=declared.override is not None or (row is not None and row.capacity is not None),
-        opens_at=None if is_template else book.opens_at(view, place.template, 1),
-        is_open=is_template or view.free > 0,
-        holders=holders,
-    )
+    gates = _Gates(book, names)
+    return tuple(map(gates.state, names))
 
 
-def _state(  # noqa: PLR0913  (one record of many facts)
-    book: GateBook,
-    view: GateView,
-    row: GateRow | None,
-    spec: GateSpec,
-    *,
-    overridden: bool,
-    opens_at: int | None,
-    is_open: bool,
-    holders: bool,
-) -> GateState:
-    members: tuple[GateState, ...] = ()
-    if spec.kind is GateKind.POOL:
-        members = tuple(
-            gate_state(book, member_gate(view.name, member), holders=holders)
-            for member, _ in spec.members
+class _Gates:
+    """Gates that are shown together."""
+
+    def __init__(self, book: GateBook, names: Sequence[str]) -> None:
+        self.book = book
+        lanes = [one.removeprefix("lane:") for one in names if one.startswith("lane:")]
+        every = list(dict.fromkeys(one for name in names for one in (name, *self._members(name))))
+        book.prefetch(every)
+        self._lanes = book.ledger.lanes.load(lanes) if lanes else {}
+        self._holders = book.ledger.permits.at(every, HOLDERS)
+        self._parked = book.ledger.jobs.parked_counts(names, PARKED)
+
+    def _members(self, name: str) -> Iterable[str]:
+        """Return the gates of a pool's members."""
+        try:
+            place = None if is_implicit(name) else place_of(self.book.templates, name)
+        except UnknownGate:
+            return
+        if place is not None and not place.pool:
+            for member, _ in self.book.templates[place.template].current.members:
+                yield member_gate(name, member)
+
+    def state(self, name: str) -> GateState:
+        book = self.book
+        row = book.find(name)
+        if is_implicit(name):
+            return self._implicit(name, row)
+        if row is not None and row.pool and row.template in book.templates:
+            # A member that is no longer declared is shown while its permits are taken.
+            spec = book.templates[row.template].current
+            return self._member(name, row, spec, row.pool)
+        try:
+            place = place_of(book.templates, name)
+        except UnknownGate:
+            return self._implicit(name, row)
+        declared = book.templates[place.template]
+        if place.pool:
+            return self._member(name, row, declared.current, place.pool)
+        view = book.view(GateUse(name=name, template=place.template))
+        overridden = declared.override is not None or (row is not None and row.capacity is not None)
+        return self._declared(view, row, declared.current, overridden=overridden)
+
+    def _declared(
+        self, view: GateView, row: GateRow | None, spec: GateSpec, *, overridden: bool
+    ) -> GateState:
+        is_template = "{" in view.name
+        is_open = is_template or view.free > 0
+        opens_at = None if is_open else self.book.opens_at(view, spec.name, 1)
+        members: tuple[GateState, ...] = ()
+        if spec.kind is GateKind.POOL:
+            members = tuple(self.state(member_gate(view.name, one)) for one, _ in spec.members)
+        held, count = self._of_spec(view.name, spec, members)
+        closed_until, closed_by, reason = _closing(self.book, row)
+        kept = view.reserved
+        return GateState(
+            name=view.name,
+            kind=str(spec.kind),
+            shared=spec.shared,
+            template=spec.name,
+            capacity=_capacity(view, spec, members),
+            per_ms=spec.per_ms,
+            used=_used(view, row, members),
+            free=None if view.free == UNLIMITED else view.free,
+            open=is_open,
+            opens_at=opens_at,
+            holders=held,
+            holder_count=count,
+            parked=0 if spec.shared else self._parked.get(view.name, 0),
+            members=members,
+            horizon_at=row.horizon_at if row else None,
+            overridden=overridden,
+            reserved=kept.amount if kept else 0,
+            reserved_for=kept.job if kept else None,
+            closed_until=closed_until,
+            closed_by=closed_by,
+            closed_reason=reason,
         )
-    used = _used(view, row, members)
-    held, count = _holders(book, view.name, spec, members) if holders else ((), 0)
-    closed_until, closed_by, reason = _closing(book, row)
-    kept = view.reserved
-    return GateState(
-        name=view.name,
-        kind=str(spec.kind),
-        shared=spec.shared,
-        template=spec.name,
-        capacity=_capacity(view, spec, members),
-        per_ms=spec.per_ms,
-        used=used,
-        free=None if view.free == UNLIMITED else view.free,
-        open=is_open,
-        opens_at=None if is_open else opens_at,
-        holders=held,
-        holder_count=count,
-        parked=0 if spec.shared else book.ledger.jobs.parked_count(view.name, PARKED),
-        members=members,
-        horizon_at=row.horizon_at if row else None,
-        overridden=overridden,
-        reserved=kept.amount if kept else 0,
-        reserved_for=kept.job if kept else None,
-        closed_until=closed_until,
-        closed_by=closed_by,
-        closed_reason=reason,
-    )
+
+    def _of_spec(
+        self, name: str, spec: GateSpec, members: tuple[GateState, ...]
+    ) -> tuple[tuple[HolderView, ...], int]:
+        if members:
+            held = sorted((h for one in members for h in one.holders), key=lambda h: h.since)
+            return tuple(held[:HOLDERS]), sum(one.holder_count for one in members)
+        return self._of(name) if spec.kind is GateKind.SLOTS else ((), 0)
+
+    def _of(self, name: str) -> tuple[tuple[HolderView, ...], int]:
+        found = self._holders.get(name, NO_HOLDERS)
+        return tuple(map(holder, found.first)), found.permits
+
+    def _member(self, name: str, row: GateRow | None, spec: GateSpec, pool: str) -> GateState:
+        member = name.removeprefix(f"{pool}/")
+        declared = dict(spec.members).get(member, 0)
+        capacity = declared if row is None or row.capacity is None else row.capacity
+        used = row.used if row else 0
+        closed_until, closed_by, reason = _closing(self.book, row)
+        free = 0 if closed_until is not None else max(0, capacity - used)
+        held, count = self._of(name)
+        return GateState(
+            name=name,
+            kind=str(GateKind.SLOTS),
+            shared=spec.shared,
+            template=spec.name,
+            capacity=capacity,
+            per_ms=None,
+            used=used,
+            free=free,
+            open=free > 0,
+            opens_at=closed_until if closed_until is not None and closed_until < FOREVER else None,
+            closed_until=closed_until,
+            closed_by=closed_by,
+            closed_reason=reason,
+            overridden=row is not None and row.capacity is not None,
+            holders=held,
+            holder_count=count,
+        )
+
+    def _implicit(self, name: str, row: GateRow | None) -> GateState:
+        capacity = row.capacity if row else None
+        lane = self._lanes.get(name.removeprefix("lane:")) if name.startswith("lane:") else None
+        if capacity is None and lane is not None:
+            capacity = lane.current.concurrency
+        view = self.book.implicit(name, capacity) or GateView(name=name, kind=None)
+        closed_until, closed_by, reason = _closing(self.book, row)
+        held, count = self._of(name)
+        return GateState(
+            name=name,
+            kind="implicit",
+            shared=True,
+            template=None,
+            capacity=capacity,
+            per_ms=None,
+            used=row.used if row else 0,
+            free=None if view.free == UNLIMITED else view.free,
+            open=view.free > 0,
+            opens_at=view.opens_at,
+            closed_until=closed_until,
+            closed_by=closed_by,
+            closed_reason=reason,
+            overridden=row is not None and row.capacity is not None,
+            holders=held,
+            holder_count=count,
+        )
 
 
 def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]:
@@ -154,22 +227,6 @@ def _capacity(view: GateView, spec: GateSpec, members: tuple[GateState, ...]) ->
     return view.most
 
 
-def _holders(
-    book: GateBook, name: str, spec: GateSpec, members: tuple[GateState, ...]
-) -> tuple[tuple[HolderView, ...], int]:
-    if members:
-        held = sorted((h for one in members for h in one.holders), key=lambda h: h.since)
-        return tuple(held[:HOLDERS]), sum(one.holder_count for one in members)
-    if spec.kind is not GateKind.SLOTS:
-        return (), 0
-    return _of_gate(book, name)
-
-
-def _of_gate(book: GateBook, name: str) -> tuple[tuple[HolderView, ...], int]:
-    count, _ = book.ledger.permits.count(name)
-    return tuple(holder(one) for one in book.ledger.permits.at(name, HOLDERS)), count
-
-
 def holder(permit: PermitRow) -> HolderView:
     """Return the view of a permit."""
     member = permit.gate.removeprefix(f"{permit.pool}/") if permit.pool else ""
@@ -180,64 +237,4 @@ def holder(permit: PermitRow) -> HolderView:
         member=member,
         amount=permit.amount,
         since=permit.since,
-    )
-
-
-def _member_state(
-    book: GateBook, name: str, row: GateRow | None, spec: GateSpec, pool: str, *, holders: bool
-) -> GateState:
-    member = name.removeprefix(f"{pool}/")
-    declared = dict(spec.members).get(member, 0)
-    capacity = declared if row is None or row.capacity is None else row.capacity
-    used = row.used if row else 0
-    closed_until, closed_by, reason = _closing(book, row)
-    free = 0 if closed_until is not None else max(0, capacity - used)
-    held, count = _of_gate(book, name) if holders else ((), 0)
-    return GateState(
-        name=name,
-        kind=str(GateKind.SLOTS),
-        shared=spec.shared,
-        template=spec.name,
-        capacity=capacity,
-        per_ms=None,
-        used=used,
-        free=free,
-        open=free > 0,
-        opens_at=closed_until if closed_until is not None and closed_until < FOREVER else None,
-        closed_until=closed_until,
-        closed_by=closed_by,
-        closed_reason=reason,
-        overridden=row is not None and row.capacity is not None,
-        holders=held,
-        holder_count=count,
-    )
-
-
-def _implicit_state(book: GateBook, name: str, row: GateRow | None, *, holders: bool) -> GateState:
-    capacity = row.capacity if row else None
-    if name.startswith("lane:"):
-        lane = name.removeprefix("lane:")
-        spec = book.ledger.lanes.load([lane]).get(lane)
-        if capacity is None and spec is not None:
-            capacity = spec.current.concurrency
-    view = book.implicit(name, capacity) or GateView(name=name, kind=None)
-    closed_until, closed_by, reason = _closing(book, row)
-    held, count = _of_gate(book, name) if holders else ((), 0)
-    return GateState(
-        name=name,
-        kind="implicit",
-        shared=True,
-        template=None,
-        capacity=capacity,
-        per_ms=None,
-        used=row.used if row else 0,
-        free=None if view.free == UNLIMITED else view.free,
-        open=view.free > 0,
-        opens_at=view.opens_at,
-        closed_until=closed_until,
-        closed_by=closed_by,
-        closed_reason=reason,
-        overridden=row is not None and row.capacity is not None,
-        holders=held,
-        holder_count=count,
     )

@@ -33,6 +33,7 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
                 served[lane] = served.get(lane, 0) + 1
     book = GateBook(ledger)
     book.prefetch(f"lane:{name}" for name in names)
+    oldest = ledger.jobs.oldest_due(names)
     views: list[LaneView] = []
     for name in names:
         row = rows.get(name) or LaneRow(name=name)
@@ -46,7 +47,7 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
                 overridden=row.override is not None,
                 counts=held,
                 workers=served.get(name, 0),
-                oldest_due_at=ledger.jobs.oldest_due(name),
+                oldest_due_at=oldest.get(name),
                 paused=closed,
             )
         )
@@ -56,6 +57,8 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
 def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
     """Return live workers, and those that died less than an hour ago."""
     del query
+    workers = ledger.workers.all()
+    held = ledger.jobs.held_counts([one.id for one in workers])
     return tuple(
         WorkerView(
             id=one.id,
@@ -63,9 +66,9 @@ def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
             lanes=one.lanes,
             seen_at=one.seen_at,
             lease_until=one.lease_until,
-            running=len(ledger.jobs.held_by(one.id)),
+            running=held.get(one.id, 0),
         )
-        for one in ledger.workers.all()
+        for one in workers
     )
 
 

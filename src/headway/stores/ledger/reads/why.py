@@ -11,7 +11,7 @@ from headway.core.state import QUEUED, State
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.reads.gates import gate_state
+from headway.stores.ledger.reads.gates import gate_states
 from headway.stores.ledger.reads.jobs import shown
 from headway.stores.ledger.rows import JobRow
 
@@ -48,19 +48,17 @@ class _Why:
     def _find_closed_gates(self) -> None:
         row = self.row
         flow = self.ledger.jobs.flow(row.flow)
-        self.closed += [
-            gate_state(self.book, view.name)
-            for view in self.book.implicit_of(flow)
-            if not view.fits(1)
-        ]
+        closed = [view.name for view in self.book.implicit_of(flow) if not view.fits(1)]
         for use in (*flow.shared, *row.keyed):
             for one in self._uses_in_turn(use):
                 view = self.book.view(one)
                 if view.never_fits(one.amount):
                     self.never.append(one.name)
                 if not view.fits(one.amount, row.order):
-                    self.closed.append(gate_state(self.book, one.name))
+                    closed.append(one.name)
                     self.amounts[one.name] = one.amount
+        if closed:
+            self.closed += gate_states(self.book, closed)
 
     def _uses_in_turn(self, use: GateUse) -> list[GateUse]:
         if CANDIDATE not in use.name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 
 
 class GateTable(Protocol):
@@ -59,12 +59,8 @@ class PermitTable(Protocol):
         """Remove permits."""
         ...
 
-    def at(self, gate: str, limit: int) -> list[PermitRow]:
-        """Return the first holders of a gate, oldest first."""
-        ...
-
-    def count(self, gate: str) -> tuple[int, int]:
-        """Return how many permit rows a gate has, and the sum of their amounts."""
+    def at(self, gates: Sequence[str], limit: int) -> Mapping[str, Holders]:
+        """Return what is out of each of these gates, with its first holders, oldest first."""
         ...
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from headway.contract.views import JobsQuery
@@ -137,8 +137,8 @@ class JobTable(Protocol):
         """Return the order of the first of them."""
         ...
 
-    def parked_count(self, gate: str, limit: int) -> int:
-        """Return how many jobs are parked at a gate, including unfit ones, up to `limit`."""
+    def parked_counts(self, gates: Sequence[str], limit: int) -> Mapping[str, int]:
+        """Return how many jobs are parked at each gate, including unfit ones, up to `limit`."""
         ...
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
@@ -163,6 +163,10 @@ class JobTable(Protocol):
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
         """Return running and awaiting jobs whose run this worker holds, in order of start."""
+        ...
+
+    def held_counts(self, workers: Sequence[str]) -> Mapping[str, int]:
+        """Return how many jobs each of these workers holds; 0 may be left out."""
         ...
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
@@ -205,8 +209,8 @@ class JobTable(Protocol):
         """Return copies of jobs in any state by `seq`, those above `after`."""
         ...
 
-    def oldest_due(self, lane: str) -> int | None:
-        """Return the due time of a waiting job among the oldest of its lane; for display only."""
+    def oldest_due(self, lanes: Sequence[str]) -> Mapping[str, int]:
+        """Return the due time of a waiting job among the oldest of each lane that has any."""
         ...
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:

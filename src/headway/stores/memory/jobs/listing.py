@@ -25,10 +25,13 @@ class JobListing(JobStarting):
         del lane
         return {flow: min(limit, len(self._index.bucket("waiting", flow))) for flow in flows}
 
-    def oldest_due(self, lane: str) -> int | None:
-        flows = self.flows_waiting(lane, -1, 16)
-        firsts = [self._index.bucket("waiting", flow)[0].due_at for flow in flows]
-        return min(firsts, default=None)
+    def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
+        flows = {lane: self.flows_waiting(lane, -1, 16) for lane in lanes}
+        return {
+            lane: min(self._index.bucket("waiting", flow)[0].due_at for flow in some)
+            for lane, some in flows.items()
+            if some
+        }
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         if query.subject is not None:

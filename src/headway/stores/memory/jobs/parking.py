@@ -29,8 +29,8 @@ class JobParking(JobsBase):
         bucket = self._index.bucket("parked", (gate, flow))
         return bucket[0] if bucket else None
 
-    def parked_count(self, gate: str, limit: int) -> int:
-        return min(limit, len(self._index.bucket("parked at", gate)))
+    def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
+        return {one: min(limit, len(self._index.bucket("parked at", one))) for one in gates}
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
         return [self._rows[seq].id for seq in islice(self._index.bucket("unfit", gate), limit)]

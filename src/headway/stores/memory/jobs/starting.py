@@ -77,6 +77,9 @@ class JobStarting(JobKeeping):
             HeldRow(row.id, row.run, row.request, row.state, row.cancel_requested) for row in rows
         ]
 
+    def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
+        return {one: len(self._index.bucket("worker", one)) for one in workers}
+
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
         rows = (self._rows[order.seq] for order, _ in self._index.bucket("worker", worker))
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.stores.ledger.gaterows import PermitRow
+from headway.stores.ledger.gaterows import Holders, PermitRow
 from headway.stores.postgres.arrays import Ids, Numbers, Texts
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Each, Rows, Tell, of
@@ -30,13 +30,17 @@ _REMOVE = Tell(
     " ORDER BY p.job, p.gate LIMIT 1) AS one WHERE one.job = gone.job AND one.gate = gone.gate))",
     of("permit"),
 )
-_AT = Ask(
-    f"SELECT {_COLUMNS} FROM @permit AS p WHERE gate = $1"  # noqa: S608  (names only)
-    " ORDER BY since, p.job LIMIT $2",
+_FIRST = Ask(
+    "SELECT one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT {_COLUMNS} FROM @permit AS p WHERE gate = want.name"
+    " ORDER BY since, p.job LIMIT $2) AS one ORDER BY one.since, one.job",
     of("permit"),
 )
 _COUNT = Ask(
-    "SELECT count(*), coalesce(sum(amount), 0)::bigint FROM @permit WHERE gate = $1", of("permit")
+    "SELECT want.name, one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"
+    " (SELECT count(*), coalesce(sum(amount), 0)::bigint FROM @permit WHERE gate = want.name)"
+    " AS one",
+    of("permit"),
 )
 _SUMS = Ask(
     "SELECT gate, sum(amount)::bigint FROM @permit WHERE gate > $1"
@@ -90,12 +94,15 @@ class PostgresPermits:
             if row.job in known:
                 known[row.job] = [one for one in known[row.job] if one[0] != row.gate]
 
-    def at(self, gate: str, limit: int) -> list[PermitRow]:
-        return _permits(self._session.ask(_AT, gate, limit))
-
-    def count(self, gate: str) -> tuple[int, int]:
-        n, amount = self._session.ask(_COUNT, gate)[0]
-        return n, amount
+    def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
+        if not gates:
+            return {}
+        counts = self._session.ask(_COUNT, Texts(gates))
+        held = Texts(gate for gate, count, _ in counts if count)
+        first: dict[str, list[PermitRow]] = {}
+        for row in _permits(self._session.ask(_FIRST, held, limit)) if held and limit else ():
+            first.setdefault(row.gate, []).append(row)
+        return {gate: Holders(n, amount, first.get(gate, ())) for gate, n, amount in counts}
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
         return [(gate, n) for gate, n in self._session.ask(_SUMS, after, limit)]

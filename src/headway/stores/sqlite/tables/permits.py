@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.stores.ledger.gaterows import PermitRow
+from headway.stores.ledger.gaterows import Holders, PermitRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
@@ -53,11 +53,13 @@ class SqlitePermits:
         for gate, held in jobs.items():
             self._db.execute(_REMOVE, (text_list(held), gate))
 
-    def at(self, gate: str, limit: int) -> list[PermitRow]:
-        return list(map(PermitRow._make, self._db.execute(_AT, (gate, limit))))
-
-    def count(self, gate: str) -> tuple[int, int]:
-        return self._db.execute(_COUNT, (gate,)).get
+    def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
+        found: dict[str, Holders] = {}
+        for gate in gates:
+            count, amount = self._db.execute(_COUNT, (gate,)).get
+            first = map(PermitRow._make, self._db.execute(_AT, (gate, limit))) if count else ()
+            found[gate] = Holders(count, amount, list(first))
+        return found
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
         return self._db.execute(_SUMS, (after, limit)).fetchall()

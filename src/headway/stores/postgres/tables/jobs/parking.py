@@ -43,9 +43,11 @@ _PARKED_IDS = Ask(
     " ORDER BY priority, due_at, seq LIMIT $3) AS one",
     of("parked"),
 )
+_FIT_HERE, _UNFIT_HERE = (one.replace("$1", "gate.name") for one in (_AT, _UNFIT))
 _COUNT = Ask(
-    f"SELECT (SELECT count(*) FROM (SELECT FROM @job WHERE {_AT} LIMIT $2) AS fit)"  # noqa: S608  (names only)
-    f" + (SELECT count(*) FROM (SELECT FROM @job WHERE {_UNFIT} LIMIT $2) AS unfit)",
+    f"SELECT gate.name, (SELECT count(*) FROM (SELECT FROM @job WHERE {_FIT_HERE} LIMIT $2) AS fit)"  # noqa: S608  (names only)
+    f" + (SELECT count(*) FROM (SELECT FROM @job WHERE {_UNFIT_HERE} LIMIT $2) AS unfit)"
+    " FROM unnest($1::text[]) AS gate (name)",
     of("parked"),
 )
 UNFIT = Each(
@@ -140,8 +142,9 @@ class JobParking(JobsBase):
         rows = self._session.ask(_PARKED_ORDER, gate, flow)
         return Order._make(rows[0]) if rows else None
 
-    def parked_count(self, gate: str, limit: int) -> int:
-        return min(limit, self._session.ask(_COUNT, gate, limit)[0][0])
+    def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
+        rows = self._session.ask(_COUNT, Texts(gates), limit) if gates else ()
+        return {gate: min(limit, count) for gate, count in rows}
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
         return [one for _, one in self._session.each(UNFIT, (gate,))[gate][:limit]]

@@ -83,6 +83,11 @@ _HELD_BY = Ask(
     of("held"),
     ahead=True,
 )
+_HELD_COUNTS = Ask(
+    "SELECT who.no, (SELECT count(*) FROM @job WHERE state IN (3, 4) AND worker = who.no)"
+    " FROM unnest($1::bigint[]) AS who (no)",
+    of("held"),
+)
 HELD_OF = Each(
     # The first of each worker in the order of `_HELD_BY`; no sweep takes more.
     "SELECT who.no, one.* FROM unnest($1::bigint[]) AS who (no) CROSS JOIN LATERAL"
@@ -217,6 +222,12 @@ class JobStarting(JobKeeping):
             HeldRow(one, run, request, STATES[state], cancel)
             for one, run, request, state, cancel in rows
         ]
+
+    def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
+        numbers = self._session.words.numbers(workers)
+        rows = self._session.ask(_HELD_COUNTS, Numbers(numbers.values())) if numbers else ()
+        counts = dict(rows)
+        return {one: counts[number] for one, number in numbers.items()}
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
         who = self._session.words.find(worker)

@@ -86,13 +86,15 @@ class JobListing(JobStarting):
         counted = {flow: self._db.execute(_WAITING, (number, flow, limit)).get for flow in flows}
         return {flow: int(count) for flow, count in counted.items()}
 
-    def oldest_due(self, lane: str) -> int | None:
-        number = self._session.lanes.find(lane)
-        firsts = [
-            self._db.execute(_FIRST_DUE, (number, flow)).get
-            for flow in self.flows_waiting(lane, -1, 16)
-        ]
-        return min(firsts, default=None)
+    def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for lane in lanes:
+            number = self._session.lanes.find(lane)
+            flows = self.flows_waiting(lane, -1, 16)
+            if flows:
+                firsts = [self._db.execute(_FIRST_DUE, (number, flow)).get for flow in flows]
+                found[lane] = min(firsts)
+        return found
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         rows = _Listed(self._session, *_statement(query))

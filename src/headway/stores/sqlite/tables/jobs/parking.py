@@ -97,10 +97,13 @@ class JobParking(JobsBase):
         row = self._db.execute(_PARKED_ORDER, (gate, flow)).fetchone()
         return Order._make(row) if row is not None else None
 
-    def parked_count(self, gate: str, limit: int) -> int:
-        fit: int = self._db.execute(_COUNT_FIT, (gate, limit)).get
-        unfit: int = self._db.execute(_COUNT_UNFIT, (gate, limit)).get
-        return min(limit, fit + unfit)
+    def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for gate in gates:
+            fit: int = self._db.execute(_COUNT_FIT, (gate, limit)).get
+            unfit: int = self._db.execute(_COUNT_UNFIT, (gate, limit)).get
+            found[gate] = min(limit, fit + unfit)
+        return found
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
         return [one for (one,) in self._db.execute(_UNFIT_AT, (gate, limit))]

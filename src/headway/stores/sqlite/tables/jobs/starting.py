@@ -145,6 +145,9 @@ class JobStarting(JobKeeping):
             for one, run, request, state, cancel in self._db.execute(_HELD_BY, (who, most))
         ]
 
+    def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
+        return {one: len(self.held_by(one)) for one in workers}
+
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
         who = self._session.words.find(worker)
         return [] if who is None else self._rows(self._db.execute(_TAKEN_BY, (who, request)))
