@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
+from unittest.mock import patch
 
 import httpx
 
@@ -18,6 +19,7 @@ from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.server.access.caller import OPEN_CALLER, ROLES
 from headway.server.build import alive
+from headway.server.event_feed import Message
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard
@@ -165,6 +167,32 @@ async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gon
             await REAL.pause(0)
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("page ")]
         assert store.reads.total() >= before
+
+
+async def test_fragments_with_a_version_are_rendered_when_it_is_another():
+    looks, rendered, enough = 0, [], asyncio.Event()
+
+    async def facts(page: Page, look: Look) -> Facts:
+        nonlocal looks
+        looks += 1
+        if looks == 7:
+            enough.set()
+        return {"now": looks, "version": [looks // 3]}
+
+    def fragments(*given: Any) -> dict[str, str]:
+        rendered.append(given[-1]["now"])
+        return {"part": str(rendered[-1])}
+
+    async with counted() as (_, _, look):
+        with patch("headway.web.feed.fragments", fragments):
+            versioned = Feed(look.service, facts)
+            stream, watcher = versioned.join(gates.PAGE, look)
+            await enough.wait()
+            sent = [json.loads(cast("Message", await watcher.next()).data) for _ in range(4)]
+            versioned.leave(stream, watcher)
+    assert rendered == [1, 3, 6]
+    assert [one["parts"] for one in sent] == [{}, {"part": "1"}, {"part": "3"}, {"part": "6"}]
+    assert [one["now"] for one in sent] == [0, 1, 3, 6]
 
 
 async def test_a_store_that_is_away_is_told_and_then_all_is_sent_again():

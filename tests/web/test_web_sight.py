@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from headway.contract.definitions import LaneSpec
+from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec
+from headway.contract.store import Store
 from headway.contract.views import (
     FlowsQuery,
     GatesQuery,
@@ -18,11 +19,15 @@ from headway.contract.views import (
     Page,
     StatsView,
 )
-from headway.server.overview import Overview
+from headway.server.overview import Overview, read_overview
 from headway.server.underway import some_jobs
+from headway.stores import open_store
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import JobFactory
 from headway.web.charts import bars, line, meter, shares
 from headway.web.sight import FRESH_S, GateTrack, History, Sight
-from headway.web.stuck import find_stuck
+from headway.web.stuck import ALIKE, find_stuck
+from tests.web.test_web_live import Counted
 
 
 def gate(*jobs: str) -> GateState:
@@ -183,6 +188,24 @@ async def test_jobs_that_went_on_since_they_were_counted_are_not_held_up():
     lane = replace(seen.lanes[0], counts={"waiting": 2}, oldest_due_at=1_000)
     stuck = await find_stuck(cast("Any", Listing()), replace(seen, lanes=(lane,)))
     assert stuck.causes == ()
+
+
+async def test_of_lines_that_are_alike_two_are_asked_why_and_the_others_if_these_differ():
+    inner = open_store("memory://")
+    store = Counted(inner)
+    jobs = JobFactory(FakeClock())
+    for n, tenant in enumerate("abcd"):
+        await inner.enqueue([jobs.make(lane="calls", tenant=tenant) for _ in range(9 - n)])
+    seen = await read_overview(inner)
+    (cause,) = (await find_stuck(cast("Store", store), seen)).causes
+    assert (cause.kind, cause.count, cause.about) == ("no_worker", 30, True)
+    assert store.reads["WhyQuery"] == ALIKE
+    closed = CloseGate(name="tenant:b")
+    await inner.define(DefineRequest(items=(closed,), author="ada"))
+    found = await find_stuck(cast("Store", store), seen)
+    assert {one.kind: one.count for one in found.causes} == {"no_worker": 22, "closed": 8}
+    assert store.reads["WhyQuery"] == ALIKE + 4
+    await inner.close()
 
 
 def test_charts_are_markup_whose_labels_are_text():

@@ -273,7 +273,12 @@ async def test_an_open_calendar_is_sent_what_it_showed_and_then_what_changes():
     async with calendar() as (rig, http, clock):
         await declare(rig, "nightly", At("11:00"))
         await fire_due(rig, clock, HOUR)
-        await run(rig, dies=True)
+        dead = await run(rig, dies=True)
+        async with http.stream("GET", "/ui/timetable", headers=LIVE) as reply:
+            found = messages(reply)
+            await until(found, 'class="fire dead"')
+            await do(http, f"/ui/-/do/retry-job?job={dead}", script=True)
+            await until(found, 'class="fire waiting"')
         for path in ("/ui/timetable", "/ui/timetable?view=day", "/ui/timetable?entry=nightly"):
             async with http.stream("GET", path, headers=LIVE) as reply:
                 found = messages(reply)

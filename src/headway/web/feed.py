@@ -102,6 +102,7 @@ class Stream:
         self._look = look
         self._facts = facts
         self._parts: Mapping[str, str] = {}
+        self._version: object = None
         self._now = 0
         self._is_away = False
         self._looking: asyncio.Task[None] | None = None
@@ -141,9 +142,12 @@ class Stream:
 
     async def _once(self) -> None:
         facts = await self._facts(self._page, self._look)
-        parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
+        version = facts.get("version")
+        parts = self._parts
+        if version is None or version != self._version:
+            parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
         changed = {name: text for name, text in parts.items() if self._parts.get(name) != text}
-        self._parts, self._now = parts, look_now(facts)
+        self._parts, self._version, self._now = parts, version, look_now(facts)
         if self._is_away:
             self._is_away = False
             self._send(self._message("whole", parts))

@@ -13,7 +13,11 @@ from headway.web.sight import Sight
 Values = Mapping[str, str]
 """What a query string or a form says, by name."""
 Facts = Mapping[str, object]
-"""What a template shows, by name."""
+"""What a template shows, by name.
+
+`now` is the store's time, ms UTC. With a `version`, the live fragments are rendered only when it is
+another than at the last look: it must tell all that they show but how time passes.
+"""
 
 
 ENGINE = "headway.web"

@@ -20,6 +20,7 @@ from headway.contract.views import (
     LaneView,
     WaitingFlow,
     WhyQuery,
+    WhyView,
 )
 from headway.core.state import State
 from headway.server.overview import Overview
@@ -29,6 +30,8 @@ LANES = 10
 """Lanes that are looked into: those that hold most jobs."""
 FLOWS = 5
 """Jobs of each for which it is asked why: the first of as many flows."""
+ALIKE = 2
+"""If all flows are alike and so many of them have one cause, no other is asked."""
 PARKED = 25
 """Parked jobs of each flow that are read, as a sample."""
 COUNTED = 1_000
@@ -100,6 +103,21 @@ class _Line:
     def cut(self) -> bool:
         """Whether there may be more than were counted."""
         return self.parked_at is not None or self.count >= COUNTED
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """Why one job is held up.
+
+    Attributes:
+        key: equal for jobs of one group.
+        is_keyed: whether it is held by an instance of a keyed gate.
+    """
+
+    key: tuple[str, str]
+    cause: Cause
+    is_keyed: bool
+    due_at: int
 
 
 @dataclass(slots=True)
@@ -245,8 +263,11 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
         more: whether there may be jobs in other lines.
     """
     asked = _chosen(lines)
-    ids = tuple(one.first for one in asked)
-    jobs = {one.id: one for one in (await store.read(JobsQuery(ids=ids))).rows} if ids else {}
+    found = await _causes(store, asked[:ALIKE], now)
+    keys = {one and one.key for one in found}
+    if len(keys) > 1 or None in keys or len({one.alike for one in lines}) > 1:
+        found += await _causes(store, asked[ALIKE:], now)
+    asked = asked[: len(found)]
     totals, shares = Counter[object](), Counter[object]()
     for one in lines:
         totals[one.alike] += one.count
@@ -254,31 +275,44 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
         shares[one.alike] += one.count
     whole = sum(totals[alike] for alike in shares)
     met: dict[tuple[str, str], _Group] = {}
-    for one in asked:
-        why = await store.read(WhyQuery(id=one.first))
-        job = jobs.get(one.first)
-        if why is None or job is None or why.state not in {State.WAITING, State.PARKED}:
+    for one, why in zip(asked, found, strict=True):
+        if why is None:
             continue
-        kind, gate = _kind(why.never_fits, why.closed, workers=why.workers)
-        if kind == "busy" and now - job.due_at < READY_MS:
-            continue
-        keyed = gate is not None and not gate.shared and gate.template is not None
-        named = job.lane if gate is None else gate.template if keyed else gate.name
-        cause = Cause(kind=kind, gate=gate, lane=job.lane, job=job.id, sentence=why.sentence)
-        key = (kind, named or "")
         part = count * one.count * totals[one.alike] / shares[one.alike] / whole
-        group = met[key] = _add(groups, key, cause, lane, part, of=job.lane)
-        if keyed:
+        group = met[why.key] = _add(groups, why.key, why.cause, lane, part, of=why.cause.lane)
+        if why.is_keyed:
             group.keys |= {
                 other.parked_at for other in lines if other.parked_at and other.alike == one.alike
             }
-        due = job.due_at
+        due = why.due_at
         group.oldest_at = due if group.oldest_at is None else min(group.oldest_at, due)
     for group in met.values():
         # With one cause for all that were asked the lane's count is the cause's.
         group.about |= (
             more or len(lines) > len(asked) or (len(met) > 1 and any(one.cut for one in lines))
         )
+
+
+async def _causes(store: Store, lines: Sequence[_Line], now: int) -> list[_Why | None]:
+    """Why the first job of each line does not run; None if it is not held up."""
+    ids = tuple(one.first for one in lines)
+    if not ids:
+        return []
+    jobs = {one.id: one for one in (await store.read(JobsQuery(ids=ids))).rows}
+    whys = [await store.read(WhyQuery(id=one)) for one in ids]
+    return [_why(jobs.get(one), why, now) for one, why in zip(ids, whys, strict=True)]
+
+
+def _why(job: JobView | None, why: WhyView | None, now: int) -> _Why | None:
+    if why is None or job is None or why.state not in {State.WAITING, State.PARKED}:
+        return None
+    kind, gate = _kind(why.never_fits, why.closed, workers=why.workers)
+    if kind == "busy" and now - job.due_at < READY_MS:
+        return None
+    keyed = gate is not None and not gate.shared and gate.template is not None
+    named = job.lane if gate is None else gate.template if keyed else gate.name
+    cause = Cause(kind=kind, gate=gate, lane=job.lane, job=job.id, sentence=why.sentence)
+    return _Why((kind, named or ""), cause, keyed, job.due_at)
 
 
 def _chosen(lines: Sequence[_Line]) -> list[_Line]:

@@ -6,7 +6,7 @@ import logging
 from uuid import uuid4
 
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
-from headway.contract.views import JobsQuery, JobView
+from headway.contract.views import JobsQuery, JobView, LanesQuery
 from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
@@ -68,9 +68,11 @@ async def look(context: CallsContext) -> int:
     page = await context.catalogue.read()
     gates: Known = {}
     sent = 0
+    (lane,) = await context.store.read(LanesQuery(names=(context.kind.lane,)))
     for state in (State.WAITING, State.PARKED):
+        # A listing examines the jobs of all lanes.
         cursor: str | None = None
-        while True:
+        while lane.counts.get(state):
             query = JobsQuery(kind=LEAD, states=(state,), cursor=cursor, limit=PAGE)
             found = await context.store.read(query)
             wrong = [job for job in found.rows if _wrong(context, page, job, gates)]

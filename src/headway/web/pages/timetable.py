@@ -130,11 +130,13 @@ async def read(look: Look) -> Facts:
     jobs = await look.sight.once(key, lambda: _jobs(look, [*last, *near]), SLOW_S / 2)
     rows = [_row(one, now, calendar.clock, jobs) for one in listed]
     rows.sort(key=lambda one: (not one.failed, one.next_at is None, one.next_at or 0))
+    stretches = calendar.stretches(shown, jobs)
     return {
         **facts,
+        "version": (stretches, often, rows, len(entries)),
         "one": None,
         "calendar": calendar,
-        "stretches": calendar.stretches(shown, jobs),
+        "stretches": stretches,
         "often": often,
         "rows": rows,
         "failed": [one for one in rows if one.failed],
