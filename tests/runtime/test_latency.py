@@ -148,6 +148,18 @@ async def test_a_head_behind_a_closed_gate_waits_for_no_handler(rig: Rig) -> Non
     assert (found.head_ms, found.handlers_missing, found.breached) == (TARGET_MS + 1, False, False)
 
 
+async def test_a_head_among_any_number_of_other_jobs_is_found(rig: Rig) -> None:
+    await rig.define(DeclareGate(spec=Slots("line", 0)))
+    for _ in range(6):
+        await rig.send(1_000, "other")
+    await rig.send(gates=(GateUse(name="line", template="line", shared=True),))
+    for _ in range(6):
+        await rig.send(1_000, "other")
+    rig.clock.advance(TARGET_MS + 1)
+    found = await rig.latency()
+    assert (found.head_ms, found.handlers_missing, found.breached) == (TARGET_MS + 1, False, False)
+
+
 async def test_a_head_in_a_paused_lane_waits_for_no_handler(rig: Rig) -> None:
     await rig.define(CloseGate(name="lane:mail"))
     await rig.send()

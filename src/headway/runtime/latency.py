@@ -6,13 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.contract.store import Store
-from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView, StatsQuery, WhyQuery
+from headway.contract.views import (
+    FlowsQuery,
+    JobsQuery,
+    JobView,
+    LanesQuery,
+    LaneView,
+    StatsQuery,
+    WhyQuery,
+)
 from headway.core.state import FINAL, HELD, State
 
 NEWEST = 100
 """Starts of a lane that are looked at."""
 RECENT_MS = 3_600_000
 """A start that is longer ago says nothing about now."""
+FLOWS = 16
+"""Flows of a lane whose first job is read, as for the due time of its oldest one."""
 MOST_LANES = 200
 """Lanes that are looked at when none are named."""
 
@@ -74,21 +84,20 @@ async def lane_latencies(
 
 
 async def _latency(store: Store, lane: LaneView, now: int) -> LaneLatency:
-    page = await store.read(
-        JobsQuery(lane=lane.name, states=_STARTED, runs=True, newest=True, limit=NEWEST)
-    )
-    waits = sorted(
-        wait for job in page.rows if (wait := _first_wait(job, now - RECENT_MS)) is not None
-    )
+    jobs: Sequence[JobView] = ()
+    if any(lane.counts.get(one) for one in _STARTED):
+        query = JobsQuery(lane=lane.name, states=_STARTED, runs=True, newest=True, limit=NEWEST)
+        jobs = (await store.read(query)).rows
+    waits = sorted(wait for job in jobs if (wait := _first_wait(job, now - RECENT_MS)) is not None)
     target, head = lane.spec.target_ms, _head_ms(lane, now)
     p95 = percentile(waits, 95)
     missing = False
     if target is not None and head is not None and head > target:
-        oldest = await _waiting(store, lane)
-        if oldest is not None:
-            # One that was due before it came has waited only since then.
-            head = min(head, now - oldest.created_at)
-        missing = head > target and await _only_handlers_missing(store, lane, oldest)
+        job = await _head(store, lane)
+        # One that was due before it came has waited only since then.
+        head = now - max(job.due_at, job.created_at) if job else None
+        if job and head is not None and head > target:
+            missing = await _only_handlers_missing(store, lane, job)
     return LaneLatency(
         lane=lane.name,
         target_ms=target,
@@ -124,18 +133,18 @@ def percentile(waits: Sequence[int], percent: int) -> int | None:
     return waits[-(-len(waits) * percent // 100) - 1] if waits else None
 
 
-async def _waiting(store: Store, lane: LaneView, *, newest: bool = False) -> JobView | None:
-    """The waiting job of a lane that came first; None if too many others stand before it."""
-    query = JobsQuery(lane=lane.name, states=(State.WAITING,), newest=newest, limit=1)
-    return next(iter((await store.read(query)).rows), None)
+async def _head(store: Store, lane: LaneView) -> JobView | None:
+    """The earliest due of the jobs that start next in the lane's first flows."""
+    flows = await store.read(FlowsQuery(lane=lane.name, limit=FLOWS))
+    ids = tuple(id for flow in flows.rows for id in flow.first)  # noqa: A001  (the field's name)
+    jobs = (await store.read(JobsQuery(ids=ids))).rows if ids else ()
+    waiting = (one for one in jobs if one.state is State.WAITING)
+    return min(waiting, key=lambda one: one.due_at, default=None)
 
 
-async def _only_handlers_missing(store: Store, lane: LaneView, oldest: JobView | None) -> bool:
+async def _only_handlers_missing(store: Store, lane: LaneView, job: JobView) -> bool:
     """Return whether a job that waits could start if a worker claimed it."""
-    job = oldest or await _waiting(store, lane, newest=True)
-    why = await store.read(WhyQuery(id=job.id)) if job else None
-    if why is None:
-        return not lane.paused
-    return all(
+    why = await store.read(WhyQuery(id=job.id))
+    return why is not None and all(
         gate.name == f"lane:{lane.name}" and gate.closed_until is None for gate in why.closed
     )
