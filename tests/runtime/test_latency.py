@@ -112,6 +112,18 @@ async def test_only_the_newest_hundred_starts_of_the_last_hour_count(rig: Rig) -
     assert (await rig.latency()).starts == 0
 
 
+async def test_a_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
+    await rig.send(3, "quiet")
+    rig.clock.advance(5)
+    await rig.start(3, "quiet")
+    for _ in range(6):
+        await rig.send(100)
+        await rig.start(100)
+    mail, quiet = await lane_latencies(rig.store, ["mail", "quiet"])
+    assert (mail.starts, mail.max_ms) == (100, 0)
+    assert (quiet.starts, quiet.max_ms) == (3, 5)
+
+
 async def test_a_second_attempt_is_no_first_start(rig: Rig) -> None:
     await rig.send()
     await rig.start(fail=True)

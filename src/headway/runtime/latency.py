@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
 from headway.contract.views import (
@@ -19,6 +20,8 @@ from headway.core.state import FINAL, HELD, State
 
 NEWEST = 100
 """Starts of a lane that are looked at."""
+MOST_STARTS = 500
+"""Starts of all lanes that are read together."""
 RECENT_MS = 3_600_000
 """A start that is longer ago says nothing about now."""
 FLOWS = 16
@@ -80,14 +83,29 @@ async def lane_latencies(
         by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
         lanes = tuple(sorted(by_target[:MOST_LANES], key=lambda lane: lane.name))
     now = (await store.read(StatsQuery())).now
-    return tuple([await _latency(store, lane, now) for lane in lanes])
+    jobs = await _started(store, lanes)
+    return tuple([await _latency(store, lane, jobs[lane.name], now) for lane in lanes])
 
 
-async def _latency(store: Store, lane: LaneView, now: int) -> LaneLatency:
-    jobs: Sequence[JobView] = ()
-    if any(lane.counts.get(one) for one in _STARTED):
-        query = JobsQuery(lane=lane.name, states=_STARTED, runs=True, newest=True, limit=NEWEST)
-        jobs = (await store.read(query)).rows
+async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, Sequence[JobView]]:
+    """The newest jobs of each lane that have started, with their runs.
+
+    A listing examines as many jobs for one lane as for all. So all are listed together, and those
+    lanes for themselves to which the others left too little of the page.
+    """
+    counted = [one.name for one in lanes if any(one.counts.get(state) for state in _STARTED)]
+    query = JobsQuery(states=_STARTED, runs=True, newest=True, limit=MOST_STARTS)
+    rows = (await store.read(query)).rows if len(counted) > 1 else ()
+    found: dict[str, Sequence[JobView]] = defaultdict(tuple)
+    for lane in counted:
+        found[lane] = [one for one in rows if one.lane == lane][:NEWEST]
+        if len(counted) == 1 or (len(rows) == MOST_STARTS and len(found[lane]) < NEWEST):
+            own = replace(query, lane=lane, limit=NEWEST)
+            found[lane] = (await store.read(own)).rows
+    return found
+
+
+async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: int) -> LaneLatency:
     waits = sorted(wait for job in jobs if (wait := _first_wait(job, now - RECENT_MS)) is not None)
     target, head = lane.spec.target_ms, _head_ms(lane, now)
     p95 = percentile(waits, 95)
