@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from headway.contract.views import JobsQuery, JobView, LaneView
+from headway.contract.views import JobView, LaneView, WorkerView
 from headway.core.state import HELD, State
 from headway.server.access.caller import Caller, Permission
-from headway.server.job_pages import bounded_page
+from headway.server.underway import held_jobs
 from headway.systems.lanes.routes import dead
 from headway.web.page import (
     REASON,
@@ -22,10 +22,10 @@ from headway.web.page import (
 
 ROWS = 50
 """Lanes of a page: the deepest."""
-LOOKED = 10
-"""Lanes whose pulled jobs are looked for: those of which most are pulled."""
 HELD_ROWS = 25
-"""Pulled jobs of each."""
+"""Pulled jobs of each worker that are shown."""
+MOST_HELD = 250
+"""The same of all workers: those first that have the most."""
 _QUEUED = (State.SCHEDULED, State.WAITING, State.PARKED)
 
 
@@ -38,9 +38,10 @@ async def read(look: Look) -> Facts:
     rows = lanes[:ROWS]
     held: list[JobView] = []
     if Permission.READ in caller.may:
-        busy = sorted((one for one in rows if pulled(one)), key=pulled, reverse=True)[:LOOKED]
-        names = tuple(one.name for one in busy)
-        found = await look.sight.once(("queue", *names), lambda: _held(look, names), 1.0)
+        names = tuple(sorted(one.name for one in rows if pulled(one)))
+        found = await look.sight.once(
+            ("queue", *names), lambda: _held(look, seen.workers, names), 1.0
+        )
         held += found
     by_id = {one.id: one for one in seen.workers}
     held.sort(key=lambda one: (one.worker or "", _since(one)))
@@ -75,15 +76,13 @@ def _since(job: JobView) -> int:
     return job.runs[-1].claimed_at if job.runs else job.due_at
 
 
-async def _held(look: Look, lanes: Sequence[str]) -> list[JobView]:
+async def _held(look: Look, workers: Sequence[WorkerView], lanes: Sequence[str]) -> list[JobView]:
     """Pulled jobs of lanes, of a bounded look."""
-    found: list[JobView] = []
-    for lane in lanes:
-        query = JobsQuery(
-            lane=lane, states=tuple(sorted(HELD)), runs=True, newest=True, limit=HELD_ROWS
-        )
-        found += (await bounded_page(look.service.store, query)).rows
-    return found
+    if not lanes:
+        return []
+    return await held_jobs(
+        look.service.store, workers, HELD_ROWS, MOST_HELD, lambda one: one.lane in lanes
+    )
 
 
 RETRY = Action(
