@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -175,6 +176,38 @@ async def test_lost_redis_is_rebuilt_while_calls_are_on_and_nobody_is_called_twi
     for app in apps:
         await app.close_async()
     await world.write("DROP TABLE {lead}")
+
+
+async def test_redis_that_is_lost_while_a_source_is_read_is_rebuilt_and_the_source_read_again(
+    lost_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = hw.App(lost_server.url)
+
+    @app.job(gates=[hw.Slots("line", 1)], key="{number}")
+    async def call(number: int) -> None:
+        del number
+
+    looks: list[int] = []
+
+    @app.source(every="1h")
+    async def table() -> AsyncIterator[hw.NewJob]:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            # The rebuild before this look found the store well.
+            with redis.Redis.from_url(lost_server.url) as server:
+                server.flushall()
+        yield call.make(number=7)
+
+    await app.declare()
+    sourcing = app._sourcing()
+    task = asyncio.create_task(sourcing.run(table))
+    async with asyncio.timeout(120):
+        while table.last is None:
+            await hw.Timing().pause(0.02)
+    task.cancel()
+    assert (table.last.missing, table.last.error, len(looks)) == (1, "", 2)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    await app.close_async()
 
 
 async def test_lost_redis_stops_the_claims_of_those_who_have_no_source(

@@ -111,6 +111,9 @@ class Sourcing:
                 else:
                     rest_ms //= 4
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
+                if isinstance(error, HeadwayError) and await self._is_lost():
+                    # It was lost between the rebuild and the look: rebuild it, then look again.
+                    continue
                 source.last = replace(source.last or Look(), error=str(error))
                 _log.error(
                     "source %s: %s: %s", source.name, type(error).__name__, error, exc_info=error
@@ -174,6 +177,13 @@ class Sourcing:
             await self._declare()
             await self._restore_all(newer=True)
             await store.new_epoch(self._name, "rebuilt from the sources")
+
+    async def _is_lost(self) -> bool:
+        store = self._store
+        try:
+            return isinstance(store, Repairable) and await store.suspicion() is not None
+        except HeadwayError:
+            return False
 
     async def _leads(self, role: str, lease_ms: int = LEASE_MS) -> bool:
         return await self._store.lead(role, self._holder, lease_ms) is not None
