@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from headway.runtime.kind import Kind
     from headway.runtime.sources import Source, in_flight
     from headway.runtime.timing import Timing
-    from headway.runtime.worker.reports import Failure
+    from headway.runtime.worker.endings import Failure
     from headway.runtime.worker.worker import Worker
 
 __all__ = [
@@ -176,7 +176,7 @@ _HOMES = {
     "headway.runtime.kind": ("Kind",),
     "headway.runtime.sources": ("Source", "in_flight"),
     "headway.runtime.timing": ("Timing",),
-    "headway.runtime.worker.reports": ("Failure",),
+    "headway.runtime.worker.endings": ("Failure",),
     "headway.runtime.worker.worker": ("Worker",),
 }
 """The names of each module; all others are errors."""

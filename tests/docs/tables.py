@@ -31,10 +31,9 @@ from headway.core.errors import HeadwayError
 from headway.core.gates.spec import GateSpec
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, HELD, MOVES, State
-from headway.runtime.entries import EntryOptions
+from headway.runtime.declaration import EntryOptions, LaneOptions
 from headway.runtime.job import SyncJob
 from headway.runtime.kind_options import JobOptions, read_options
-from headway.runtime.lanes import LaneOptions
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 import headway as hw
-from headway.runtime import arguments
+from headway.runtime import handler
 
 
 @dataclass
@@ -187,13 +187,13 @@ def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
 
     looks: list[object] = []
     for name in ("_holds_naive", "_holds_nan"):
-        look = getattr(arguments, name)
+        look = getattr(handler, name)
 
         def noted(value: object, look: Any = look) -> bool:
             looks.append(value)
             return look(value)
 
-        monkeypatch.setattr(arguments, name, noted)
+        monkeypatch.setattr(handler, name, noted)
     count.make(values=[{"a": 1, "b": None, "c": "x"}, *[None] * 1_000, *range(1_000)])
     # The list and the object in it, for each of two checks.
     assert len(looks) <= 4

@@ -14,7 +14,7 @@ import pytest
 import headway as hw
 from headway.core.job import NewJob, derived_id
 from headway.runtime.timing import Timing
-from headway.runtime.worker.reports import PROGRESS_EVERY
+from headway.runtime.worker.worker import PROGRESS_EVERY
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
 

@@ -11,8 +11,7 @@ import pytest
 import headway as hw
 from headway.core.errors import StoreCorrupt
 from headway.runtime.timing import Timing
-from headway.runtime.worker.heartbeat import Heartbeat
-from headway.runtime.worker.lease import Held, Lease
+from headway.runtime.worker.lease import Heartbeat, Held, Lease
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore

@@ -14,9 +14,9 @@ from headway.core.job import DEFAULT_POLICY
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
 from headway.lab.virtual_timing import VirtualTiming
 from headway.runtime.timing import Timing, pause
+from headway.runtime.worker.claimer import LOOKS_HELD, Prefetch, Surplus
+from headway.runtime.worker.handler_slot import ReadyQueue
 from headway.runtime.worker.lease import Held, Lease, StoreTime
-from headway.runtime.worker.prefetch import LOOKS_HELD, Prefetch, Surplus
-from headway.runtime.worker.ready_queue import ReadyQueue
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
 

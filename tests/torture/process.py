@@ -13,7 +13,7 @@ from uuid import uuid4
 import headway as hw
 from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime import event_loop
-from headway.runtime.persist import PASSING
+from headway.runtime.timing import PASSING
 from headway.stores import open_store
 from tests.torture import flag
 from tests.torture.fate import Fate

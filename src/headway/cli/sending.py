@@ -20,7 +20,7 @@ from headway.core.instant import format_instant
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
 from headway.core.naming import check_name
 from headway.runtime.app import App
-from headway.runtime.arguments import RESERVED
+from headway.runtime.handler import RESERVED
 
 KEPT = 1_000
 """The most replies that are kept for the output of a large batch."""

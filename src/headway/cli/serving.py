@@ -206,7 +206,7 @@ def trace_if_asked(app: App, settings: Settings) -> None:
     with needs_extra("otel"):
         from opentelemetry.trace import set_tracer_provider  # noqa: PLC0415  (an extra)
 
-        from headway.runtime.tracing.exporting import otlp_provider  # noqa: PLC0415
+        from headway.runtime.tracing.sampling import otlp_provider  # noqa: PLC0415
         from headway.runtime.tracing.trace import trace  # noqa: PLC0415
     provider = otlp_provider("headway")
     set_tracer_provider(provider)

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
-from headway.runtime.signal_urls import read_signing_keys
+from headway.runtime.signals import read_signing_keys
 
 PREFIX = "HEADWAY_"
 FILE = "headway.toml"

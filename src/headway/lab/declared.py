@@ -13,8 +13,8 @@ from headway.lab.outside import Outside
 from headway.lab.scenario import LaneTable, Scenario
 from headway.lab.scenario_kinds import KindTable
 from headway.runtime.app import App
+from headway.runtime.declaration import LaneOptions
 from headway.runtime.kind_options import JobOptions
-from headway.runtime.lanes import LaneOptions
 from headway.runtime.timing import Timing
 
 _KEPT = timedelta(days=3650)

@@ -21,20 +21,23 @@ from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.naming import check_name, did_you_mean
 from headway.runtime import event_loop
-from headway.runtime.declaration import Declaration
-from headway.runtime.entries import EntryOptions, read_entry
+from headway.runtime.declaration import (
+    Declaration,
+    EntryOptions,
+    LaneOptions,
+    read_entry,
+    read_lane,
+)
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import Importer, Sent, batches, inserts_within
 from headway.runtime.job import Job
 from headway.runtime.kind import NOOP, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
-from headway.runtime.lanes import LaneOptions, read_lane
-from headway.runtime.persist import persist
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import Rows, Source, SourceOptions, Sourcing
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
+from headway.runtime.worker.endings import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware
-from headway.runtime.worker.reports import OnFailure, check_hook
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import Lanes, WorkerOptions, read_lanes
 

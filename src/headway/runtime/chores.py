@@ -11,8 +11,7 @@ from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
 from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.misfire import MisfirePolicy, missed
-from headway.runtime.persist import PASSING
-from headway.runtime.timing import Timing
+from headway.runtime.timing import PASSING, Timing
 
 SWEEP_SIZE = 500
 DEAD_LOGGED = 100

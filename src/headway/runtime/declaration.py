@@ -1,8 +1,9 @@
-"""What an app declares to its store: once, and again when more was declared since."""
+"""What an app declares to its store: lanes, entries of the timetable, gates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypedDict, get_args
 
 from headway.contract.definitions import (
     DeclareEntry,
@@ -12,11 +13,180 @@ from headway.contract.definitions import (
     EntrySpec,
     Item,
     LaneSpec,
+    Overlap,
 )
 from headway.contract.store import Store
+from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
-from headway.core.gates.spec import GateSpec
+from headway.core.gates.spec import GateSpec, check_count
+from headway.core.instant import parse_instant
+from headway.core.job import derived_id
+from headway.core.naming import check_name
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.core.timetable.text import parse_schedule
 from headway.runtime.kind import Kind
+
+
+class LaneOptions(TypedDict, total=False):
+    """What a lane carries.
+
+    Attributes:
+        concurrency: the most of its jobs in their handlers at once, over all workers.
+        fair: "tenant" shares starts between tenants.
+        weights: of tenants in a fair lane; 1 if not named.
+        target: its latency target, from due to start.
+        max_backlog: with more jobs that are not final, a send is refused.
+        lease: how long a worker's runs live without a beat.
+    """
+
+    concurrency: int
+    fair: Literal["tenant"]
+    weights: Mapping[str, int]
+    target: object
+    max_backlog: int
+    lease: object
+
+
+def read_lane(name: str, options: LaneOptions) -> LaneSpec:
+    """Read the declaration of a lane.
+
+    Args:
+        name: of the lane.
+        options: as written.
+
+    Returns:
+        What stores keep of it.
+
+    Raises:
+        InvalidValue: an option is unknown or unusable.
+    """
+    lane = check_name("lane", name)
+    unknown = sorted(options.keys() - LaneOptions.__annotations__.keys())
+    if unknown:
+        message = f"the lane {lane!r} has an unknown option {unknown[0]!r}"
+        raise InvalidValue(message, hint=f"options are {', '.join(LaneOptions.__annotations__)}")
+    fair, weights = options.get("fair"), options.get("weights", {})
+    if fair not in {None, "tenant"}:
+        message = f"fair of the lane {lane!r} is {fair!r:.40}"
+        raise InvalidValue(message, hint='"tenant", or leave it out')
+    if weights and fair is None:
+        message = f"the lane {lane!r} has weights, but is not fair"
+        raise InvalidValue(message, hint='add fair="tenant"')
+    lease, target = options.get("lease"), options.get("target")
+    return LaneSpec(
+        name=lane,
+        concurrency=_count(lane, "concurrency", options.get("concurrency")),
+        lease_ms=None if lease is None else parse_duration(lease),
+        target_ms=None if target is None else parse_duration(target),
+        fair=fair,
+        weights=tuple(
+            (
+                check_name("tenant", tenant, empty=True),
+                check_count(f"the weight of {tenant!r}", n, least=1),
+            )
+            for tenant, n in weights.items()
+        ),
+        max_backlog=_count(lane, "max_backlog", options.get("max_backlog")),
+    )
+
+
+def _count(lane: str, what: str, value: int | None) -> int | None:
+    return None if value is None else check_count(f"{what} of the lane {lane!r}", value, least=0)
+
+
+OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
+
+
+class EntryOptions(TypedDict, total=False):
+    """An entry of the timetable.
+
+    Attributes:
+        schedule: "cron: 0 3 * * *", "every 30m" or "at 09:00 mon-fri"; or a Cron, Every or At.
+        tz: the IANA zone of a cron or a time of day, if the schedule is text; UTC if not given.
+        anchor: the first fire of an interval in text, as an aware datetime or ISO 8601.
+        misfire: of fires missed in an outage: "skip", "once" (the latest) or "all".
+        misfire_cap: the most fires that "all" makes up for.
+        overlap: of a fire while an earlier one still waits or runs: "skip", "one" or "all".
+        enabled: whether it fires.
+        args: the handler's arguments, and the options of `Kind.make` but `due`.
+    """
+
+    schedule: str | Schedule
+    tz: str
+    anchor: object
+    misfire: Literal["skip", "once", "all"]
+    misfire_cap: int
+    overlap: Overlap
+    enabled: bool
+    args: Mapping[str, Any]
+
+
+def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
+    """Read the declaration of an entry.
+
+    Args:
+        name: of the entry.
+        kind: what each fire is a job of.
+        options: as written.
+
+    Returns:
+        What stores keep of it.
+
+    Raises:
+        InvalidValue: an option is unknown or unusable.
+    """
+    entry = check_name("entry", name)
+    unknown = sorted(options.keys() - EntryOptions.__annotations__.keys())
+    if unknown:
+        message = f"the entry {entry!r} has an unknown option {unknown[0]!r}"
+        raise InvalidValue(message, hint=f"options are {', '.join(EntryOptions.__annotations__)}")
+    given = dict(options.get("args", {}))
+    for refused in ("due", "job_id", "key"):
+        if refused in given:
+            message = f"the entry {entry!r} gives its jobs {refused!r}"
+            raise InvalidValue(message, hint="each fire has its own")
+    job = kind.make(**given, job_id=derived_id("entry", entry))
+    return EntrySpec(
+        name=entry,
+        schedule=_schedule(entry, options),
+        job=job,
+        misfire=_misfire(entry, options.get("misfire", "once")),
+        misfire_cap=check_count("misfire_cap", options.get("misfire_cap", 100), least=1),
+        overlap=_overlap(entry, options.get("overlap", "skip")),
+        enabled=options.get("enabled", True),
+    )
+
+
+def _schedule(entry: str, options: EntryOptions) -> Schedule:
+    schedule = options.get("schedule")
+    if isinstance(schedule, Cron | Every | At):
+        return schedule
+    if not isinstance(schedule, str):
+        message = f"the entry {entry!r} has no schedule"
+        raise InvalidValue(message, hint='such as "cron: 0 3 * * *", "every 30m" or "at 09:00"')
+    anchor = options.get("anchor")
+    return parse_schedule(
+        schedule,
+        tz=options.get("tz", "UTC"),
+        anchor_at=0 if anchor is None else parse_instant(anchor),
+    )
+
+
+def _misfire(entry: str, word: str) -> MisfirePolicy:
+    try:
+        return MisfirePolicy(word)
+    except ValueError:
+        message = f"misfire of the entry {entry!r} is {word!r:.40}"
+        raise InvalidValue(message, hint=", ".join(MisfirePolicy)) from None
+
+
+def _overlap(entry: str, word: str) -> Overlap:
+    for known in OVERLAPS:
+        if word == known:
+            return known
+    message = f"overlap of the entry {entry!r} is {word!r:.40}"
+    raise InvalidValue(message, hint=", ".join(OVERLAPS))
 
 
 class Declaration:

@@ -1,15 +1,330 @@
-"""A handler: the function that does the work of a kind, or of one of its stages."""
+"""A handler: the function that does the work of a kind or a stage, and its arguments."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, cast
 
-from headway.core.errors import InvalidValue
-from headway.runtime.arguments import Arguments, read_parameters, refuse_reserved
+import msgspec
+
+from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
+from headway.core.job import MAX_ARGS
+from headway.core.naming import did_you_mean
 from headway.runtime.job import Job
+
+RESERVED = frozenset(
+    {
+        "candidates",
+        "connection",
+        "due",
+        "expires",
+        "job_id",
+        "key",
+        "kind",
+        "lane",
+        "priority",
+        "subject",
+        "tenant",
+    }
+)
+"""Names that say something to `send` and so cannot name an argument."""
+
+_PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
+_encode = msgspec.json.Encoder().encode
+
+
+class Arguments:
+    """What a handler takes beside the job itself.
+
+    Attributes:
+        kind: the handler's kind, for messages.
+        names: in the order of the signature.
+        required: those without a default.
+        open: it has `**others` and takes whatever it is given.
+    """
+
+    def __init__(self, kind: str, parameters: list[inspect.Parameter], *, strict: bool) -> None:
+        self.kind = kind
+        self.open = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+        named = [one for one in parameters if one.kind in _PLAIN]
+        self.names = tuple(one.name for one in named)
+        self._known = frozenset(self.names)
+        self.required = frozenset(one.name for one in named if one.default is one.empty)
+        self._positional = all(one.kind is _PLAIN[0] for one in named)
+        self._struct = _struct(kind, named, strict=strict and not self.open)
+        self._default_values = {
+            one.name: one.default for one in named if one.default is not one.empty
+        }
+        self._decoder = msgspec.json.Decoder(self._struct)
+        self._raw = msgspec.json.Decoder(dict[str, Any])
+
+    def check(self, given: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
+        """Check arguments and encode them; the same arguments always give the same bytes.
+
+        Args:
+            given: by name.
+
+        Returns:
+            A JSON object, and the values of all arguments, defaults among them.
+
+        Raises:
+            InvalidArguments: one is missing, unknown, of another type, or not JSON.
+            PayloadTooLarge: together they are above the limit.
+        """
+        if not given and not self.required:
+            return b"{}", self._default_values
+        if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
+            raise self._names_wrong(given)
+        try:
+            values = _values(msgspec.convert(given, self._struct))
+            self._refuse_naive(given)
+            if self.open:
+                values |= {name: given[name] for name in sorted(given.keys() - self._known)}
+            data = _encode(self._without_defaults(values) if self._default_values else values)
+            # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
+            self._decoder.decode(data)
+        except InvalidArguments:
+            raise
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+            raise self._refused(error) from None
+        except RecursionError:
+            message = f"{self.kind}: the arguments are nested too deeply"
+            raise InvalidArguments(message, hint="store them, send a reference") from None
+        if b"null" in data and any(map(_holds_nan, given.values())):
+            message = f"{self.kind}: an argument holds NaN or an infinity, which JSON cannot carry"
+            raise InvalidArguments(message, hint="send None or a text instead")
+        if len(data) > MAX_ARGS:
+            message = f"{self.kind}: the arguments have {len(data)} bytes"
+            raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+        return data, values
+
+    def values(self, args: bytes) -> Mapping[str, object]:
+        """The arguments of a stored job by name, defaults among them.
+
+        Raises:
+            InvalidArguments: the handler's annotations refuse them.
+        """
+        try:
+            others = self._raw.decode(args) if self.open else {}
+            return {**others, **_values(self._decoder.decode(args))}
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise self._refused(error) from None
+
+    def call(self, fn: Callable[..., object], args: bytes, *first: object) -> object:
+        """Call a handler with the arguments of a stored job.
+
+        Args:
+            args: a JSON object.
+            first: what it takes before them.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            InvalidArguments: its annotations refuse the arguments; it was not called.
+        """
+        if self._positional and not self.open:
+            try:
+                record = self._decoder.decode(args)
+            except (msgspec.ValidationError, msgspec.DecodeError) as error:
+                raise self._refused(error) from None
+            return fn(*first, *msgspec.structs.astuple(record))
+        return fn(*first, **self.values(args))
+
+    def from_texts(
+        self, texts: Mapping[str, str], values: Mapping[str, object]
+    ) -> dict[str, object]:
+        """Choose what arguments mean that were written as text, such as on a command line.
+
+        Args:
+            texts: as they were written, by name.
+            values: the same, read as JSON if they are JSON.
+
+        Returns:
+            The values; of an argument whose annotation takes only the text, such as `str` for
+            `1`, the text.
+        """
+        types = {one.name: one.type for one in msgspec.structs.fields(self._struct)}
+        return {
+            name: texts[name]
+            if name in types and not _fits(types[name], value) and _fits(types[name], texts[name])
+            else value
+            for name, value in values.items()
+        }
+
+    def _refuse_naive(self, given: Mapping[str, object]) -> None:
+        """What the annotations let through, under a union, a list or Any, is looked at here.
+
+        Raises:
+            InvalidArguments: a value holds a datetime without an offset.
+        """
+        for name, value in given.items():
+            if _holds_naive(value):
+                message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
+                hint = "it means another moment on each machine; give it a zone, such as UTC"
+                raise InvalidArguments(message, hint=hint)
+
+    def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        """What was passed beyond the defaults.
+
+        They are not stored: two callers of which one names a default make the same job, and a
+        worker that does not know a new optional parameter yet can still run it.
+        """
+        defaults = self._default_values
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in defaults
+            or value != defaults[name]
+            or type(value) is not type(defaults[name])
+        }
+
+    def _names_wrong(self, given: Mapping[str, object]) -> InvalidArguments:
+        missing = sorted(self.required - given.keys())
+        if missing:
+            message = f"{self.kind}: the argument {missing[0]!r} is missing"
+            return InvalidArguments(message, hint=f"it takes {', '.join(self.names)}")
+        unknown = min(given.keys() - self._known)
+        takes = f"it takes {', '.join(self.names)}" if self.names else "it takes none"
+        message = f"{self.kind}: there is no argument {unknown[:80]!r}"
+        return InvalidArguments(message, hint=did_you_mean(unknown, self.names, takes))
+
+    def _refused(self, error: Exception) -> InvalidArguments:
+        match = _WHERE.match(str(error))
+        what, where = (match["what"], match["where"]) if match else (str(error), None)
+        said = what.replace("`", "")
+        said = f"{said[:1].lower()}{said[1:300]}"
+        if where:
+            return InvalidArguments(f"{self.kind}: argument {where!r}: {said}")
+        return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be JSON values")
+
+
+def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
+    try:
+        msgspec.convert(value, annotation)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parameter]:
+    """A handler's parameters, with their annotations as types.
+
+    Returns:
+        The parameters in their order.
+
+    Raises:
+        InvalidValue: an annotation cannot be read, or a parameter cannot be passed by name.
+    """
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        message = f"the handler of {kind!r} is a generator, whose body a call does not run"
+        raise InvalidValue(message, hint="return instead of yield")
+    try:
+        hints = typing.get_type_hints(fn, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        message = f"the annotations of {kind!r} cannot be read: {error}"
+        raise InvalidValue(message, hint="use names of its module") from None
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(fn).parameters.values():
+        if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
+            message = f"the parameter {one.name!r} of {kind!r} cannot be passed by name"
+            raise InvalidValue(message, hint="arguments are sent by name")
+        parameters.append(one.replace(annotation=hints.get(one.name, one.empty)))
+    return parameters
+
+
+def refuse_reserved(kind: str, names: tuple[str, ...]) -> None:
+    """Accept names that `send` does not need for itself.
+
+    Raises:
+        InvalidValue: one is reserved.
+    """
+    taken = RESERVED.intersection(names)
+    if taken:
+        name = min(taken)
+        message = f"the handler of {kind!r} has a parameter {name!r}, which is an option of send"
+        raise InvalidValue(message, hint=f"call it something else, such as {name}_")
+
+
+def _struct(kind: str, named: list[inspect.Parameter], *, strict: bool) -> type[msgspec.Struct]:
+    fields: list[tuple[str, Any, Any]] = []
+    for one in named:
+        kind_of = _annotation(one.annotation)
+        _refuse_strange(kind, one.name, kind_of)
+        fields.append((one.name, kind_of, _default(one)))
+    # Required fields first: a keyword-only parameter may follow one with a default.
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=strict)
+
+
+def _default(one: inspect.Parameter) -> object:
+    if one.default is one.empty:
+        return msgspec.field()
+    default = one.default
+    if isinstance(default, list | dict | set | bytearray):
+        return msgspec.field(default_factory=cast("Any", default).copy)
+    return msgspec.field(default=default)
+
+
+def _annotation(annotation: object) -> object:
+    if annotation is inspect.Parameter.empty or annotation is object:
+        return Any
+    if annotation is datetime:
+        # A moment without an offset means another one on each machine.
+        return Annotated[datetime, msgspec.Meta(tz=True)]
+    return annotation
+
+
+def _refuse_strange(kind: str, name: str, annotation: object) -> None:
+    try:
+        strange = isinstance(msgspec.inspect.type_info(annotation), msgspec.inspect.CustomType)
+    except (TypeError, NameError) as error:
+        message = f"the annotation of {name!r} in {kind!r} is not understood: {error}"
+        raise InvalidValue(message) from None
+    if strange:
+        message = f"the argument {name!r} of {kind!r} has a type that JSON cannot carry"
+        raise InvalidValue(message, hint="use plain types, dataclasses, or msgspec.Struct")
+
+
+def _values(record: msgspec.Struct) -> dict[str, object]:
+    return dict(zip(record.__struct_fields__, msgspec.structs.astuple(record), strict=True))
+
+
+# Most values are of these types, and a pattern costs ten times as much as a look into a set.
+_TEXT_OR_WHOLE = frozenset((str, int, bool, type(None)))
+_SCALARS = _TEXT_OR_WHOLE | {float}
+
+
+def _holds_naive(value: object) -> bool:
+    match value:
+        case datetime():
+            return value.tzinfo is None
+        case Mapping():
+            held: Iterable[object] = cast("Mapping[object, object]", value).values()
+        case list() | tuple() | set() | frozenset():
+            held = cast("list[object]", value)
+        case _:
+            return False
+    return any(_holds_naive(one) for one in held if type(one) not in _SCALARS)
+
+
+def _holds_nan(value: object) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case Mapping():
+            held: Iterable[object] = cast("Mapping[object, object]", value).values()
+        case list() | tuple() | set() | frozenset():
+            held = cast("list[object]", value)
+        case _:
+            return False
+    return any(_holds_nan(one) for one in held if type(one) not in _TEXT_OR_WHOLE)
 
 
 class Place(StrEnum):

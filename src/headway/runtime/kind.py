@@ -14,8 +14,14 @@ from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.runtime.handler import Handler
-from headway.runtime.kind_options import Gates, KindOptions, check_priority, check_template
-from headway.runtime.needs import KnownValues, Needs
+from headway.runtime.kind_options import (
+    Gates,
+    KindOptions,
+    KnownValues,
+    Needs,
+    check_priority,
+    check_template,
+)
 from headway.runtime.timing import Timing
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -34,8 +34,7 @@ from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import check_name
-from headway.runtime.persist import persist
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
 
 LEASE_MS = 60_000
 """How long the process that rebuilds a store keeps the others from it, from its last page on."""

@@ -31,7 +31,7 @@ from headway.core.job import (
 )
 from headway.core.retry import Backoff, RetryPolicy
 from headway.core.state import State
-from headway.runtime.arguments import RESERVED
+from headway.runtime.handler import RESERVED
 from headway.runtime.kind import Kind
 from headway.server.access.caller import OPEN_CALLER, Caller, Permission
 from headway.server.bodies.jobs import POLICY_FIELDS, JobBody

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from headway.contract.views import JobsQuery
-from headway.runtime.signal_urls import SignalUrls
+from headway.runtime.signals import SignalUrls
 from headway.runtime.timing import REAL
 from headway.stores import open_store
 from tests.server.hooks.outside import ALERTED, applied, awaiting, post, seen

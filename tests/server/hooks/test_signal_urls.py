@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
-from headway.runtime.signal_urls import LIVES_MS, SignalUrls, find_fault, read_signing_keys
+from headway.runtime.signals import LIVES_MS, SignalUrls, find_fault, read_signing_keys
 from tests.server.hooks.flips import flipped
 
 NOW = 1_795_000_000_000

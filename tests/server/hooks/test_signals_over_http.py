@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headway.contract.tokens import Role
-from headway.runtime.signal_urls import LIVES_MS, SignalUrls
+from headway.runtime.signals import LIVES_MS, SignalUrls
 from headway.runtime.timing import REAL
 from headway.server.routes.signals import signal_urls
 from tests.server.hooks.calling_app import app, in_loop, in_process, in_thread

@@ -15,7 +15,7 @@ from headway.core.instant import format_instant, parse_instant
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, NewJob
 from headway.core.naming import MAX_NAME, check_name
 from headway.runtime.app import App
-from headway.runtime.arguments import RESERVED
+from headway.runtime.handler import RESERVED
 from headway.runtime.kind_options import check_priority
 
 KIND, LANE, TENANT, SUBJECT, KEY = (

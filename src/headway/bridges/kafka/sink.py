@@ -10,7 +10,7 @@ from headway.bridges.kafka.message import Incoming, JobReader
 from headway.core.errors import BacklogFull, CallerError
 from headway.core.job import NewJob
 from headway.runtime.app import App
-from headway.runtime.tracing.causes import caused_by
+from headway.runtime.tracing import caused_by
 
 
 class Put(Protocol):

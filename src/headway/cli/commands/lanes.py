@@ -18,7 +18,7 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue
-from headway.runtime.lanes import LaneOptions, read_lane
+from headway.runtime.declaration import LaneOptions, read_lane
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.records import record
 

@@ -2,41 +2,212 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
+from hashlib import blake2b
+from uuid import UUID
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Tracer as SdkTracer
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
     Span,
+    SpanContext,
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
     Tracer,
     get_current_span,
     set_span_in_context,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
 
-from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
 from headway.contract.enqueue import Enqueued
-from headway.contract.outcomes import Died, Failed, FoundUnfit, Outcome, SettleRequest, Verdict
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    FoundUnfit,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    NextStage,
+    Outcome,
+    Released,
+    Returned,
+    SettleRequest,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
 from headway.contract.signals import Signal, SignalReply
 from headway.core.job import NewJob
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL
-from headway.runtime.tracing.attributes import (
-    WORDS,
-    Attributes,
-    Operation,
-    of_claimed,
-    of_new,
-    of_operation,
-)
-from headway.runtime.tracing.causes import CAUSES
-from headway.runtime.tracing.identity import GivenIds, claim_span, enqueue_span, place, trace_id
+from headway.runtime.tracing import CAUSES
+
+Attributes = dict[str, AttributeValue]
+
+WORDS: dict[type[Outcome], str] = {
+    Succeeded: "succeeded",
+    Failed: "failed",
+    Died: "dead",
+    Snoozed: "snoozed",
+    NextStage: "next_stage",
+    Released: "released",
+    HandedOver: "handed_over",
+    KnownAs: "known_as",
+    Returned: "returned",
+    GaveBack: "gave_back",
+    FoundUnfit: "unfit",
+}
+
+
+class Operation(StrEnum):
+    """What a span is of."""
+
+    ENQUEUE = "enqueue"
+    CLAIM = "claim"
+    RUN = "run"
+    SETTLE = "settle"
+    SIGNAL = "signal"
+
+
+_TYPES = {
+    Operation.ENQUEUE: "send",
+    Operation.CLAIM: "receive",
+    Operation.RUN: "process",
+    Operation.SETTLE: "settle",
+}
+
+
+def of_operation(operation: Operation, job: str) -> Attributes:
+    """What every span says."""
+    attributes: Attributes = {
+        "messaging.system": "headway",
+        "messaging.operation.name": operation.value,
+        "messaging.message.id": job,
+    }
+    if operation in _TYPES:
+        attributes["messaging.operation.type"] = _TYPES[operation]
+    return attributes
+
+
+def of_new(job: NewJob, made: str) -> Attributes:
+    """What is said of a job that is enqueued.
+
+    Args:
+        job: as it was asked for.
+        made: the id of the job that exists now.
+    """
+    attributes = of_operation(Operation.ENQUEUE, made) | {
+        "messaging.destination.name": job.lane,
+        "messaging.message.body.size": len(job.args),
+        "headway.kind": job.kind,
+        "headway.priority": job.priority,
+    }
+    if job.tenant:
+        attributes["headway.tenant"] = job.tenant
+    return attributes
+
+
+def of_claimed(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
+    """What is said of a run."""
+    attributes = of_operation(operation, claimed.id) | {
+        "messaging.destination.name": claimed.lane,
+        "messaging.message.body.size": len(claimed.args),
+        "headway.kind": claimed.kind,
+        "headway.run": claimed.run,
+        "headway.attempt": claimed.attempt,
+        "headway.gated": claimed.gated,
+    }
+    if worker:
+        attributes["messaging.client.id"] = worker
+    if claimed.tenant:
+        attributes["headway.tenant"] = claimed.tenant
+    if claimed.stage:
+        attributes["headway.stage"] = claimed.stage
+    return attributes
+
+
+def trace_id(job: str) -> int:
+    """The trace of a job: the 128 bits of its id.
+
+    Args:
+        job: a UUID in its canonical text.
+    """
+    return UUID(job).int
+
+
+def enqueue_span(job: str) -> int:
+    """The id of the span with which a job's trace begins."""
+    return _span_id(job)
+
+
+def claim_span(job: str, run: int) -> int:
+    """The id of the span with which a run begins."""
+    return _span_id(f"{job}:{run}")
+
+
+def place(job: str, span: int, *, sampled: bool) -> SpanContext:
+    """A span of a job's trace, as another process left it.
+
+    Args:
+        sampled: whether the trace is recorded.
+    """
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    return SpanContext(trace_id(job), span, is_remote=True, trace_flags=flags)
+
+
+def _span_id(text: str) -> int:
+    # An id of zeros is none.
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) or 1
+
+
+class GivenIds(IdGenerator):
+    """Gives the next span the ids that it must have, and any others as they were given before."""
+
+    def __init__(self, others: IdGenerator) -> None:
+        self._others = others
+        self._given = _Given()
+
+    @contextmanager
+    def given(self, job: str, span: int) -> Generator[None]:
+        """Spans that are started in this block by this thread have this id.
+
+        Args:
+            job: whose trace it is, if it has no parent.
+        """
+        self._given.ids = (trace_id(job), span)
+        try:
+            yield
+        finally:
+            self._given.ids = None
+
+    def generate_trace_id(self) -> int:
+        """The id of a trace."""
+        ids = self._given.ids
+        return self._others.generate_trace_id() if ids is None else ids[0]
+
+    def generate_span_id(self) -> int:
+        """The id of a span."""
+        ids = self._given.ids
+        return self._others.generate_span_id() if ids is None else ids[1]
+
+    def is_trace_id_random(self) -> bool:
+        """Return whether the bits that samplers read are random; a caller may give an id."""
+        return self._given.ids is None and self._others.is_trace_id_random()
+
+
+class _Given(threading.local):
+    ids: tuple[int, int] | None = None
+
 
 MOST_LINKS = 100
 """The most links from one span of the caller to the jobs it created."""

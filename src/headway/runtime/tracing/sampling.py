@@ -1,12 +1,17 @@
-"""Which jobs are traced, where not all of them are."""
+"""Which spans are recorded, and where they are sent."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
@@ -89,3 +94,27 @@ def ratio_of(environment: Mapping[str, str]) -> float | None:
         message = f"OTEL_TRACES_SAMPLER_ARG is {text!r:.40}"
         raise InvalidValue(message, hint="a number from 0 to 1")
     return ratio
+
+
+def otlp_provider(service: str) -> TracerProvider:
+    """Send what is recorded in batches, on a thread of its own; the rest when it is shut down.
+
+    Args:
+        service: the name of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
+            has one.
+
+    Returns:
+        A provider of tracers, configured by OTEL_EXPORTER_OTLP_ENDPOINT,
+        OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard
+        variables.
+
+    Raises:
+        InvalidValue: OTEL_TRACES_SAMPLER_ARG is not a ratio.
+    """
+    ratio = ratio_of(os.environ)
+    sampler: Sampler | None = None if ratio is None else ParentBased(JobRatio(ratio))
+    named = OTELResourceDetector().detect()
+    resource = Resource.create({SERVICE_NAME: service} | dict(named.attributes))
+    provider = TracerProvider(sampler=sampler, resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

@@ -1,11 +1,19 @@
-"""The lease of a worker's runs, on the worker's own clock."""
+"""The leases of a worker's runs on its own clock, and the heartbeat that keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from threading import Lock
+from typing import Any
 
-from headway.contract.claims import Claimed
+from headway.contract.claims import BeatReply, BeatRequest, Claimed
+from headway.contract.store import Store
+from headway.core.instant import format_instant
+from headway.runtime.timing import PASSING, Timing
 
 _NEVER = float("-inf")
 
@@ -134,3 +142,202 @@ class Held:
         with self._lock:
             for job, run, data in progress:
                 self._progress.setdefault((job, run), data)
+
+
+SOONEST = 0.25
+"""Seconds between two beats that carry progress."""
+STILL = 1.0
+"""Seconds between two beats after which the store's time must have moved."""
+
+_log = logging.getLogger("headway.worker")
+
+
+class Heartbeat:
+    """Beats three times a lease, and passes on the store's replies."""
+
+    def __init__(  # noqa: PLR0913  (the parts that it joins)
+        self,
+        store: Store,
+        worker: str,
+        *,
+        name: str,
+        lanes: tuple[str, ...],
+        held: Held,
+        lease: Lease,
+        timing: Timing,
+        on_reply: Callable[[BeatReply], None],
+        on_lapse: Callable[[], None],
+    ) -> None:
+        """Make one.
+
+        Args:
+            on_reply: called with each reply; called in the heartbeat's loop.
+            on_lapse: called when the lease is about to end; called in the heartbeat's loop.
+        """
+        self._store = store
+        self._worker = worker
+        self._name = name
+        self._lanes = lanes
+        self._held = held
+        self._lease = lease
+        self._timing = timing
+        self._on_reply = on_reply
+        self._on_lapse = on_lapse
+        self._poked = asyncio.Event()
+        self._beaten_at = float("-inf")
+        self._store_now = -1
+        self._still = False
+
+    def poke(self) -> None:
+        """Beat soon, because there is progress to carry."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Beat until it is cancelled.
+
+        Raises:
+            StoreError: one that does not heal by itself.
+        """
+        lapsed = False
+        while True:
+            alive = await self._beat()
+            if alive:
+                lapsed = False
+                seconds = self._lease.interval
+            else:
+                late = self._lease.lapsing(self._timing.monotonic())
+                if late and not lapsed:
+                    lapsed = True
+                    _log.error("no beat reached the store: handlers are asked to stop")
+                    self._on_lapse()
+                seconds = min(self._lease.interval / 8, 1.0)
+            if await self._timing.wait(self._poked, seconds) and alive:
+                rest = self._beaten_at + SOONEST - self._timing.monotonic()
+                await self._timing.pause(max(rest, 0))
+            self._poked.clear()
+
+    async def leave(self) -> None:
+        """Report to the store that the worker has stopped and holds nothing."""
+        request, _ = self._held.listed()
+        await self._store.beat(
+            BeatRequest(
+                worker=self._worker,
+                request=request,
+                lease_ms=self._lease.ms,
+                lanes=self._lanes,
+                name=self._name,
+                progress=self._held.take_progress(),
+                leaving=True,
+            )
+        )
+
+    async def _beat(self) -> bool:
+        """Beat once.
+
+        Returns:
+            Whether the store answered.
+        """
+        request, running = self._held.listed()
+        progress = self._held.take_progress()
+        sent = self._timing.monotonic()
+        # A beat that hangs must not keep the heartbeat from seeing that the lease ends.
+        limit = max(self._lease.stop_by - sent, self._lease.interval / 4)
+        try:
+            async with self._timing.limit(min(limit, self._lease.interval * 2)):
+                reply = await self._store.beat(
+                    BeatRequest(
+                        worker=self._worker,
+                        running=running,
+                        request=request,
+                        lease_ms=self._lease.ms,
+                        lanes=self._lanes,
+                        name=self._name,
+                        progress=progress,
+                    )
+                )
+        except (*PASSING, TimeoutError) as error:
+            _log.warning("beat: %s", str(error) or "the store did not answer in time")
+            self._held.put_back(progress)
+            return False
+        self._watch_time(sent, reply.now)
+        self._beaten_at = sent
+        self._lease.extend(sent, reply.lease_until - reply.now)
+        self._on_reply(reply)
+        return True
+
+    def _watch_time(self, sent: float, now: int) -> None:
+        """Log once that the store's time stands still, because its clock was set back."""
+        if now != self._store_now:
+            self._store_now, self._still = now, False
+        elif not self._still and sent - self._beaten_at >= STILL:
+            self._still = True
+            _log.error(
+                "the store's time stands still at %s: its clock was set back, and nothing falls due"
+                " until it is there again; `headway doctor` shows by how much",
+                format_instant(now),
+            )
+
+
+class HeartbeatThread:
+    """Runs a heartbeat on a thread that no handler can block.
+
+    Attributes:
+        ended: set in the worker's loop when the thread has ended.
+    """
+
+    def __init__(
+        self,
+        beat: Callable[[], Coroutine[Any, Any, None]],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        """Make one; it belongs to the running loop.
+
+        Args:
+            beat: makes the heartbeat's coroutine, in the thread.
+            on_crash: called in the worker's loop with the error that ended the heartbeat.
+        """
+        self.ended = asyncio.Event()
+        self._beat = beat
+        self._on_crash = on_crash
+        self._worker_loop = asyncio.get_running_loop()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        # A heartbeat that hangs in a store must not keep a program from ending.
+        self._thread = threading.Thread(target=self._main, name="headway-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; it beats when this has returned."""
+        self._thread.start()
+        self._ready.wait()
+
+    def call(self, what: Callable[[], object]) -> None:
+        """Call something in the thread's loop, if it still runs."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the thread may end at any moment, and its loop with it
+                self._loop.call_soon_threadsafe(what)
+
+    def stop(self) -> None:
+        """Ask the heartbeat to stop; `ended` is set when it has."""
+        if self._task is not None:
+            self.call(self._task.cancel)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except Exception as error:  # noqa: BLE001  (the worker raises it)
+            self._in_worker_loop(lambda error=error: self._on_crash(error))
+        finally:
+            self._ready.set()
+            self._in_worker_loop(self.ended.set)
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._beat())
+        self._ready.set()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def _in_worker_loop(self, what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the worker's loop may have ended before
+            self._worker_loop.call_soon_threadsafe(what)

@@ -19,8 +19,7 @@ from headway.contract.outcomes import (
 from headway.contract.store import Store
 from headway.core.errors import CallerError, Forbidden, StoreUnavailable
 from headway.core.job import MAX_BATCH
-from headway.runtime.persist import persist
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.endings import describe
 from headway.runtime.worker.lease import Held
 

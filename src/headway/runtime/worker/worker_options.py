@@ -13,10 +13,10 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.naming import check_name
-from headway.runtime.signal_urls import SignalUrls, read_signing_keys
+from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
+from headway.runtime.worker.endings import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware, Unknown
-from headway.runtime.worker.reports import OnFailure, check_hook
 
 MOST_AHEAD = 2_000
 SHORTEST_LEASE_MS = 1_000

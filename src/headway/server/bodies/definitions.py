@@ -17,7 +17,7 @@ from headway.core.job import NewJob
 from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import Schedule
 from headway.core.timetable.text import parse_schedule
-from headway.runtime.lanes import LaneOptions, read_lane
+from headway.runtime.declaration import LaneOptions, read_lane
 from headway.server.bodies.base import (
     Body,
     Count,

@@ -14,8 +14,7 @@ from headway.contract.outcomes import Released, SettleRequest
 from headway.contract.store import Store
 from headway.core.errors import OutcomeUnknown, StoreError
 from headway.runtime.chores import log_dead
-from headway.runtime.persist import persist
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
 from headway.server.long_polling.lanes import LEASE_MS, LaneSelection
 from headway.server.long_polling.waiters import ClaimAttempt
 

@@ -18,8 +18,7 @@ from sortedcontainers import SortedDict
 
 from headway.contract.claims import ClaimReply
 from headway.core.errors import HeadwayError
-from headway.runtime.persist import PASSING
-from headway.runtime.timing import Timing
+from headway.runtime.timing import PASSING, Timing
 
 WIDTH = 16
 """The most that look at once."""

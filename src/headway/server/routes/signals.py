@@ -12,7 +12,7 @@ from fastapi import Depends, Path, Request, Response
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, Unauthenticated, UnknownJob
-from headway.runtime.signal_urls import SignalUrls, find_fault
+from headway.runtime.signals import SignalUrls, find_fault
 from headway.server.access.caller import Caller, Permission
 from headway.server.access.policy import Policy, Public
 from headway.server.bodies.signal import VERBS, SignalBody, signal_of

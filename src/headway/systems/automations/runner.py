@@ -12,8 +12,7 @@ from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.runtime.job import Job
-from headway.runtime.persist import persist
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
 from headway.systems.automations.config import Automation
 from headway.systems.automations.notices import Event, Notices
 from headway.systems.automations.places import Places, log

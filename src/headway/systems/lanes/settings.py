@@ -7,7 +7,7 @@ from typing import cast
 
 from headway.contract.definitions import LaneSpec
 from headway.core.errors import InvalidValue, located
-from headway.runtime.lanes import LaneOptions, read_lane
+from headway.runtime.declaration import LaneOptions, read_lane
 
 
 def read_settings(settings: Mapping[str, object]) -> tuple[LaneSpec, ...]:

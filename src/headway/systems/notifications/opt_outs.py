@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import ColumnElement, select
 
 from headway.core.errors import Unauthenticated
-from headway.runtime.signal_urls import is_signed, sign
+from headway.runtime.signals import is_signed, sign
 from headway.server.access.policy import Public
 from headway.server.routes.router import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext

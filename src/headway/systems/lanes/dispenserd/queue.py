@@ -18,8 +18,7 @@ from headway.core.instant import format_instant
 from headway.core.job import JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import QUEUED
-from headway.runtime.persist import persist
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, persist
 from headway.server.long_polling.claiming import LongPoll, PollReply
 from headway.server.long_polling.lanes import LaneSelection
 from headway.server.long_polling.registry import LongPollRegistry
