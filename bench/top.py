@@ -18,8 +18,7 @@ from uuid import uuid4
 
 import psutil
 
-from headway.cli.top.finding import Finder, ServerFinder
-from headway.cli.top.looking import Looker, View
+from headway.cli.top.looking import Finder, Looker, ServerFinder, View
 from headway.cli.top.screen import EACH_S
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cli.local_clock import LocalClock
+from headway.cli.terminal import LocalClock
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
 from headway.core.moment import Moment, optional_moment, parse_moment

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.cli.sending import read_object, read_pairs, read_values
+from headway.cli.commands.send import read_object, read_pairs, read_values
 from headway.core.errors import InvalidValue
 
 

@@ -19,8 +19,7 @@ import httpx
 import pytest
 
 from headway.app import App
-from headway.cli.http_serving import HttpServing
-from headway.cli.server_address import AddressOptions
+from headway.cli.http_serving import AddressOptions, HttpServing
 from headway.cli.settings import load_settings
 from tests.cli.conftest import Headway
 from tests.cli.test_worker import until

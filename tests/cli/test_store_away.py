@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.processes import TETHER
+from headway.cli.commands.worker import TETHER
 from tests.cli.conftest import Headway
 from tests.servers.fixtures import made
 from tests.servers.postgres import PostgresServer

@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra `top` is not installed: make setup")
 
-from headway.cli.top.finding import StoreFinder
-from headway.cli.top.looking import Looker, View
+from headway.cli.top.looking import Looker, StoreFinder, View
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.remote_store import RemoteStore

@@ -11,9 +11,8 @@ from uuid import uuid4
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from headway.cli.local_clock import LocalClock
-from headway.cli.top.finding import ServerFinder, StoreFinder
-from headway.cli.top.looking import Looker
+from headway.cli.terminal import LocalClock
+from headway.cli.top.looking import Looker, ServerFinder, StoreFinder
 from headway.cli.top.screen import Top
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore

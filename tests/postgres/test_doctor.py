@@ -10,8 +10,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from headway.cli.doctor import Finding, Health
 from headway.cli.doctor import postgres_server as server
-from headway.cli.doctor.finding import Finding, Health
 from headway.cli.main import call
 from headway.stores.postgres.checkup import Bloat, Checkup, Holder, check, migrate
 from headway.stores.postgres.failures import grants

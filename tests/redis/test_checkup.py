@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.cli.doctor.finding import Finding, Health
+from headway.cli.commands.doctor import look_at_place
+from headway.cli.doctor import Finding, Health
 from headway.cli.doctor.redis_server import look_at_redis
-from headway.cli.doctor.rounds import look_at_place
 from tests.redis.admin import admin, new_url
 from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer

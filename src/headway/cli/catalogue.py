@@ -18,44 +18,58 @@ class Entry(NamedTuple):
     """A command that is not loaded yet.
 
     Attributes:
-        module: its module in `headway.cli.commands`.
+        module: its module in `headway.cli`.
         help: its line in the list of all commands.
+        app: what the module calls it; for one of several in a module, its name with `_app`.
     """
 
     module: str
     help: str
+    app: str = "app"
 
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "run": Entry("run", "Run an App in one process, with a live status line."),
-        "serve": Entry("serve", "Serve the HTTP API and do the chores of the store."),
-        "dispenserd": Entry("dispenserd", "Serve clients of dispenserd as they are."),
-        "worker": Entry("worker", "Claim jobs and run their handlers."),
-        "bridge": Entry("bridge", "Read and publish messages of Kafka."),
-        "top": Entry("top", "Watch lanes, gates and jobs live, and act on them."),
-        "send": Entry("send", "Make a job, or many of the same."),
-        "jobs": Entry("jobs", "List jobs."),
-        "job": Entry("job", "Show a job with its runs and its trail."),
-        "why": Entry("why", "Say why a job is not running."),
-        "lanes": Entry("lanes", "List lanes, or change what a lane carries."),
-        "gates": Entry("gates", "List gates, or change one."),
-        "pause": Entry("pause", "Close a gate: everything, a lane, a tenant, a kind."),
-        "resume": Entry("resume", "Open a closed gate again."),
-        "cancel": Entry("cancel", "Cancel jobs by id or by filter."),
-        "retry": Entry("retry", "Retry dead or cancelled jobs by id or by filter."),
-        "timetable": Entry("timetable", "List recurring entries, or change one."),
-        "automations": Entry("automations", "List recurring sessions against repositories."),
-        "audit": Entry("audit", "Compare permits with their holders."),
-        "doctor": Entry("doctor", "Check the store, its gates and its jobs for problems."),
-        "migrate": Entry("migrate", "Create a store, or bring its schema up to date."),
-        "import": Entry("import_", "Make jobs from a file with an importer of the App."),
-        "export": Entry("export", "Write jobs with their runs as JSON Lines."),
-        "copy": Entry("copy", "Copy a stopped store into an empty one."),
-        "token": Entry("token", "List, create, rotate and revoke API tokens."),
-        "simulate": Entry("simulate", "Play a scenario on virtual time."),
-        "carrier": Entry("carrier", "Simulate a telephone carrier with the API of Twilio."),
-        "version": Entry("version", "Show the version."),
+        "run": Entry(
+            "commands.worker", "Run an App in one process, with a live status line.", "run_app"
+        ),
+        "serve": Entry("commands.serve", "Serve the HTTP API and do the chores of the store."),
+        "dispenserd": Entry(
+            "commands.serve", "Serve clients of dispenserd as they are.", "dispenserd_app"
+        ),
+        "worker": Entry("commands.worker", "Claim jobs and run their handlers."),
+        "bridge": Entry("commands.bridge", "Read and publish messages of Kafka."),
+        "top": Entry("commands.top", "Watch lanes, gates and jobs live, and act on them."),
+        "send": Entry("commands.send", "Make a job, or many of the same."),
+        "jobs": Entry("commands.jobs", "List jobs."),
+        "job": Entry("commands.jobs", "Show a job with its runs and its trail.", "job_app"),
+        "why": Entry("commands.jobs", "Say why a job is not running.", "why_app"),
+        "lanes": Entry("commands.lanes", "List lanes, or change what a lane carries."),
+        "gates": Entry("commands.gates", "List gates, or change one."),
+        "pause": Entry(
+            "commands.gates", "Close a gate: everything, a lane, a tenant, a kind.", "pause_app"
+        ),
+        "resume": Entry("commands.gates", "Open a closed gate again.", "resume_app"),
+        "cancel": Entry("commands.moves", "Cancel jobs by id or by filter.", "cancel_app"),
+        "retry": Entry(
+            "commands.moves", "Retry dead or cancelled jobs by id or by filter.", "retry_app"
+        ),
+        "timetable": Entry("commands.timetable", "List recurring entries, or change one."),
+        "automations": Entry(
+            "commands.automations", "List recurring sessions against repositories."
+        ),
+        "audit": Entry("commands.doctor", "Compare permits with their holders.", "audit_app"),
+        "doctor": Entry("commands.doctor", "Check the store, its gates and its jobs for problems."),
+        "migrate": Entry("commands.migrate", "Create a store, or bring its schema up to date."),
+        "import": Entry("commands.import_", "Make jobs from a file with an importer of the App."),
+        "export": Entry("commands.export", "Write jobs with their runs as JSON Lines."),
+        "copy": Entry("commands.copy", "Copy a stopped store into an empty one."),
+        "token": Entry("commands.token", "List, create, rotate and revoke API tokens."),
+        "simulate": Entry("commands.simulate", "Play a scenario on virtual time."),
+        "carrier": Entry(
+            "commands.carrier", "Simulate a telephone carrier with the API of Twilio."
+        ),
+        "version": Entry("global_options", "Show the version."),
     }
 )
 """Each command, in the order of the help."""
@@ -89,7 +103,7 @@ class Catalogue(TyperGroup):
             message = f"there is no command {cmd_name!r}"
             hint = did_you_mean(cmd_name, COMMANDS, "see headway --help", most=2)
             raise InvalidValue(message, hint=hint)
-        app: typer.Typer = import_module(f"headway.cli.commands.{entry.module}").app
+        app: typer.Typer = getattr(import_module(f"headway.cli.{entry.module}"), entry.app)
         loaded = get_command(app)
         loaded.name = cmd_name
         return loaded

@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, cast
 import typer
 from typer.core import TyperCommand
 
-from headway.cli.everywhere import JSON, STORE, GlobalOptions
+from headway.cli.global_options import JSON, STORE, GlobalOptions
 from headway.cli.session import Session
 
 Options = ParamSpec("Options")

@@ -12,8 +12,9 @@ from typing import Annotated, Protocol
 
 import typer
 
-from headway.cli.extras import needs_extra
-from headway.cli.postgres import is_postgres, plain_url
+from headway.bridges.cassandra.link import OpenLink
+from headway.bridges.cassandra.settings import read_cassandra
+from headway.cli.extras import is_postgres, needs_extra, plain_url
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
@@ -123,3 +124,15 @@ def system_package(name: str) -> str:
         hint = did_you_mean(name, SYSTEMS, f"there are {', '.join(SYSTEMS)}")
         raise InvalidValue(message, hint=hint)
     return package
+
+
+def make_link(settings: Settings) -> OpenLink:
+    """Return the link to the calendar of the table [cassandra]; it is not opened yet.
+
+    Raises:
+        InvalidValue: a setting is unusable, or the driver is not installed.
+    """
+    read = read_cassandra(settings.cassandra)
+    with needs_extra("cassandra"):
+        from headway.bridges.cassandra.driver import CassandraLink  # noqa: PLC0415
+    return CassandraLink(read)

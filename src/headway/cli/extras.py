@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, StoreUnavailable
 
 
 @contextmanager
@@ -23,3 +23,51 @@ def needs_extra(extra: str) -> Generator[None]:
             raise
         message = f"this needs the package {error.name}, which is not installed"
         raise InvalidValue(message, hint=f"pip install 'headway[{extra}]'") from None
+
+
+DRIVER = "pip install 'headway[postgres]'"
+"""Brings the driver."""
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+def is_postgres(url: str) -> bool:
+    """Return whether a URL is that of a PostgreSQL store."""
+    return url.partition("://")[0] in _SCHEMES
+
+
+def untouched(url: str) -> str:
+    """The URL with which a store is opened as it is: nothing is made, and no schema changed."""
+    if not is_postgres(url):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}migrate=off"
+
+
+def plain_url(url: str) -> str:
+    """Return the plain URL of a store's database, without the store's options."""
+    # Only those who use it have its driver.
+    from headway.stores.postgres.options import OWN  # noqa: PLC0415
+
+    start, _, query = url.partition("?")
+    kept = [one for one in query.split("&") if one and one.partition("=")[0] not in OWN]
+    return "?".join([start, *(["&".join(kept)] if kept else [])])
+
+
+def migrate_postgres(url: str) -> tuple[int, int]:
+    """Bring a store to this program's schema.
+
+    Returns:
+        The version before, and the version now.
+
+    Raises:
+        StoreUnavailable: the driver is not installed, or the server out of reach.
+        StoreError: the schema is something else's, or newer; nothing was changed.
+    """
+    try:
+        # Only those who use it have its driver.
+        from headway.stores.postgres.checkup import migrate  # noqa: PLC0415
+        from headway.stores.postgres.options import parse_url  # noqa: PLC0415
+    except ImportError as error:
+        message = f"the PostgreSQL store needs a package that is not installed: {error.name}"
+        raise StoreUnavailable(message, hint=DRIVER) from error
+    return migrate(parse_url(url))

@@ -10,6 +10,7 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import replace
+from typing import cast
 
 from headway.bridges.kafka.consuming import KafkaIn
 from headway.bridges.kafka.kinds import KafkaKinds, declare_kafka
@@ -75,9 +76,7 @@ def _sink(
     """Return what stores messages, to be entered where it is used."""
     wanted = settings.in_
     if wanted.format == "notifications":
-        with needs_extra("systems"):
-            from headway.cli.kafka_notifications import notifications  # noqa: PLC0415  (an extra)
-        return notifications(session, opened)
+        return _notifications(session, opened)
     reader = JobReader(
         value_reader(settings),
         app=opened if declared else None,
@@ -86,6 +85,25 @@ def _sink(
         by_offset=wanted.key == "offset",
     )
     return nullcontext(EnqueueSink(opened, reader))
+
+
+@asynccontextmanager
+async def _notifications(session: Session, app: App) -> AsyncGenerator[Sink]:
+    """Yield the intake of the system `notifications`, without a server; its kinds are declared."""
+    with needs_extra("systems"):
+        from headway.cli.systems import make_systems  # noqa: PLC0415  (an extra)
+        from headway.server.service import ServerOptions, Service  # noqa: PLC0415
+        from headway.systems.notifications import Notifications  # noqa: PLC0415
+        from headway.systems.notifications.from_kafka import NotificationSink  # noqa: PLC0415
+    systems = make_systems(["notifications"], session.settings, session.store_url)
+    systems.declare(app)
+    (system,) = systems.each
+    service = Service(app.store, ServerOptions(), app=app)
+    async with systems.opened(session.settings.public_url):
+        try:
+            yield NotificationSink(service, cast("Notifications", system).context)
+        finally:
+            await service.close()
 
 
 async def _read(

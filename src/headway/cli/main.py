@@ -9,8 +9,8 @@ import typer
 from typer.main import get_command
 
 from headway.cli.catalogue import Catalogue
-from headway.cli.everywhere import JSON, STORE, VERSION, GlobalOptions, show_version
 from headway.cli.failures import DONE, INTERRUPTED, report
+from headway.cli.global_options import JSON, STORE, VERSION, GlobalOptions, show_version
 
 root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from headway.cli.local_clock import LocalClock
-from headway.cli.postgres import untouched
+from headway.cli.extras import untouched
 from headway.cli.settings import Settings, load_settings
-from headway.cli.terminal import Terminal
+from headway.cli.terminal import LocalClock, Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query
 from headway.core.errors import InvalidValue, StoreUnavailable

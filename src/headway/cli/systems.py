@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from headway.cli.cassandra import make_link
-from headway.cli.directory import directory_url, system_package
+from headway.cli.directory import directory_url, make_link, system_package
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.runtime.app import App

@@ -11,8 +11,8 @@ from headway.bridges.kafka.metrics import TallyCollector
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
 from headway.bridges.kafka.tally import Tally
 from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_rules
-from headway.cli.doctor.finding import Health
-from headway.cli.doctor.kafka import look_at_kafka
+from headway.cli.doctor import Health
+from headway.cli.doctor.surroundings import look_at_kafka
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.server.alerts.rule import Rule

@@ -15,8 +15,8 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
-from headway.cli.local_clock import rough
 from headway.cli.session import Session
+from headway.cli.terminal import rough
 from headway.contract.store import Store
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue, UnknownJob

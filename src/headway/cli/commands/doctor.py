@@ -1,4 +1,4 @@
-"""`headway doctor`: looks for what is wrong, and says how to fix it."""
+"""`headway doctor`, `headway audit`: look for what is wrong, and say how to fix it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,112 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.doctor.cassandra import look_at_calendar
-from headway.cli.doctor.field_service import look_at_field_service
-from headway.cli.doctor.finding import Finding, Health, problem
-from headway.cli.doctor.kafka import look_at_kafka
-from headway.cli.doctor.rounds import PLACES, look_at_place, look_at_store
-from headway.cli.doctor.signal_urls import look_at_signal_urls
+from headway.cli.doctor import Finding, Health, problem, well
+from headway.cli.doctor.sqlite_file import (
+    look_at_library,
+    look_at_machine_clock,
+    look_at_permissions,
+    look_at_room,
+    look_inside,
+)
+from headway.cli.doctor.store import (
+    look_at_clock,
+    look_at_gates,
+    look_at_jobs,
+    look_at_lanes,
+    look_at_permits,
+    look_at_signal_urls,
+    whole_audit,
+)
+from headway.cli.doctor.surroundings import look_at_calendar, look_at_field_service, look_at_kafka
+from headway.cli.extras import DRIVER, is_postgres
 from headway.cli.failures import NO
-from headway.cli.local_clock import rough
 from headway.cli.options import Signed
-from headway.cli.session import Session
+from headway.cli.progress import progress
+from headway.cli.session import Session, store_file
+from headway.cli.terminal import rough
 from headway.contract.repair import Repairable
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreError
+from headway.runtime.records import record
+from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
+
+PLACES = frozenset({"file", "server"})
+"""A problem with one of these keeps the store from being opened."""
+
+
+def look_at_place(url: str) -> list[Finding]:
+    """Look at a SQLite store's file, or a PostgreSQL or Redis store's server.
+
+    Args:
+        url: of the store; nothing is found about one that has neither.
+
+    Returns:
+        What was found.
+
+    Raises:
+        InvalidValue: the URL is unusable.
+    """
+    if is_postgres(url):
+        return _look_at_postgres(url)
+    if url.partition("://")[0] in REDIS_SCHEMES:
+        return _look_at_redis(url)
+    path = store_file(url)
+    if path is None:
+        return []
+    if not path.exists():
+        hint = "headway migrate makes it; or give --store"
+        return [*look_at_library(), problem("file", f"{path} does not exist", hint)]
+    return [
+        *look_at_library(),
+        *look_at_permissions(path),
+        *look_at_room(path),
+        *look_at_machine_clock(path),
+        *look_inside(path),
+    ]
+
+
+def _look_at_postgres(url: str) -> list[Finding]:
+    try:
+        # Only those who use it have its driver.
+        from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
+    except ImportError as error:
+        found = f"a package is not installed: {error.name}"
+        return [problem("server", found, DRIVER)]
+    return look_at_postgres(url)
+
+
+def _look_at_redis(url: str) -> list[Finding]:
+    try:
+        # Only those who use it have its client.
+        from headway.cli.doctor.redis_server import look_at_redis  # noqa: PLC0415
+    except ImportError as error:
+        found = f"a package is not installed: {error.name}"
+        return [problem("server", found, "pip install 'headway[redis]'")]
+    return look_at_redis(url)
+
+
+async def look_at_store(store: Store) -> list[Finding]:
+    """Look at an open store.
+
+    Returns:
+        What was found, in the order looked at.
+    """
+    stats = await store.read(StatsQuery())
+    total = sum(stats.counts.values())
+    found = await store.suspicion() if isinstance(store, Repairable) else None
+    return [
+        well("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
+        if found is None
+        else problem("store", f"nothing is claimed: {found.message}", found.hint),
+        *await look_at_clock(store),
+        *await look_at_permits(store),
+        *await look_at_gates(store),
+        *await look_at_lanes(store),
+        *await look_at_jobs(store),
+    ]
+
 
 app = new_command()
 
@@ -98,3 +191,33 @@ def _print_findings(session: Session, findings: list[Finding]) -> None:
         hint = f" ({one.hint})" if one.hint else ""
         line = f"{one.health.value:<8} {one.subject}: {one.found}{hint}"
         session.terminal.line(line, "" if one.health is Health.WELL else _STYLES[one.health])
+
+
+audit_app = new_command()
+
+
+@command(audit_app)
+def audit(session: Session) -> None:
+    """Compare permits with their holders, and count with permits; find nothing, ever.
+
+    It may run at any time and stops no worker. The exit code is 1 if there is a difference,
+    which is a bug: please report it with what is printed here.
+
+    Raises:
+        Exit: with code 1, there are differences.
+    """
+    with progress(session.terminal, "audit") as meter:
+        found = session.with_store(lambda store: whole_audit(store, meter))
+    if session.json:
+        session.terminal.document(record(found))
+    else:
+        looked = f"{found.gates} gates, {found.permits} permits, {found.held} held jobs"
+        if found.differences:
+            session.terminal.table(
+                ["WHERE", "DIFFERENCE"], [(one.where, one.what) for one in found.differences], ""
+            )
+            session.terminal.remark(f"{len(found.differences)} differences in {looked}", "red")
+        else:
+            session.terminal.line(f"no difference in {looked}")
+    if found.differences:
+        raise typer.Exit(NO)

@@ -1,4 +1,4 @@
-"""`headway gates`: the gates as they stand, and changing them."""
+"""`headway gates`, `pause`, `resume`: the gates as they stand, and changing them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.completing import complete_gate
 from headway.cli.defining import close, define
+from headway.cli.facts import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.failures import NO
-from headway.cli.gate_rows import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
-from headway.cli.options import Signed, Until
+from headway.cli.options import Signed, Until, complete_gate, complete_target
 from headway.cli.session import Session
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
@@ -213,3 +212,46 @@ def release(
         session.terminal.line("released" if released else f"{job} held no permit of {name}")
     if not released:
         raise typer.Exit(NO)
+
+
+pause_app = new_command()
+
+
+@command(pause_app)
+def pause(
+    session: Session,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.",
+            autocompletion=complete_target,
+        ),
+    ],
+    signed: Signed,
+    until: Until = None,
+) -> None:
+    """Stop what passes a gate: everything, a lane, a tenant, a kind, or any gate.
+
+    It reaches what already waits, and stops no job that runs. `headway pause all` is the kill
+    switch. `headway resume` ends it.
+    """
+    close(session, target, until=until, signed=signed)
+
+
+resume_app = new_command()
+
+
+@command(resume_app)
+def resume(
+    session: Session,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.",
+            autocompletion=complete_target,
+        ),
+    ],
+    signed: Signed,
+) -> None:
+    """End a pause, by any author; a gate that is not closed stays as it is."""
+    define(session, OpenGate(name=target), signed, done=f"{target} is not closed any more")

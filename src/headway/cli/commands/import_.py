@@ -1,25 +1,210 @@
-"""`headway import`: makes jobs of the rows of a foreign file."""
+"""`headway import`: makes jobs of the rows of a foreign file; what it cannot read is reported."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+import uuid
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, NamedTuple
 
+import msgspec
 import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.failures import NO
-from headway.cli.import_file import Import, Refused, Tally
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
+from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
-from headway.core.errors import InvalidValue
+from headway.core.errors import CallerError, HeadwayError, InvalidValue
+from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime.app import App
-from headway.runtime.inserting import Importer
+from headway.runtime.inserting import CalledOff, Importer
+
+_HINT = "let it return a list of what kind.make(...) returns, or yield each; no async function"
+
+
+class Refused(NamedTuple):
+    """A row that made no jobs.
+
+    Attributes:
+        line: its number in the file, from 1.
+    """
+
+    line: int
+    error: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What an import did.
+
+    Attributes:
+        rows: rows read, the refused ones among them; empty lines do not count.
+        existing: jobs that were there already, by id or key.
+        cancelled: jobs that were cancelled as they were made.
+        refused: rows that made nothing, in the file's order.
+    """
+
+    rows: int = 0
+    created: int = 0
+    existing: int = 0
+    cancelled: int = 0
+    refused: list[Refused] = field(default_factory=list[Refused])
+
+
+class Row(NamedTuple):
+    """A row's jobs, and why those that are to be cancelled are."""
+
+    line: int
+    jobs: list[NewJob]
+    called_off: dict[str, str]
+
+
+class Import:
+    """One import.
+
+    Args:
+        importer: makes the jobs of a row.
+        author: of the cancellations.
+        on_refused: called with each refused row as it is found.
+    """
+
+    def __init__(
+        self, store: Store, importer: Importer, author: str, on_refused: Callable[[Refused], None]
+    ) -> None:
+        self._store = store
+        self._importer = importer
+        self._author = author
+        self._on_refused = on_refused
+        self._waiting: list[Row] = []
+        self.tally = Tally()
+
+    async def run(self, lines: Iterable[bytes], meter: Meter) -> Tally:
+        """Import all rows, a thousand jobs a step; a row's jobs are made together or not at all.
+
+        Args:
+            lines: the file's, each a JSON value.
+            meter: shows how many bytes were read.
+
+        Returns:
+            What was done. After an error of the store `tally` holds what was done so far; a
+            repeated import makes no job twice whose importer gives it a key or an id.
+
+        Raises:
+            InvalidValue: the importer returned something else than several jobs.
+        """
+        size = 0
+        jobs = 0
+        for number, line in enumerate(lines, start=1):
+            size += len(line)
+            row = self._read(number, line)
+            if row is None:
+                continue
+            if jobs + len(row.jobs) > MAX_BATCH:
+                await self._flush()
+                jobs = 0
+            self._waiting.append(row)
+            jobs += len(row.jobs)
+            meter(size)
+        await self._flush()
+        self.tally.refused.sort()
+        return self.tally
+
+    def _read(self, number: int, line: bytes) -> Row | None:
+        if not line.strip():
+            return None
+        self.tally.rows += 1
+        try:
+            made = self._importer(msgspec.json.decode(line))
+            if _is_many(made):
+                return _row(number, list(made))
+        except HeadwayError as error:
+            self._refuse(number, str(error))
+        except msgspec.DecodeError as error:
+            self._refuse(number, f"this is no JSON: {error}")
+        except Exception as error:  # noqa: BLE001  (a user's importer may raise anything)
+            self._refuse(number, f"{type(error).__name__}: {error}")
+        else:
+            # Every other row would be refused for the same reason.
+            if isinstance(made, Coroutine):
+                made.close()
+            message = (
+                f"line {number}: the importer returned {type(made).__name__}, not a list of jobs"
+            )
+            raise InvalidValue(message, hint=_HINT)
+        return None
+
+    def _refuse(self, line: int, error: str) -> None:
+        refused = Refused(line, error)
+        self.tally.refused.append(refused)
+        self._on_refused(refused)
+
+    async def _flush(self) -> None:
+        rows, self._waiting = self._waiting, []
+        try:
+            await self._enqueue(rows)
+        except CallerError:
+            # One row spoils the step for all: each by itself shows which.
+            for row in rows:
+                try:
+                    await self._enqueue([row])
+                except CallerError as error:
+                    self._refuse(row.line, str(error))
+
+    async def _enqueue(self, rows: list[Row]) -> None:
+        jobs = [job for row in rows for job in row.jobs]
+        if not jobs:
+            return
+        replies = await self._store.enqueue(jobs)
+        self.tally.created += sum(reply.created for reply in replies)
+        self.tally.existing += sum(not reply.created for reply in replies)
+        reasons = {job: why for row in rows for job, why in row.called_off.items()}
+        by_reason: dict[str, list[str]] = {}
+        for job, reply in zip(jobs, replies, strict=True):
+            if job.id in reasons:
+                by_reason.setdefault(reasons[job.id], []).append(reply.id)
+        for reason, ids in by_reason.items():
+            await self._cancel(ids, reason)
+
+    async def _cancel(self, ids: list[str], reason: str) -> None:
+        request = ActRequest(
+            request=str(uuid.uuid4()),
+            ids=tuple(ids),
+            verb=Verb.CANCEL,
+            author=self._author,
+            reason=reason,
+        )
+        replies = await self._store.act(request)
+        self.tally.cancelled += sum(one.answer in {Acted.DONE, Acted.ASKED} for one in replies)
+
+
+def _is_many(made: object) -> bool:
+    """Return whether an importer returned several things, be it none: a record or a text is one."""
+    return isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
+
+
+def _row(number: int, made: Sequence[object]) -> Row:
+    jobs: list[NewJob] = []
+    called_off: dict[str, str] = {}
+    for one in made:
+        job = one.job if isinstance(one, CalledOff) else one
+        if isinstance(one, CalledOff):
+            called_off[one.job.id] = one.reason
+        if isinstance(job, NewJob):
+            jobs.append(job)
+        else:
+            message = f"the importer made a {type(one).__name__}"
+            raise InvalidValue(message, hint="it gives what kind.make(...) returns, or a CalledOff")
+    if len(jobs) > MAX_BATCH:
+        message = f"one row makes {len(jobs)} jobs"
+        raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
+    return Row(number, jobs, called_off)
+
 
 app = new_command()
 

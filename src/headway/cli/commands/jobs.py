@@ -1,4 +1,4 @@
-"""`headway jobs`: the jobs that fit a filter."""
+"""`headway jobs`, `job`, `why`: jobs by a filter, one with its record, and why it waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import typer
 
 from headway.cli.app_file import at_app
 from headway.cli.command import command, new_command
+from headway.cli.facts import RUN_COLUMNS, WHY_COLUMNS, job_facts, run_row, why_facts, why_gate
 from headway.cli.options import PAGE, AppName, JobFilter
 from headway.cli.session import Session
 from headway.contract.store import Store
-from headway.contract.views import JobsQuery, JobView, Page
-from headway.runtime.records import job_record
+from headway.contract.views import JobQuery, JobsQuery, JobView, Page, WhyQuery
+from headway.core.errors import UnknownJob
+from headway.runtime.records import job_record, record
 from headway.server.underway import underway_jobs
 
 app = new_command()
@@ -80,3 +82,73 @@ def _row(session: Session, job: JobView) -> list[str]:
         str(job.attempt),
         (job.reason or job.error)[:60],
     ]
+
+
+job_app = new_command()
+
+
+@command(job_app)
+def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
+    """Show a job: what it is, its runs, its trail.
+
+    With --json: the fields of `headway export`, with the trail.
+
+    Raises:
+        UnknownJob: there is no such job.
+    """
+    found = session.ask(JobQuery(id=id))
+    if found is None:
+        message = f"there is no job {id!r}"
+        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+    if session.json:
+        session.terminal.document(job_record(found))
+        return
+    session.terminal.facts(job_facts(session.clock, found))
+    if found.runs:
+        session.terminal.line("")
+        session.terminal.table(
+            RUN_COLUMNS,
+            [run_row(session.clock, run) for run in found.runs],
+            empty="",
+        )
+    if found.trail:
+        session.terminal.line("")
+        session.terminal.table(
+            ["AT", "WHAT", "BY", "REASON"],
+            [(session.clock.at(n.at), n.what, n.author, n.reason) for n in found.trail],
+            empty="",
+        )
+    lines = found.error.rstrip().splitlines()
+    if len(lines) > 1:
+        session.terminal.line("")
+        for line in lines[1:]:
+            session.terminal.line(line, "dim")
+
+
+why_app = new_command()
+
+
+@command(why_app)
+def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
+    """Says in one sentence why a job is not running, and the facts behind it.
+
+    Raises:
+        UnknownJob: there is no such job.
+    """
+    found = session.ask(WhyQuery(id=id))
+    if found is None:
+        message = f"there is no job {id!r}"
+        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+    if session.json:
+        session.terminal.document(record(found))
+        return
+    session.terminal.line(found.sentence, "bold")
+    session.terminal.line("")
+    session.terminal.facts(why_facts(session.clock, found))
+    if found.closed:
+        session.terminal.line("")
+        session.terminal.table(
+            WHY_COLUMNS,
+            [why_gate(session.clock, gate, found.now) for gate in found.closed],
+            empty="",
+        )

@@ -8,11 +8,10 @@ from typing import Annotated, cast
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.completing import complete_lane
 from headway.cli.defining import define
-from headway.cli.local_clock import rough
-from headway.cli.options import Signed
+from headway.cli.options import Signed, complete_lane
 from headway.cli.session import Session
+from headway.cli.terminal import rough
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.directory import Migrated, SystemNames, directory_url, tables_of
-from headway.cli.postgres import is_postgres, migrate_postgres
+from headway.cli.extras import is_postgres, migrate_postgres
 from headway.cli.session import Session
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue

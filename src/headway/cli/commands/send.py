@@ -1,23 +1,242 @@
-"""`headway send`: makes jobs."""
+"""`headway send`: makes jobs, as an App's kind says, or plain."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, cast
 
+import msgspec
 import typer
+from uuid_utils import uuid7
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.completing import complete_kind
-from headway.cli.options import AppName
-from headway.cli.progress import progress
-from headway.cli.sending import SendOptions, Sent, kind_job, plain_job, read_pairs, send_jobs
+from headway.cli.options import AppName, complete_kind
+from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
+from headway.cli.text import to_json
+from headway.contract.enqueue import Enqueued
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
-from headway.core.errors import InvalidValue
-from headway.core.job import NewJob
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
+from headway.core.instant import format_instant
+from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
 from headway.core.moment import optional_moment
+from headway.core.naming import check_name
+from headway.runtime.app import App
+from headway.runtime.handler import RESERVED
+
+KEPT = 1_000
+"""The most replies that are kept for the output of a large batch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SendOptions:
+    """The options of a job besides its arguments."""
+
+    due: Annotated[
+        str | None,
+        typer.Option(help='When: "20m" from now, or an instant with its offset; else now.'),
+    ] = None
+    lane: Annotated[
+        str | None, typer.Option(help="Where it waits; else as its kind says, or main.")
+    ] = None
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=MAX_PRIORITY, help="Smaller first; 512 is usual.")
+    ] = None
+    tenant: Annotated[str | None, typer.Option(help="The customer it runs for.")] = None
+    subject: Annotated[str | None, typer.Option(help="What it is about.")] = None
+    key: Annotated[
+        str | None, typer.Option(help="Makes one job, however often it is sent with this key.")
+    ] = None
+    expires: Annotated[
+        str | None, typer.Option(help='How long after it is due it may still start, as "1h".')
+    ] = None
+
+
+class Sent(NamedTuple):
+    """What was sent.
+
+    Attributes:
+        replies: the first thousand.
+        created: how many jobs were made, of all.
+    """
+
+    replies: list[Enqueued]
+    created: int
+
+
+def kind_job(
+    app: App, kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None
+) -> NewJob:
+    """A job as an App's kind says, with its gates and policy.
+
+    Args:
+        texts: of the handler's arguments, as they were written.
+        due_at: ms UTC; None for now.
+
+    Returns:
+        A new job.
+
+    Raises:
+        UnknownKind: the App has no such kind.
+        InvalidArguments: an argument has the name of an option, or the handler refuses it.
+    """
+    declared = app.kind(kind)
+    taken = RESERVED.intersection(texts)
+    if taken:
+        message = f"{kind}: {min(taken)!r} is no argument but an option"
+        raise InvalidArguments(message, hint=f"give it as --{min(taken).replace('_', '-')}")
+    arguments = next(iter(declared.handlers.values())).arguments
+    values: dict[str, Any] = arguments.from_texts(texts, read_values(texts))
+    chosen: dict[str, Any] = {
+        "due": None if due_at is None else format_instant(due_at),
+        "lane": options.lane,
+        "priority": options.priority,
+        "tenant": options.tenant,
+        "subject": options.subject,
+        "key": options.key,
+        "expires": options.expires,
+    }
+    try:
+        return declared.make(**chosen, **values)
+    except InvalidArguments as error:
+        hint = error.hint or """text that looks like JSON needs its own quotes: phone='"0155"'"""
+        raise InvalidArguments(error.message, hint=hint) from None
+
+
+def plain_job(
+    kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None, now: int
+) -> NewJob:
+    """A job without gates, its arguments as they are.
+
+    Args:
+        texts: its arguments, as they were written.
+        due_at: ms UTC; None for now.
+        now: the store's time, ms UTC.
+
+    Returns:
+        A new job.
+
+    Raises:
+        InvalidValue: a name or a span is unusable.
+        PayloadTooLarge: the arguments are above the limit.
+    """
+    args = to_json(read_values(texts))
+    if len(args) > MAX_ARGS:
+        message = f"{kind}: the arguments have {len(args)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+    expires_at = None
+    if options.expires is not None:
+        expires_at = (now if due_at is None else due_at) + parse_duration(options.expires)
+    return NewJob(
+        id=str(uuid7()),
+        kind=check_name("kind", kind),
+        lane="main" if options.lane is None else check_name("lane", options.lane),
+        tenant=check_name("tenant", options.tenant or "", empty=True),
+        subject=None if options.subject is None else check_name("subject", options.subject),
+        args=args,
+        priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
+        due_at=due_at,
+        expires_at=expires_at,
+        key=None if options.key is None else check_name("key", options.key),
+    )
+
+
+async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> Sent:
+    """Enqueue as many jobs, a thousand a step.
+
+    Args:
+        make: gives a new job each time.
+        meter: shows how many were sent.
+
+    Returns:
+        What was sent.
+    """
+    replies: list[Enqueued] = []
+    created = 0
+    for start in range(0, count, MAX_BATCH):
+        step = await store.enqueue([make() for _ in range(min(MAX_BATCH, count - start))])
+        created += sum(reply.created for reply in step)
+        replies += step[: KEPT - len(replies)]
+        meter(start + len(step))
+    return Sent(replies, created)
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Read name=value pairs.
+
+    Args:
+        pairs: each with a name before its first `=`.
+
+    Returns:
+        The values by name, in the order given, as they were written.
+
+    Raises:
+        InvalidValue: one has no name or no `=`, or a name comes twice.
+    """
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            message = f"the argument {pair[:80]!r} is not a name=value"
+            raise InvalidValue(message, hint="as phone=+15550100 urgent=true")
+        if name in values:
+            message = f"the argument {name!r} is given twice"
+            raise InvalidValue(message, hint="give it once")
+        values[name] = text
+    return values
+
+
+def read_values(texts: Mapping[str, str]) -> dict[str, object]:
+    """Read values by name: what is JSON counts as that, all else is text.
+
+    `phone='"0155"'` is text that looks like a number.
+
+    Raises:
+        InvalidValue: one is not valid Unicode.
+    """
+    return {name: _value(name, text) for name, text in texts.items()}
+
+
+def read_object(option: str, text: str) -> bytes:
+    """Read a JSON object.
+
+    Args:
+        option: where it was given, for the message.
+        text: JSON.
+
+    Returns:
+        The object on one line, UTF-8.
+
+    Raises:
+        InvalidValue: it is no JSON, or no object.
+    """
+    try:
+        found: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        message = f"{option} is no JSON: {error}"
+        raise InvalidValue(message, hint=_OBJECT) from None
+    if not isinstance(found, dict):
+        message = f"{option} is no JSON object"
+        raise InvalidValue(message, hint=_OBJECT)
+    return to_json(cast("dict[str, object]", found))
+
+
+_OBJECT = """as '{"phone": "+15550100"}'"""
+
+
+def _value(name: str, text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    except UnicodeEncodeError:
+        message = f"the argument {name!r} is no valid Unicode"
+        raise InvalidValue(message, hint="write it in UTF-8") from None
+
 
 app = new_command()
 

@@ -8,9 +8,9 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.session import Session
+from headway.cli.terminal import rough
 from headway.contract.definitions import EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery

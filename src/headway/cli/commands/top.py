@@ -14,8 +14,7 @@ from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.failures import BUG
 from headway.cli.session import Session
-from headway.cli.top.finding import Finder, ServerFinder, StoreFinder
-from headway.cli.top.looking import STATES, Look, Looker, View
+from headway.cli.top.looking import STATES, Finder, Look, Looker, ServerFinder, StoreFinder, View
 from headway.cli.top.showing import COLUMNS, counts_line, rates_line, rows, stuck
 from headway.client.address import is_server, read_address
 from headway.contract.store import Store

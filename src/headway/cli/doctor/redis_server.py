@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor.finding import Finding, problem, warning, well
-from headway.cli.local_clock import rough
+from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.terminal import rough
 from headway.core.errors import HeadwayError
 from headway.stores.redis.checkup import Checkup, check
 from headway.stores.redis.failures import RIGHTS

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.cli.doctor import Finding, problem, warning, well
 from headway.core.duration import format_duration
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 

@@ -1,24 +1,78 @@
-"""Checks of what the store holds: lanes, jobs, gates, permits, and its clock."""
+"""Checks of what the store holds: lanes, jobs, gates, permits, its clock, its signal URLs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from headway.cli.audits import whole_audit
-from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.progress import Meter, silent
+from headway.cli.settings import Settings
 from headway.contract.store import Store
 from headway.contract.views import (
+    AuditQuery,
+    AuditView,
+    Difference,
     GatesQuery,
     GateState,
     JobsQuery,
     LanesQuery,
     StatsQuery,
+    TokensQuery,
     WhyQuery,
 )
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.core.zone import DAY_MS
 from headway.server.underway import underway_jobs
+
+
+async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
+    """Audits everything.
+
+    Args:
+        meter: shows how many gates were examined.
+
+    Returns:
+        All differences, and the sums of what was looked at.
+    """
+    differences: list[Difference] = []
+    gates = permits = held = 0
+    cursor: str | None = None
+    while True:
+        page = await store.read(AuditQuery(cursor=cursor))
+        differences += page.differences
+        gates, permits, held = gates + page.gates, permits + page.permits, held + page.held
+        meter(gates)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return AuditView(differences=tuple(differences), gates=gates, permits=permits, held=held)
+
+
+async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]:
+    """Return whether signal URLs lead here, and open without a token.
+
+    Args:
+        store: a store with tokens has a server that is not open.
+        settings: of the worker and the server.
+
+    Returns:
+        What was found; nothing while the store has no token.
+
+    Raises:
+        InvalidValue: a signing key is too short.
+    """
+    if not await store.read(TokensQuery()):
+        return []
+    found: list[Finding] = []
+    if settings.public_url is None:
+        hint = 'set public_url = "https://…" in headway.toml, or HEADWAY_PUBLIC_URL'
+        found.append(warning("public URL", "none is set: signal URLs lead nowhere outside", hint))
+    if not settings.signing_keys:
+        hint = "set signing_key, or HEADWAY_SIGNING_KEY, for workers and servers alike"
+        found.append(warning("signing key", "none is set: signal URLs need a token", hint))
+    return found or [well("signal URLs", f"signed, and lead to {settings.public_url}")]
+
 
 MORE = "headway gates set {} --capacity N"
 SAMPLE = 100

@@ -16,10 +16,8 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
-from headway.cli.gate_rows import gate_facts
-from headway.cli.job_facts import WHY_COLUMNS, why_facts, why_gate
-from headway.cli.local_clock import LocalClock
-from headway.cli.terminal import shown
+from headway.cli.facts import WHY_COLUMNS, gate_facts, why_facts, why_gate
+from headway.cli.terminal import LocalClock, shown
 from headway.cli.top.dialogs import Ask, Page
 from headway.cli.top.looking import STATES, Look, Looker, View
 from headway.cli.top.showing import (

@@ -9,10 +9,8 @@ from typing import NamedTuple, assert_never
 import msgspec
 from rich.text import Text
 
-from headway.cli.gate_rows import capacity_text, gate_state
-from headway.cli.job_facts import RUN_COLUMNS, job_facts, run_row
-from headway.cli.local_clock import LocalClock, rough
-from headway.cli.terminal import STYLES, shown
+from headway.cli.facts import RUN_COLUMNS, capacity_text, gate_state, job_facts, run_row
+from headway.cli.terminal import STYLES, LocalClock, rough, shown
 from headway.cli.text import to_json
 from headway.cli.top.looking import Look, View
 from headway.contract.views import GateState, JobView, LaneView, RunView

@@ -1,21 +1,25 @@
-"""Operator's moves on jobs: those named, or all that fit a filter."""
+"""`headway cancel`, `headway retry`: an operator's moves on jobs, named or by a filter."""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import typer
 
+from headway.cli.command import command, new_command
+from headway.cli.commands.send import read_object
 from headway.cli.failures import NO
-from headway.cli.options import PAGE, JobFilter
+from headway.cli.options import PAGE, JobFilter, Signed, Yes
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
+from headway.core.state import FINAL, State
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,3 +143,60 @@ def _state(reply: ActReply) -> str:
     if reply.state is None:
         return ""
     return f": the job is {reply.state}" if reply.answer is Acted.REFUSED else f", {reply.state}"
+
+
+cancel_app = new_command()
+
+
+@command(cancel_app)
+def cancel(
+    session: Session,
+    wanted: JobFilter,
+    signed: Signed,
+    ids: Annotated[list[str] | None, typer.Argument(help="The jobs' ids.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Cancel jobs by id, or all that fit a filter and are not final.
+
+    A queued job is cancelled at once. A running or awaiting one: its worker is notified, and it
+    ends cancelled when its run or its deadline ends. The exit code is 1 if a job that was
+    named is unknown or final.
+    """
+    if wanted.state is None:
+        wanted = replace(wanted, state=[state for state in State if state not in FINAL])
+    move = Move(
+        verb=Verb.CANCEL, edit=Edit(), author=session.author(signed.author), reason=signed.reason
+    )
+    move_jobs(session, move, ids or [], wanted, yes=yes)
+
+
+retry_app = new_command()
+
+
+@command(retry_app)
+def retry(
+    session: Session,
+    wanted: JobFilter,
+    signed: Signed,
+    ids: Annotated[list[str] | None, typer.Argument(help="The jobs' ids.")] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="New arguments, in place of all the old."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Retry dead or cancelled jobs by id, or all dead ones that fit a filter.
+
+    The job keeps its id and its runs, and has all its attempts again. A filter takes in
+    cancelled jobs only with --state cancelled. The exit code is 1 if a job that was named is
+    unknown or is neither dead nor cancelled.
+    """
+    if wanted.state is None:
+        wanted = replace(wanted, state=[State.DEAD])
+    move = Move(
+        verb=Verb.RETRY,
+        edit=Edit(args=None if args is None else read_object("--args", args)),
+        author=session.author(signed.author),
+        reason=signed.reason,
+    )
+    move_jobs(session, move, ids or [], wanted, yes=yes)

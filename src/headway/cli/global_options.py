@@ -1,4 +1,4 @@
-"""The options of every command; they may be given before or after its name."""
+"""The options of every command, before or after its name, and `headway version`."""
 
 from __future__ import annotations
 
@@ -52,3 +52,14 @@ def show_version(*, json: bool) -> None:
         typer.echo(to_json(versions))
     else:
         typer.echo(f"headway {versions['headway']} (Python {versions['python']})")
+
+
+# Not made by `new_command`: what that needs takes longer to load than this takes to answer.
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def version(context: typer.Context, store: STORE = None, json: JSON = False) -> None:
+    """Show the version of Headway and of the Python that runs it."""
+    options = context.obj if isinstance(context.obj, GlobalOptions) else GlobalOptions()
+    show_version(json=options.also(store=store, json=json).json)

@@ -1,0 +1,132 @@
+"""Checks of what is configured beside the store: Kafka, Cassandra, the system field_service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.bridges.cassandra.progress import ahead_ms, load_progress
+from headway.cli.directory import directory_url, make_link
+from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.extras import needs_extra
+from headway.cli.settings import Settings
+from headway.contract.store import Store
+from headway.contract.views import StatsQuery
+from headway.core.duration import format_duration
+from headway.core.errors import CallerError, StoreError
+
+
+async def look_at_kafka(settings: Settings) -> list[Finding]:
+    """Return what should be looked at; nothing is looked at without a table [kafka].
+
+    Raises:
+        InvalidValue: a setting of Kafka is not valid, or a package is missing.
+    """
+    if not settings.kafka:
+        return []
+    with needs_extra("kafka"):
+        from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
+    with needs_extra("server"):
+        from headway.bridges.kafka.watching import GroupWatch  # noqa: PLC0415
+    read = read_kafka_settings(settings.kafka)
+    seen = await GroupWatch(read).look()
+    if seen.away:
+        hint = "check servers and client in [kafka], and the brokers"
+        return [problem("kafka", f"no broker answers at {read.servers}: {seen.away}", hint)]
+    found = [
+        problem("kafka", f"there is no topic {name!r}", "create it, or correct [kafka.in]")
+        for name in seen.missing
+    ]
+    behind = {place: lag for place, lag in seen.lag.items() if lag > read.in_.lag_above}
+    found += [
+        warning(
+            "kafka",
+            f"{lag} messages behind in partition {partition} of {topic}",
+            "start another `headway bridge kafka-in`, or see its log",
+        )
+        for (topic, partition), lag in behind.items()
+    ]
+    total = sum(seen.lag.values())
+    return found or [well("kafka", f"the group {read.in_.group} is {total} messages behind")]
+
+
+async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
+    """Look at the calendar; nothing is looked at without a table [cassandra].
+
+    Args:
+        store: into which the calendar is read.
+
+    Returns:
+        What was found.
+
+    Raises:
+        InvalidValue: a setting is unusable.
+    """
+    if not settings.cassandra:
+        return []
+    link = make_link(settings)
+    try:
+        progress = await load_progress(link)
+    except (StoreError, CallerError) as error:
+        return [problem("calendar", error.message, error.hint)]
+    finally:
+        await link.close()
+    if progress is None:
+        hint = "headway serve --system notifications reads it"
+        return [warning("calendar", "it was never read", hint)]
+    found: list[Finding] = []
+    ahead = ahead_ms(progress, (await store.read(StatsQuery())).now)
+    progress_text = f"read {format_duration(ahead)} ahead, {progress.rows_read:,} rows so far"
+    if ahead < link.settings.horizon // 2:
+        found.append(
+            problem("calendar", progress_text, "see calendar_behind in docs/how-to/cassandra.md")
+        )
+    if progress.shards != link.settings.shards:
+        made = f"made with {progress.shards} shards, and cassandra.shards is {link.settings.shards}"
+        found.append(problem("calendar", made, "give the number that it was made with"))
+    if progress.refused:
+        kept = f"{progress.refused:,} rows were refused, and are kept apart"
+        found.append(warning("calendar", kept, "see calendar_refused in docs/how-to/cassandra.md"))
+    return found or [well("calendar", progress_text)]
+
+
+async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
+    """Return findings; nothing is written, and no table is migrated.
+
+    Args:
+        settings: of the session; nothing is looked at without a table [field_service].
+        store_url: where the jobs are; the directory is beside it unless the settings say where.
+
+    Returns:
+        What was found.
+
+    Raises:
+        InvalidValue: a setting of the system or its providers is unusable.
+    """
+    if not settings.field_service:
+        return []
+    with needs_extra("systems"):
+        from headway.systems.directory.database import Directory  # noqa: PLC0415
+        from headway.systems.field_service.doctor import look_over_system  # noqa: PLC0415
+        from headway.systems.field_service.settings import read_settings  # noqa: PLC0415
+        from headway.systems.telephony.settings import read_exchange  # noqa: PLC0415
+    url = directory_url(settings, store_url)
+    if _is_missing(url):
+        hint = "headway serve --system field_service makes it"
+        return [warning("field_service", "there is no directory yet", hint)]
+    exchange = read_exchange(settings.telephony)
+    directory = Directory(url)
+    try:
+        await directory.open()
+        found = await look_over_system(directory, read_settings(settings.field_service, exchange))
+    except StoreError as error:
+        return [problem("field_service", error.message, error.hint)]
+    finally:
+        await directory.close()
+        await exchange.close()
+    findings = [warning(one.subject, one.found, one.hint) for one in found]
+    return findings or [well("field_service", "technicians and dispatchers can be reached")]
+
+
+def _is_missing(url: str) -> bool:
+    place = url.removeprefix("sqlite:///")
+    return place != url and not Path(place).exists()
