@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from headway.client.address import ServerAddress
-from headway.client.exchange import HttpRequest, HttpTransport, ReplyLost, Unreachable
+from headway.client.address import HttpRequest, HttpTransport, ReplyLost, ServerAddress, Unreachable
 from headway.core.draw import draw
 from headway.core.errors import (
     CallerError,

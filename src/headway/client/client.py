@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpReply
+from headway.client.queries import read_claim
 from headway.client.remote_store import RemoteStore
-from headway.client.replies import read_claim
 from headway.client.requests import Fields, body_with_id, job_body, plain_body
 from headway.client.work_requests import ClaimAsked, claim_call, settle_call
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply

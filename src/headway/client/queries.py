@@ -1,14 +1,19 @@
-"""Queries of the contract as GET requests."""
+"""Queries of the contract as GET requests, and replies read into its records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from functools import cache, lru_cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
+import msgspec
+
 from headway.client.calls import HttpCall, Params
-from headway.client.replies import read_record
+from headway.contract.claims import Claimed, ClaimReply
 from headway.contract.views import (
     AuditQuery,
     AuditView,
@@ -34,7 +39,199 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
-from headway.core.errors import CallerError
+from headway.core.errors import CallerError, StoreUnavailable
+from headway.core.job import DEFAULT_POLICY, JobPolicy
+
+Record = TypeVar("Record")
+Reader = Callable[[Any], Any]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def read_record(kind: type[Record], fields: object) -> Record:
+    """Decode a record of the contract.
+
+    Args:
+        kind: a dataclass or named tuple of the contract.
+        fields: as JSON. Unknown fields are ignored, because the server may be newer; missing fields
+            take their defaults.
+
+    Returns:
+        The record.
+
+    Raises:
+        StoreUnavailable: it cannot be decoded; the server has another version, or is
+            another program.
+    """
+    try:
+        return cast("Record", _reader(kind)(fields))
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        message = f"the server's {kind.__name__} cannot be read: {error}"
+        raise StoreUnavailable(message, hint="use one version for server and client") from None
+
+
+@cache
+def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each sort of type)
+    if hint is bytes:
+        return _json
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    if isinstance(hint, type) and (hasattr(hint, "_fields") or _is_dataclass(hint)):
+        return _RecordReader(cast("type[Any]", hint))
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Union or origin is types.UnionType:
+        return _union(args)
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        each = _Later(args[0])
+        return lambda fields: tuple(map(each, fields))
+    if origin is tuple:
+        readers = tuple(map(_Later, args))
+        return lambda fields: tuple(one(part) for one, part in zip(readers, fields, strict=True))
+    if origin is list:
+        each = _Later(args[0])
+        return lambda fields: list(map(each, fields))
+    if origin in {dict, Mapping} or getattr(origin, "__name__", "") == "Mapping":
+        value = _Later(args[1])
+        return lambda fields: {name: value(one) for name, one in fields.items()}
+    if origin is Literal or hint in {int, str, bool, float, object, Any}:
+        return _as_it_is
+    message = f"no way to read {hint}"
+    raise TypeError(message)
+
+
+class _Later:
+    """The reader of a type, made when it is first needed: a record may contain its own type."""
+
+    def __init__(self, hint: Any) -> None:  # noqa: ANN401  (any type)
+        self._hint = hint
+        self._read: Reader | None = None
+
+    def __call__(self, fields: object) -> object:
+        if self._read is None:
+            self._read = _reader(self._hint)
+        return self._read(fields)
+
+
+class _RecordReader:
+    """Reads one kind of record."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._fields = {name: _Later(hint) for name, hint in get_type_hints(kind).items()}
+
+    def __call__(self, fields: Mapping[str, object]) -> object:
+        known = {name: read(fields[name]) for name, read in self._fields.items() if name in fields}
+        return self._kind(**known)
+
+
+def _is_dataclass(kind: object) -> bool:
+    return is_dataclass(kind)
+
+
+def _union(args: tuple[Any, ...]) -> Reader:
+    kinds = [one for one in args if one is not type(None)]
+    if len(kinds) == 1:
+        read = _Later(kinds[0])
+        return lambda fields: None if fields is None else read(fields)
+    records = {frozenset(get_type_hints(one)): _Later(one) for one in kinds}
+    return lambda fields: None if fields is None else records[frozenset(fields)](fields)
+
+
+def _json(fields: object) -> bytes:
+    return _encode(fields)
+
+
+def _as_it_is(fields: object) -> object:
+    return fields
+
+
+class JobReply(msgspec.Struct, kw_only=True):
+    """A job of a claim's response."""
+
+    id: str
+    run: int
+    kind: str
+    lane: str
+    args: msgspec.Raw
+    attempt: int = 1
+    stage: str = ""
+    tenant: str = ""
+    subject: str | None = None
+    priority: int = 0
+    due_at: int = 0
+    policy: msgspec.Raw = msgspec.Raw(b"{}")
+    gated: bool = False
+    members: dict[str, str] = {}
+    candidate: str = ""
+    ref: str = ""
+    signal_url: str | None = None
+
+    def claimed(self) -> Claimed:
+        """Return the contract's record of it."""
+        return Claimed(
+            self.id,
+            self.run,
+            self.attempt,
+            self.kind,
+            self.stage,
+            self.lane,
+            self.tenant,
+            self.subject,
+            bytes(self.args),
+            self.priority,
+            self.due_at,
+            _policy(bytes(self.policy)),
+            self.gated,
+            self.members,
+            self.candidate,
+        )
+
+
+class ClaimResponse(msgspec.Struct, kw_only=True):
+    """The response to a claim."""
+
+    jobs: list[JobReply]
+    now: int
+    request: int = 0
+    lease_until: int | None = None
+    next_at: int | None = None
+    again: bool = False
+    after: dict[str, int] = {}
+
+    def reply(self, seen: int = 0) -> ClaimReply:
+        """Return the contract's record of it."""
+        return ClaimReply(
+            jobs=[job.claimed() for job in self.jobs],
+            now=self.now,
+            # A poll that never claimed has extended no lease.
+            lease_until=self.now if self.lease_until is None else self.lease_until,
+            next_at=self.next_at,
+            again=self.again,
+            after=self.after,
+            seen=seen,
+        )
+
+
+_decode = msgspec.json.Decoder(ClaimResponse).decode
+
+
+def read_claim(body: bytes) -> ClaimResponse:
+    """Read the answer to a claim.
+
+    Raises:
+        StoreUnavailable: it is not one.
+    """
+    try:
+        return _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        message = f"the server's claim cannot be read: {error}"
+        raise StoreUnavailable(message, hint="is it a Headway server of this version?") from None
+
+
+@lru_cache(maxsize=1024)
+def _policy(fields: bytes) -> JobPolicy:
+    policy = read_record(JobPolicy, msgspec.json.decode(fields))
+    return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

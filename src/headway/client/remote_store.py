@@ -16,8 +16,7 @@ import msgspec
 from headway.client.address import ServerAddress
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.poller import WorkerPoller
-from headway.client.queries import remote_query
-from headway.client.replies import ClaimResponse, read_claim, read_record
+from headway.client.queries import ClaimResponse, read_claim, read_record, remote_query
 from headway.client.requests import DECLARED, Fields, definition, filled, job_body
 from headway.client.work_requests import (
     beat_body,

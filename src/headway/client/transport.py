@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from headway.client.address import ServerAddress
-from headway.client.exchange import HttpRequest, RawReply, ReplyLost, Unreachable
+from headway.client.address import HttpRequest, RawReply, ReplyLost, ServerAddress, Unreachable
 
 MOST_CONNECTIONS = 256
 KEPT_CONNECTIONS = 32

@@ -15,8 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from headway.client.calls import HttpCall, HttpReply
-from headway.client.queries import underway_call
-from headway.client.replies import read_record
+from headway.client.queries import read_record, underway_call
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import FINAL, State
