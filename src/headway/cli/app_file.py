@@ -62,9 +62,6 @@ def open_app(session: Session, target: str | None) -> App:
             store is that of an App that names none.
         target: as given; None for the setting's, and without one for an App of no kinds but
             `noop` on the session's store.
-
-    Returns:
-        The App, not opened yet.
     """
     named = target or session.settings.app
     if named is None:

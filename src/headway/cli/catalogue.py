@@ -86,12 +86,6 @@ class Catalogue(TyperGroup):
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401  (typer's own command type is private)
         """Load a command.
 
-        Args:
-            ctx: not used.
-
-        Returns:
-            The command.
-
         Raises:
             InvalidValue: there is none of that name; the hint has near names.
         """

@@ -37,7 +37,6 @@ def command(
     """Make a function a command of `app`.
 
     Args:
-        app: from `new_command`.
         name: of a group's member; None for a file's only command.
         default: it is what the group does when no member is named.
         cls: of a command that reads its line in a way of its own.

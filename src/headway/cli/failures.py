@@ -29,9 +29,6 @@ def report(error: Exception, *, json: bool) -> int:
     Args:
         error: of the error tree, of the command line's parser, or a bug.
         json: one JSON document `{"error": {"code", "message", "hint"}}` in place of the line.
-
-    Returns:
-        The exit code of the error's branch.
     """
     if os.environ.get(DEBUG):
         traceback.print_exception(error, file=sys.stderr)
@@ -93,14 +90,7 @@ BY_BRANCH: dict[type[HeadwayError], int] = {
 
 
 def exit_code(error: HeadwayError) -> int:
-    """The exit code for an error: that of its branch of the tree.
-
-    Args:
-        error: any error of the tree.
-
-    Returns:
-        A code of `BY_BRANCH`, or 1 for an error of no branch.
-    """
+    """The exit code for an error: that of its branch of the tree."""
     for branch, code in BY_BRANCH.items():
         if isinstance(error, branch):
             return code

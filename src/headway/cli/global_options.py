@@ -27,12 +27,7 @@ VERSION = Annotated[bool, typer.Option("--version", help="Show the version and e
 
 
 class GlobalOptions(NamedTuple):
-    """The values of the options that every command takes.
-
-    Attributes:
-        store: the URL of `--store`.
-        json: whether `--json` was there.
-    """
+    """The values of the options that every command takes."""
 
     store: str | None = None
     json: bool = False

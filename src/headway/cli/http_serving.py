@@ -82,9 +82,6 @@ class AddressOptions:
     def address(self, *, has_tokens: bool) -> ListenAddress:
         """The address to listen at.
 
-        Args:
-            has_tokens: whether the store has any token.
-
         Raises:
             InvalidValue: it would be open to others, or its tokens would go in the clear.
         """
@@ -150,11 +147,7 @@ log = structlog.stdlib.get_logger("headway.server")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpServing:
-    """What is served, and where.
-
-    Attributes:
-        app: whose kinds jobs are made by.
-    """
+    """What is served, and where."""
 
     app: App
     systems: Systems = NONE

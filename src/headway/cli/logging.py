@@ -27,9 +27,6 @@ _INNER = frozenset({"_record", "_from_structlog"})
 def configure_logging(settings: Settings) -> None:
     """Set up logging for the whole process, the standard library's loggers included.
 
-    Args:
-        settings: the least level, the format, and the file.
-
     Raises:
         InvalidValue: the file cannot be written to.
     """

@@ -35,9 +35,6 @@ def headway(
 def call(arguments: Sequence[str]) -> int:
     """Run one command.
 
-    Args:
-        arguments: of the command line, without the program's name.
-
     Returns:
         The exit code; failures have been printed on standard error.
     """

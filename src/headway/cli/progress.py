@@ -33,7 +33,6 @@ class Meter(Protocol):
 
         Args:
             done: of the total, from the beginning.
-            total: if it has changed.
         """
         ...
 
@@ -45,12 +44,8 @@ def progress(
     """Show a bar while the work lasts; nothing without a terminal.
 
     Args:
-        what: the work, in a few words.
         total: how much there is; None if that is not known.
         counted: whether to show numbers; else a percentage.
-
-    Yields:
-        The meter to report progress to.
     """
     if not terminal.live:
         yield silent
@@ -84,11 +79,7 @@ _SHOWN = ("scheduled", "waiting", "parked", "running", "awaiting", "succeeded", 
 
 
 async def keep_status_line(store: Store, terminal: Terminal) -> None:
-    """Show the line until it is cancelled; nothing without a terminal.
-
-    Args:
-        terminal: where; the line stands below whatever else is printed there.
-    """
+    """Show the line until it is cancelled; nothing without a terminal."""
     if not terminal.live:
         return
     with Live(console=terminal.remarks, auto_refresh=False, transient=True) as live:
@@ -104,9 +95,6 @@ async def keep_status_line(store: Store, terminal: Terminal) -> None:
 
 def status_text(stats: StatsView, before: StatsView, seconds: float) -> Text:
     """The line.
-
-    Args:
-        seconds: how long ago that was.
 
     Returns:
         The states that hold jobs with their numbers, and starts a second.

@@ -118,11 +118,7 @@ NOWHERE = SignalPlace(None, ())
 
 
 def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
-    """Where jobs are signalled.
-
-    Args:
-        settings: what they say of it wins.
-    """
+    """Where jobs are signalled."""
     return SignalPlace(settings.public_url or base, settings.signing_keys)
 
 
@@ -142,7 +138,6 @@ async def serve(
     Args:
         beside: each runs as a task; the worker stops when one returns.
         tether: a file descriptor; the worker stops when its other end is closed.
-        signals: where its jobs are signalled.
         around: kept open for as long as it works.
 
     Returns:
@@ -233,9 +228,6 @@ async def wait_until_drained(
     """Return when the lanes hold nothing more.
 
     What other workers of these lanes run, and what awaits a signal, counts as well.
-
-    Args:
-        meter: shows how many are final.
     """
     final_before: int | None = None
     # The timetable's fires may be due, too, and a worker lays them beside its other work.
@@ -252,11 +244,7 @@ async def wait_until_drained(
 
 
 async def count_left(store: Store, lanes: Sequence[str], drain: Drain) -> tuple[int, int]:
-    """How many jobs of the lanes still count, and how many are final.
-
-    Returns:
-        Jobs that are not final (for `due`: and not scheduled for later), and final ones.
-    """
+    """How many jobs of the lanes still count, and how many are final."""
     if drain is Drain.DUE:
         # What is due but not yet promoted is counted as scheduled: promote it first.
         while (await store.sweep(MAX_BATCH)).promoted:

@@ -82,12 +82,6 @@ class Session:
     ) -> Result:
         """Open the store, does the work, and close the store whatever happens.
 
-        Args:
-            make: whether a store that does not exist is made.
-
-        Returns:
-            What the work returns.
-
         Raises:
             StoreUnavailable: it does not exist, and is not to be made.
         """
@@ -106,11 +100,7 @@ class Session:
         return asyncio.run(whole())
 
     def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
-        """Open an App's store and declare what the App declares, does the work, and close.
-
-        Returns:
-            What the work returns.
-        """
+        """Open an App's store and declare what the App declares, does the work, and close."""
 
         async def whole() -> Result:
             async with app:

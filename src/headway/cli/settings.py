@@ -165,9 +165,6 @@ def load_settings() -> Settings:
 
     The file is headway.toml in the working directory, or what HEADWAY_CONFIG names.
 
-    Returns:
-        The settings.
-
     Raises:
         InvalidValue: the file is missing (only if HEADWAY_CONFIG names it), is no TOML, or holds
             an unknown key or an unusable value; or a variable's value is unusable. The message

@@ -42,7 +42,6 @@ class Systems:
     """The systems of one server or worker.
 
     Attributes:
-        each: in the order in which they were named.
         parts: what they share; None where they share nothing.
     """
 
@@ -91,7 +90,6 @@ def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Sy
     """Make systems; each is given its own table of the settings.
 
     Args:
-        names: as `--system` was given them.
         store_url: where the jobs are; the directory is beside it unless the settings say where.
 
     Returns:

@@ -106,7 +106,6 @@ class Terminal:
         """Print rows under their headings.
 
         Args:
-            rows: a text for each column.
             empty: what to say instead when there are none.
         """
         cells = [[printable(cell) for cell in row] for row in rows]

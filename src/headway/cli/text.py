@@ -35,9 +35,6 @@ def printable_json(text: str) -> str:
 
     Args:
         text: a JSON document; such characters can stand only inside its strings.
-
-    Returns:
-        A document that decodes to the same value.
     """
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

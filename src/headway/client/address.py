@@ -51,9 +51,6 @@ def read_address(url: str | None = None, token: str | None = None) -> ServerAddr
             "http://127.0.0.1:8080".
         token: if not given, HEADWAY_TOKEN in the environment, else none.
 
-    Returns:
-        The address.
-
     Raises:
         InvalidValue: the URL is not a server's, or the token is not well-formed.
     """

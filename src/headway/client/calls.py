@@ -40,7 +40,6 @@ def error_of(status: int, body: bytes, *, what: str, writes: bool) -> HeadwayErr
     """Return the error that a reply means.
 
     Args:
-        status: of the reply, 300 or above.
         body: of the reply; a problem if a Headway server wrote it.
         what: the call, for the message, as "POST /v1/jobs".
         writes: whether the call may have written something.
@@ -136,11 +135,8 @@ class HttpCall:
     """One call. Every call is idempotent and may be repeated.
 
     Attributes:
-        method: of HTTP.
         path: below the server's address, quoted.
         body: the JSON to send; None for none.
-        params: of the query.
-        headers: beside those of all calls.
     waits_s: how long the server may take beyond the timeout, for a long poll.
         patience_s: for how long it is repeated while the server is unavailable or answers 429.
     """
@@ -173,8 +169,6 @@ class HttpReply:
     """The successful response to a call.
 
     Attributes:
-        status: below 300.
-        body: as it came.
         asked_at: when it was sent, in seconds on this machine's clock.
     """
 
@@ -216,9 +210,6 @@ class HttpCalls:
 
     async def ask(self, call: HttpCall) -> HttpReply:
         """Make a call; repeat it while that may help.
-
-        Returns:
-            The answer.
 
         Raises:
             HeadwayError: the server refuses, with its own message; or

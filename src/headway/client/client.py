@@ -70,10 +70,6 @@ class Client:
     """A program's connection to a server: produces, signals, reads, and works.
 
     Each method exists twice: for callers that wait, and with `_async` for callers that await.
-
-    Attributes:
-        remote: the server as a store.
-        patience_s: for how long a call is repeated while the server is unavailable.
     """
 
     def __init__(

@@ -46,8 +46,6 @@ class PollResult:
     """The result of a poll, kept until its worker claims.
 
     Attributes:
-        number: of the poll.
-        reply: its answer.
         sent: when it was sent, in seconds on this machine's clock.
         received: when the answer came.
     """
@@ -63,9 +61,7 @@ class Poll:
     """A poll in progress.
 
     Attributes:
-        number: of its claim.
         free: the most gated jobs that it may bring.
-        task: ends when it is answered.
     """
 
     number: int
@@ -156,9 +152,6 @@ class WorkerPoller:
 
         Args:
             claim: the last of the worker's own claims whose answer it holds; 0 for none.
-
-        Returns:
-            The number that a beat may carry.
         """
         if claim == 0:
             return 0

@@ -56,9 +56,6 @@ def read_record(kind: type[Record], fields: object) -> Record:
         fields: as JSON. Unknown fields are ignored, because the server may be newer; missing fields
             take their defaults.
 
-    Returns:
-        The record.
-
     Raises:
         StoreUnavailable: it cannot be decoded; the server has another version, or is
             another program.
@@ -239,8 +236,6 @@ class RemoteQuery:
     """A query of the contract as a GET request.
 
     Attributes:
-        call: the request.
-        read: decodes the response.
         missing: whether an unknown job is answered with None.
         whole: whether all pages are read.
     """
@@ -253,10 +248,6 @@ class RemoteQuery:
 
 def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: C901, PLR0911, PLR0912  (one line for each)
     """Return a query as a GET request.
-
-    Args:
-        query: as a store is asked.
-        patience_s: for how long it is repeated while the server is away.
 
     Raises:
         CallerError: the HTTP API does not answer it.

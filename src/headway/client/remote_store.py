@@ -187,11 +187,9 @@ class RemoteStore:
         """Make it; nothing is asked yet.
 
         Args:
-            address: of the server.
             timeout_s: how long one try of a call may take.
             patience_s: for how long a call is repeated while the server is away. What a worker
                 asks is not: workers repeat it themselves.
-            timing: for limits and pauses.
         """
         self._address = address
         self._timing = timing or Timing()

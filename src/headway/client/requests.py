@@ -54,11 +54,7 @@ def job_body(job: NewJob, now: int) -> Fields:
     """Return the body that asks for a job.
 
     Args:
-        job: from a kind's `make`, or made by hand.
         now: the caller's own time in ms UTC, for what expires without being due.
-
-    Returns:
-        What is not the default.
 
     Raises:
         InvalidValue: it is a fire of a timetable, which only a store lays.

@@ -40,10 +40,6 @@ class Transport:
     async def send(self, request: HttpRequest, limit_s: float) -> RawReply:
         """Send a request and read the response.
 
-        Args:
-            request: what is sent.
-            limit_s: seconds that any one step of it may take.
-
         Raises:
             Unreachable: it was not sent.
             ReplyLost: it was sent, perhaps in part.

@@ -68,11 +68,7 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
     """Return the body of an outcome.
 
     Args:
-        outcome: what a live run says.
         now: the caller's own time in ms UTC, for jobs that follow and expire.
-
-    Returns:
-        What is not empty.
 
     Raises:
         InvalidValue: it is no outcome, or a job that follows cannot be sent.
@@ -145,9 +141,6 @@ def _when(after_ms: int | None, until_at: int | None) -> Fields:
 
 def signal_body(signal: Signal) -> Fields:
     """Return the body of a signal; its key is part of the path.
-
-    Returns:
-        What is not empty.
 
     Raises:
         InvalidValue: it begins another attempt at another stage, which the HTTP API does not have.
@@ -225,12 +218,7 @@ def claim_call(worker: str, asked: ClaimAsked) -> HttpCall:
 
 
 def request_call(request: ClaimRequest, wait_s: float) -> HttpCall:
-    """Return the call of a worker's claim.
-
-    Args:
-        request: as for a store.
-        wait_s: seconds that the server may wait for a job.
-    """
+    """Return the call of a worker's claim."""
     body: Fields = {
         "worker": request.worker,
         "request": request.request,
@@ -252,10 +240,8 @@ def settle_call(
     """Return the call that settles runs.
 
     Args:
-        worker: that holds them.
         outcomes: up to 1000.
         now: the caller's own time in ms UTC.
-        patience_s: for how long it is repeated while the server is away.
     """
     body = {"worker": worker, "outcomes": [outcome_body(one, now) for one in outcomes]}
     return HttpCall(method="POST", path="/v1/settlements", body=body, patience_s=patience_s)

@@ -195,11 +195,6 @@ def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
 def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:
     """Read a delay or a moment.
 
-    Args:
-        what: who asks, for the message.
-        after: a duration or None.
-        at: an instant or None.
-
     Returns:
         Milliseconds from now and ms UTC; at most one of them is not None.
 

@@ -103,9 +103,6 @@ class App:
 
         Args:
             options: see `JobOptions`.
-
-        Returns:
-            A decorator that makes the function a `Kind`.
         """
 
         def declare(fn: Callable[..., Any]) -> Kind:
@@ -168,9 +165,6 @@ class App:
         Args:
             fn: a plain function that returns quickly; it is called in the worker's event loop
                 after the attempt was logged. What it raises is logged, and changes nothing.
-
-        Returns:
-            The function as it is.
 
         Raises:
             InvalidValue: it is an async function.
@@ -291,10 +285,6 @@ class App:
     def observe(self, around_store: Callable[[Store], Store], around_handlers: Middleware) -> None:
         """Put something around the app's store and, outermost, around each handler.
 
-        Args:
-            around_store: makes of a store one that does the same.
-            around_handlers: as for `middleware`.
-
         Raises:
             InvalidValue: the app has opened its store already.
         """
@@ -333,9 +323,6 @@ class App:
 
         They apply at once, also to jobs that wait already, and are declared again to a store that
         was lost.
-
-        Args:
-            specs: each as it is from now on.
 
         Raises:
             InvalidValue: the store knows one as another kind; nothing was written.

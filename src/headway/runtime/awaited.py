@@ -75,9 +75,6 @@ async def reconcile(
     """Ask the provider about a job, and signal what it says.
 
     Args:
-        job: the reconcile job.
-        store: where both live.
-        ask: the reconcile handler, async or plain.
         kinds: of the app, by name; for the gates of a stage at which the next attempt is made.
 
     Raises:

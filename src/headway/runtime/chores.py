@@ -109,11 +109,7 @@ class TimetableChore:
             await self._timing.pause(EACH)
 
     async def lay(self) -> int:
-        """Lay what is missing now.
-
-        Returns:
-            How many fires were laid.
-        """
+        """Lay what is missing now."""
         entries = await self._store.read(TimetableQuery())
         if not entries:
             return 0

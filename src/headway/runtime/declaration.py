@@ -51,13 +51,6 @@ class LaneOptions(TypedDict, total=False):
 def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     """Read the declaration of a lane.
 
-    Args:
-        name: of the lane.
-        options: as written.
-
-    Returns:
-        What stores keep of it.
-
     Raises:
         InvalidValue: an option is unknown or unusable.
     """
@@ -124,14 +117,6 @@ class EntryOptions(TypedDict, total=False):
 
 def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     """Read the declaration of an entry.
-
-    Args:
-        name: of the entry.
-        kind: what each fire is a job of.
-        options: as written.
-
-    Returns:
-        What stores keep of it.
 
     Raises:
         InvalidValue: an option is unknown or unusable.
@@ -255,9 +240,6 @@ class Declaration:
 
     async def declare(self, store: Store, kinds: Mapping[str, Kind]) -> None:
         """Declare everything to the store, unless that was done and nothing was added since.
-
-        Args:
-            kinds: by name.
 
         Raises:
             InvalidValue: two gates of one name differ, or a kind is not complete.

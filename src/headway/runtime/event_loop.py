@@ -16,11 +16,7 @@ Result = TypeVar("Result")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something to its end on the fastest loop there is.
-
-    Returns:
-        What it returns.
-    """
+    """Run something to its end on the fastest loop there is."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
@@ -66,20 +62,13 @@ class Background:
 
         Args:
             inline: it ends without suspending, if no event loop runs in the caller's thread.
-
-        Returns:
-            What it returns; what it raises is raised here.
         """
         if inline and not _in_a_loop():
             return _drive(work)
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Run something in the loop, and do not wait for it.
-
-        Returns:
-            Has what it returns or raises; cancelling it cancels the work.
-        """
+        """Run something in the loop, and do not wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def close(self) -> None:

@@ -68,9 +68,6 @@ class Arguments:
     def check(self, given: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
         """Check arguments and encode them; the same arguments always give the same bytes.
 
-        Args:
-            given: by name.
-
         Returns:
             A JSON object, and the values of all arguments, defaults among them.
 
@@ -119,13 +116,6 @@ class Arguments:
 
     def call(self, fn: Callable[..., object], args: bytes, *first: object) -> object:
         """Call a handler with the arguments of a stored job.
-
-        Args:
-            args: a JSON object.
-            first: what it takes before them.
-
-        Returns:
-            What it returns.
 
         Raises:
             InvalidArguments: its annotations refuse the arguments; it was not called.
@@ -216,9 +206,6 @@ def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotati
 
 def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parameter]:
     """A handler's parameters, with their annotations as types.
-
-    Returns:
-        The parameters in their order.
 
     Raises:
         InvalidValue: an annotation cannot be read, or a parameter cannot be passed by name.
@@ -339,12 +326,7 @@ class Place(StrEnum):
 
 
 class Handler:
-    """A function, where it runs, and what it takes.
-
-    Attributes:
-        fn: the function as the user wrote it.
-        wants_job: whether its first parameter is the job.
-    """
+    """A function, where it runs, and what it takes."""
 
     __slots__ = ("arguments", "fn", "place", "wants_job")
 

@@ -43,12 +43,6 @@ def inserts_within(store: Store) -> InsertsWithin:
 def batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     """Split jobs into steps of 1000.
 
-    Args:
-        jobs: from a kind's `make`.
-
-    Yields:
-        Each step's jobs, in order.
-
     Raises:
         InvalidValue: one of them is not a job; the steps before it were given.
     """
@@ -70,11 +64,7 @@ def batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """A job that was cancelled before it began: it is created, then cancelled at once.
-
-    Attributes:
-        job: from a kind's `make`.
-    """
+    """A job that was cancelled before it began: it is created, then cancelled at once."""
 
     job: NewJob
     reason: str

@@ -54,8 +54,6 @@ class Kind:
         """Declare it.
 
         Args:
-            options: what it says of all its jobs.
-            fn: the handler of its first stage.
             asks: the reconcile handler, in a kind that stands for one.
             reconciler: declares the kind that asks about this one's jobs.
             lanes: returns the lane of another kind, if that is known.
@@ -110,9 +108,6 @@ class Kind:
     def stage(self, name: str) -> Callable[[Function], Function]:
         """Make a function the handler of a further stage.
 
-        Args:
-            name: one of the kind's stages.
-
         Returns:
             A decorator that leaves the function as it is. It takes all of the first handler's
             arguments or some of them.
@@ -154,9 +149,6 @@ class Kind:
 
         Args:
             ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
-
-        Returns:
-            The function as it is.
 
         Raises:
             InvalidValue: the kind has one already, or belongs to no app.
@@ -239,10 +231,6 @@ class Kind:
         """What a stored job asks for at one of the kind's stages.
 
         Args:
-            stage: one of them.
-            lane: the job's.
-            tenant: the job's.
-            args: the job's, a JSON object.
             gates: instead of those that are declared of the stage; None for these.
 
         Returns:

@@ -115,13 +115,6 @@ class KindOptions:
 def read_options(name: str, options: JobOptions) -> KindOptions:
     """Read the options of `@app.job`.
 
-    Args:
-        name: of the function.
-        options: as written.
-
-    Returns:
-        The options with their defaults.
-
     Raises:
         InvalidValue: one is unknown or unusable.
     """
@@ -359,12 +352,6 @@ class KnownValues:
 
         Args:
             what: what the name names; a tenant is known from then on.
-            template: from the kind; None for none.
-            given: by the caller; None for none.
-            empty: whether the empty name is allowed.
-
-        Returns:
-            The name; None for none.
 
         Raises:
             InvalidValue: it is not a name.

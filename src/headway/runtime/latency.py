@@ -69,7 +69,6 @@ async def lane_latencies(
     its first start, and so includes the time behind gates.
 
     Args:
-        store: whose lanes.
         names: these; None for the first 200, those that have a target before the others.
 
     Returns:

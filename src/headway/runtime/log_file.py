@@ -29,7 +29,6 @@ class LogFile(RotatingFileHandler):
 
         Args:
             path: of the newest file; older ones are `path.1`, `path.2`, ...
-            size: bytes after which a new one begins.
             keep: how many older ones are kept.
 
         Raises:

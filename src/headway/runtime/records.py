@@ -25,9 +25,6 @@ class View(Protocol):
 def record(view: View) -> Record:
     """The record of any view.
 
-    Args:
-        view: a record of the contract.
-
     Returns:
         Its fields. Instants are milliseconds since 1970 UTC, spans carry their unit in their
         name, and fields of JSON (arguments, result, progress) stand as that JSON.
@@ -84,10 +81,6 @@ def encode(what: str, value: object) -> bytes:
 
     Args:
         what: what it is, for the message.
-        value: anything that JSON can carry.
-
-    Returns:
-        UTF-8.
 
     Raises:
         InvalidValue: JSON cannot carry it.

@@ -55,11 +55,6 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
 
     Args:
         where: its place in the settings, such as "telephony.twilio".
-        model: what it must hold.
-        written: as the settings have it.
-
-    Returns:
-        The model.
 
     Raises:
         InvalidValue: a key is unknown, or a value is not valid; the message names its place, and

@@ -53,14 +53,6 @@ class SignalOptions(TypedDict, total=False):
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
     """Read a signal.
 
-    Args:
-        key: a job's reference, or a key that it is known as.
-        event: the event's id; each is applied once.
-        options: what it says.
-
-    Returns:
-        The signal.
-
     Raises:
         InvalidValue: it says nothing or too much, or a value is not understood.
         PayloadTooLarge: the body is above the limit.
@@ -136,9 +128,6 @@ class SignalUrls:
             key: a job's reference, or a key that it is known as.
             now: the moment, ms UTC. The URL is good for 30 days and ends at midnight UTC, so that
                 it stays the same when it is asked for again.
-
-        Returns:
-            The URL, signed if there is a key to sign with.
         """
         plain = f"{self.base.rstrip('/')}/v1/signals/{_quoted(key)}"
         if not self.keys:
@@ -159,8 +148,6 @@ def find_fault(
     """What is wrong with a signed URL, in a time that does not depend on which key fits.
 
     Args:
-        expires: as it stands in the URL.
-        signature: as it stands in the URL.
         now: the moment, ms UTC; a URL is good until just before its end.
 
     Returns:
@@ -177,9 +164,6 @@ def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
 
     Args:
         written: one key, or several, the newest first; in text they are divided by commas.
-
-    Returns:
-        The keys, the newest first.
 
     Raises:
         InvalidValue: one is too short to be secure; the message does not contain it.

@@ -48,15 +48,7 @@ _log = logging.getLogger("headway.sources")
 
 
 class Sourcing:
-    """The sources of an app, and its store.
-
-    Args:
-        store: to be brought in line.
-        sources: of the app.
-        declare: declares gates, lanes and entries to the store again.
-        timing: for the pauses.
-        name: stands on the trail.
-    """
+    """The sources of an app, and its store."""
 
     def __init__(
         self,
@@ -121,9 +113,6 @@ class Sourcing:
 
     async def look(self, source: Source) -> Look:
         """Make the jobs that a source names and the store has not.
-
-        Returns:
-            The result.
 
         Raises:
             InvalidValue: the source gave something that is not a job with a key.
@@ -243,9 +232,6 @@ def in_flight(
         timeout: from now; at its end the provider is asked, or the deadline decides.
         members: of each pool that it holds a member of: the pool's name and the member's.
 
-    Returns:
-        What a source of work in flight yields.
-
     Raises:
         InvalidValue: the job has no key, or a value is not understood.
     """
@@ -300,7 +286,6 @@ class Look:
     """What the last look at a source came to.
 
     Attributes:
-        rows: jobs that the source named.
         missing: those that the store did not have, and has now.
         window_ms: over how long the missing ones that were due were spread.
         error: why it ended early; empty if it did not.
@@ -325,10 +310,6 @@ class Source:
     def __init__(self, pending: Rows, options: SourceOptions) -> None:
         """Create a source; it is not read yet.
 
-        Args:
-            pending: yields the jobs that should be pending, each with a key.
-            options: see `SourceOptions`.
-
         Raises:
             InvalidValue: an option is unusable.
         """
@@ -348,9 +329,6 @@ class Source:
 
     def in_flight(self, fn: Function) -> Function:
         """Declare what is under way: a function that yields what `hw.in_flight` returns.
-
-        Returns:
-            The function as it is.
 
         Raises:
             InvalidValue: the source has one already.

@@ -35,14 +35,7 @@ class Timing:
         return asyncio.timeout(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Wait for an event.
-
-        Args:
-            seconds: at most so long.
-
-        Returns:
-            Whether it is set.
-        """
+        """Wait for an event."""
         try:
             async with self.limit(seconds):
                 await event.wait()
@@ -80,12 +73,8 @@ async def persist(
     """Call until the store answers.
 
     Args:
-        what: the operation, for the log.
         call: makes the same call each time.
         until: whether to give up after the failure at hand.
-
-    Returns:
-        The store's answer.
 
     Raises:
         StoreError: it does not heal, or `until` said to give up; what was written is unknown.

@@ -65,8 +65,6 @@ def matches(spec: TokenSpec, secret: str, now: int) -> bool:
     """Return whether a secret opens a token now, in a time that does not depend on which one does.
 
     Args:
-        spec: of the token.
-        secret: as `parse` gives it.
         now: the moment, ms UTC; a token or secret is accepted until just before its end.
     """
     said = digest(secret)
@@ -109,15 +107,7 @@ class ShownToken:
 
 
 def shown_token(view: TokenView, now: int) -> ShownToken:
-    """The public fields of a token.
-
-    Args:
-        view: from the store.
-        now: the store's time, ms UTC.
-
-    Returns:
-        The same, without digests.
-    """
+    """The public fields of a token."""
     spec = view.spec
     old = [one.until_at for one in spec.secrets if one.until_at is not None and one.until_at > now]
     return ShownToken(
@@ -139,8 +129,6 @@ def rotate(spec: TokenSpec, now: int, grace_ms: int) -> tuple[TokenSpec, NewToke
     """Draw another secret for a token.
 
     Args:
-        spec: as it is.
-        now: the store's time, ms UTC.
         grace_ms: for how long what is accepted now still is; 0 ends it at once.
 
     Returns:

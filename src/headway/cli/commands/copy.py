@@ -50,13 +50,6 @@ async def copy_store(
     The source is closed, and stays so: what it holds must not be dispatched twice. The target is
     closed until all is there, and then open as the source was.
 
-    Args:
-        target: empty.
-        meter: shows how many jobs were copied.
-
-    Returns:
-        What was carried.
-
     Raises:
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
             not.

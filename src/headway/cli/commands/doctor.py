@@ -48,9 +48,6 @@ def look_at_place(url: str) -> list[Finding]:
     Args:
         url: of the store; nothing is found about one that has neither.
 
-    Returns:
-        What was found.
-
     Raises:
         InvalidValue: the URL is unusable.
     """
@@ -94,11 +91,7 @@ def _look_at_redis(url: str) -> list[Finding]:
 
 
 async def look_at_store(store: Store) -> list[Finding]:
-    """Look at an open store.
-
-    Returns:
-        What was found, in the order looked at.
-    """
+    """Look at an open store."""
     stats = await store.read(StatsQuery())
     total = sum(stats.counts.values())
     found = await store.suspicion() if isinstance(store, Repairable) else None

@@ -34,8 +34,6 @@ async def write_export(
 
     Args:
         write: takes one line after another.
-        meter: shows how many jobs were written, and how many there may be.
-        trail: whether to add each job's trail.
 
     Returns:
         How many jobs were written.
@@ -68,10 +66,6 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
 
     Args:
         path: the file; None for standard output.
-        force: whether a file that exists is replaced.
-
-    Yields:
-        What writes.
 
     Raises:
         InvalidValue: the file exists, or cannot be made.

@@ -42,9 +42,6 @@ class GateNumbers:
     def change(self, name: str) -> SetGate:
         """The change of one gate.
 
-        Returns:
-            What to define.
-
         Raises:
             InvalidValue: nothing was given, the window is no span, or a member is no NAME=N.
         """

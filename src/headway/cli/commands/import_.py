@@ -69,7 +69,6 @@ class Import:
     """One import.
 
     Args:
-        importer: makes the jobs of a row.
         author: of the cancellations.
         on_refused: called with each refused row as it is found.
     """
@@ -89,7 +88,6 @@ class Import:
 
         Args:
             lines: the file's, each a JSON value.
-            meter: shows how many bytes were read.
 
         Returns:
             What was done. After an error of the store `tally` holds what was done so far; a

@@ -59,9 +59,6 @@ class LaneValues:
     def refuse_nothing(self, name: str) -> None:
         """Check that at least one value was given.
 
-        Args:
-            name: of the lane, for the message.
-
         Raises:
             InvalidValue: none was.
         """
@@ -73,9 +70,6 @@ class LaneValues:
 
     def change(self, now: LaneSpec) -> LaneSpec:
         """What the lane carries after the change.
-
-        Returns:
-            The same, with the values that were given.
 
         Raises:
             InvalidValue: a value is unusable.

@@ -53,7 +53,6 @@ def move_jobs(
     Args:
         ids: the jobs; empty to go by the filter.
         wanted: the filter, with the states that the move applies to.
-        yes: whether to act on what fits a filter without asking.
 
     Raises:
         InvalidValue: neither or both were given, or there is no terminal to confirm on.

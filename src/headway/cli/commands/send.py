@@ -74,11 +74,7 @@ def kind_job(
     """A job as an App's kind says, with its gates and policy.
 
     Args:
-        texts: of the handler's arguments, as they were written.
         due_at: ms UTC; None for now.
-
-    Returns:
-        A new job.
 
     Raises:
         UnknownKind: the App has no such kind.
@@ -113,12 +109,8 @@ def plain_job(
     """A job without gates, its arguments as they are.
 
     Args:
-        texts: its arguments, as they were written.
         due_at: ms UTC; None for now.
         now: the store's time, ms UTC.
-
-    Returns:
-        A new job.
 
     Raises:
         InvalidValue: a name or a span is unusable.
@@ -146,15 +138,7 @@ def plain_job(
 
 
 async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> Sent:
-    """Enqueue as many jobs, a thousand a step.
-
-    Args:
-        make: gives a new job each time.
-        meter: shows how many were sent.
-
-    Returns:
-        What was sent.
-    """
+    """Enqueue as many jobs, a thousand a step."""
     replies: list[Enqueued] = []
     created = 0
     for start in range(0, count, MAX_BATCH):
@@ -167,9 +151,6 @@ async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter:
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
     """Read name=value pairs.
-
-    Args:
-        pairs: each with a name before its first `=`.
 
     Returns:
         The values by name, in the order given, as they were written.
@@ -203,10 +184,6 @@ def read_values(texts: Mapping[str, str]) -> dict[str, object]:
 
 def read_object(option: str, text: str) -> bytes:
     """Read a JSON object.
-
-    Args:
-        option: where it was given, for the message.
-        text: JSON.
 
     Returns:
         The object on one line, UTF-8.

@@ -103,9 +103,6 @@ class Reach:
         Args:
             now: the store's time, ms UTC.
 
-        Returns:
-            What is to be set.
-
         Raises:
             InvalidValue: it would have ended already.
         """

@@ -53,9 +53,6 @@ log = structlog.stdlib.get_logger("headway.processes")
 class Processes:
     """A number of children that run the same command.
 
-    Attributes:
-        restarts: how often a child had to be started again.
-
     Args:
         arguments: of each child, without the program's name.
         drain: whether a child that ends well has done its work.
@@ -284,8 +281,6 @@ def _with_systems(
     """Add the kinds of systems to an app.
 
     Args:
-        session: whose settings the systems have.
-        options: of the worker, as given.
         whole: whether the App's own jobs are run as well.
 
     Returns:

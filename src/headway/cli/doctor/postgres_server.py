@@ -22,9 +22,6 @@ A_PROCESS = 7
 def look_at_postgres(url: str) -> list[Finding]:
     """Ask a PostgreSQL store's server.
 
-    Returns:
-        What was found; a problem with "server" if it cannot be asked.
-
     Raises:
         InvalidValue: the URL is unusable.
     """

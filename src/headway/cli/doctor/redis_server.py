@@ -26,9 +26,6 @@ _PROMISES = {
 def look_at_redis(url: str) -> list[Finding]:
     """Ask a Redis store's server.
 
-    Returns:
-        What was found; a problem with "server" if the store cannot be opened there.
-
     Raises:
         InvalidValue: the URL is unusable.
     """

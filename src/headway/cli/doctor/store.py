@@ -27,14 +27,7 @@ from headway.server.underway import underway_jobs
 
 
 async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
-    """Audits everything.
-
-    Args:
-        meter: shows how many gates were examined.
-
-    Returns:
-        All differences, and the sums of what was looked at.
-    """
+    """Audits everything."""
     differences: list[Difference] = []
     gates = permits = held = 0
     cursor: str | None = None
@@ -51,10 +44,6 @@ async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
 
 async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]:
     """Return whether signal URLs lead here, and open without a token.
-
-    Args:
-        store: a store with tokens has a server that is not open.
-        settings: of the worker and the server.
 
     Returns:
         What was found; nothing while the store has no token.

@@ -52,12 +52,6 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
 async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     """Look at the calendar; nothing is looked at without a table [cassandra].
 
-    Args:
-        store: into which the calendar is read.
-
-    Returns:
-        What was found.
-
     Raises:
         InvalidValue: a setting is unusable.
     """
@@ -91,13 +85,6 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
     """Return findings; nothing is written, and no table is migrated.
-
-    Args:
-        settings: of the session; nothing is looked at without a table [field_service].
-        store_url: where the jobs are; the directory is beside it unless the settings say where.
-
-    Returns:
-        What was found.
 
     Raises:
         InvalidValue: a setting of the system or its providers is unusable.

@@ -51,11 +51,7 @@ class Page(ModalScreen[None]):
     ]
 
     def __init__(self, read: Callable[[], Awaitable[Text]], *, job: str | None = None) -> None:
-        """Show nothing yet.
-
-        Args:
-            job: that the keys act on; None for none.
-        """
+        """Show nothing yet."""
         super().__init__()
         self._read = read
         self.job = job

@@ -66,11 +66,7 @@ class StoreFinder:
 
 @dataclass(frozen=True, slots=True)
 class ServerFinder:
-    """Lets a server find it; a request each.
-
-    Attributes:
-        ask: makes a call.
-    """
+    """Lets a server find it; a request each."""
 
     ask: Callable[[HttpCall], Awaitable[HttpReply]]
 
@@ -156,11 +152,7 @@ class _Counted:
 
 
 class Looker:
-    """Looks at one store, again and again.
-
-    Attributes:
-        finder: finds the overview, latencies and jobs.
-    """
+    """Looks at one store, again and again."""
 
     def __init__(
         self,
@@ -173,11 +165,9 @@ class Looker:
         """Read nothing yet.
 
         Args:
-            store: or a server as one.
             finder: finds what takes many reads; None to find it in the store.
             whole: whether each look reads the latencies of all lanes, and not those of one lane in
                 turn.
-            timing: measures what a read takes.
         """
         self._store = store
         self.finder: Finder = finder or StoreFinder(store)

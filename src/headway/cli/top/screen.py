@@ -123,14 +123,7 @@ class Top(App[None]):
         clock: LocalClock,
         timing: Timing = REAL,
     ) -> None:
-        """Show nothing yet.
-
-        Args:
-            store: that the keys act on, or a server as one.
-            name: of the store, for the head.
-            author: of the actions, for the trail.
-            timing: for the pauses between looks.
-        """
+        """Show nothing yet."""
         # The terminal's own colours: right on light and dark, and none at all under NO_COLOR.
         super().__init__(ansi_color=True)
         self._store = store

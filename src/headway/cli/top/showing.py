@@ -160,9 +160,6 @@ def _opens(gate: GateState, now: int) -> str:
 def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
     """Return the columns that a terminal has room for.
 
-    Args:
-        width: of the terminal, in cells.
-
     Returns:
         For each the number of the column and its width, with the gap behind it.
     """

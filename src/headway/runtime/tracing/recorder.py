@@ -100,12 +100,7 @@ def of_operation(operation: Operation, job: str) -> Attributes:
 
 
 def of_new(job: NewJob, made: str) -> Attributes:
-    """What is said of a job that is enqueued.
-
-    Args:
-        job: as it was asked for.
-        made: the id of the job that exists now.
-    """
+    """What is said of a job that is enqueued."""
     attributes = of_operation(Operation.ENQUEUE, made) | {
         "messaging.destination.name": job.lane,
         "messaging.message.body.size": len(job.args),
@@ -137,11 +132,7 @@ def of_claimed(operation: Operation, claimed: Claimed, worker: str) -> Attribute
 
 
 def trace_id(job: str) -> int:
-    """The trace of a job: the 128 bits of its id.
-
-    Args:
-        job: a UUID in its canonical text.
-    """
+    """The trace of a job: the 128 bits of its id."""
     return UUID(job).int
 
 
@@ -156,11 +147,7 @@ def claim_span(job: str, run: int) -> int:
 
 
 def place(job: str, span: int, *, sampled: bool) -> SpanContext:
-    """A span of a job's trace, as another process left it.
-
-    Args:
-        sampled: whether the trace is recorded.
-    """
+    """A span of a job's trace, as another process left it."""
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
     return SpanContext(trace_id(job), span, is_remote=True, trace_flags=flags)
 
@@ -179,11 +166,7 @@ class GivenIds(IdGenerator):
 
     @contextmanager
     def given(self, job: str, span: int) -> Generator[None]:
-        """Spans that are started in this block by this thread have this id.
-
-        Args:
-            job: whose trace it is, if it has no parent.
-        """
+        """Spans that are started in this block by this thread have this id."""
         self._given.ids = (trace_id(job), span)
         try:
             yield

@@ -73,9 +73,6 @@ class JobRatio(Sampler):
 def ratio_of(environment: Mapping[str, str]) -> float | None:
     """The ratio that the standard variables ask for.
 
-    Args:
-        environment: with OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
-
     Returns:
         The ratio; None where they name another sampler, which needs no care.
 

@@ -38,17 +38,10 @@ class Prefetch:
     which is not fifty thousand a second. So the speed is the lower of two: since the last claim,
     which follows a change at once, and over a window of at least a second. Only a window that
     began while no handler ran may be shorter: all that ended in it began in it.
-
-    Attributes:
-        target: jobs without gates to hold beyond those in handlers.
     """
 
     def __init__(self, most: int) -> None:
-        """Begin with nothing held ready.
-
-        Args:
-            most: the target is never larger.
-        """
+        """Begin with nothing held ready."""
         self.target = 0
         self._most = most
         self._ahead = AHEAD
@@ -58,8 +51,6 @@ class Prefetch:
         """Note a claim.
 
         Args:
-            at: now, in seconds.
-            done: jobs whose handlers have ended so far.
             took: seconds from its request to its reply.
             idle: no handler ran before it.
         """
@@ -92,22 +83,11 @@ class Surplus:
     """
 
     def __init__(self, ready: int, started: int) -> None:
-        """Begin with the first look.
-
-        Args:
-            ready: jobs that are held ready.
-            started: jobs that were held ready and have started so far.
-        """
+        """Begin with the first look."""
         self._looks = deque([(ready, started)], maxlen=LOOKS_HELD)
 
     def keep(self, ready: int, started: int, *, dry: bool) -> int:
-        """Take the next look, and return how many of the ready jobs to keep.
-
-        Args:
-            ready: jobs that are held ready.
-            started: jobs that were held ready and have started so far.
-            dry: the last claim found less than it asked for.
-        """
+        """Take the next look, and return how many of the ready jobs to keep."""
         looks = self._looks
         kept = ready
         if dry or len(looks) == LOOKS_HELD:
@@ -292,7 +272,6 @@ class Claimer:
         """Sleep until there may be something to claim.
 
         Args:
-            reply: of the claim that found nothing more.
             limited: jobs with gates may have been left for want of a handler.
         """
         queue = self._queue

@@ -60,9 +60,6 @@ class HandlerCrashed(HandlerError):
 def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
     """What a handler's return means.
 
-    Args:
-        kinds: the kinds of the app, for the gates of another stage.
-
     Returns:
         The outcome; None if the run is not live any more and must write nothing.
     """
@@ -78,10 +75,6 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
 
     Args:
         error: what the handler raised, or what stopped it.
-        kinds: as for `answered`.
-
-    Returns:
-        The outcome; None if the run is not live any more and must write nothing.
     """
     stopped = isinstance(error, CancelledError | HandlerCancelled) or (
         isinstance(error, HandlerCrashed) and error.died
@@ -108,11 +101,7 @@ def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
 
 
 def describe(error: BaseException) -> str:
-    """An error for the record: its last line first, then where it came from.
-
-    Returns:
-        At most as many characters as are kept.
-    """
+    """An error for the record: its last line first, then where it came from."""
     if isinstance(error, HandlerCrashed):
         return error.text[:MAX_ERROR]
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
@@ -243,11 +232,7 @@ def check_hook(hook: OnFailure) -> OnFailure:
 
 
 class Failures:
-    """Logs each failed attempt, counts it, and calls the hooks.
-
-    Attributes:
-        count: attempts that failed so far.
-    """
+    """Logs each failed attempt, counts it, and calls the hooks."""
 
     def __init__(self, hooks: Iterable[OnFailure], timing: Timing) -> None:
         self.count = 0
@@ -258,7 +243,6 @@ class Failures:
         """Report a run whose handler has ended, if it failed.
 
         Args:
-            job: the run.
             outcome: what the store is going to be sent; None if the run is not live any more.
             error: what the handler raised, or returned.
         """

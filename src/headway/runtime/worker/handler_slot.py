@@ -137,11 +137,7 @@ class ReadyQueue:
             self.settler.put(Released(claimed.id, claimed.run, reason=reason))
 
     def withdraw(self, runs: frozenset[Run]) -> list[Claimed]:
-        """Take these out of what is ready.
-
-        Returns:
-            Those that no handler had taken.
-        """
+        """Take these out of what is ready."""
         found = [one for one, _ in self.gated if (one.id, one.run) in runs]
         found += [one for one in self.plain if (one.id, one.run) in runs]
         if found:
@@ -161,11 +157,7 @@ TURN = 64
 
 
 class HandlerSlot:
-    """One handler at a time.
-
-    Attributes:
-        job: the run whose handler runs now; None between two.
-    """
+    """One handler at a time."""
 
     def __init__(
         self,
@@ -191,7 +183,6 @@ class HandlerSlot:
         """Start to take jobs.
 
         Args:
-            context: in which each handler begins.
             on_crash: called if the slot itself fails.
         """
         self._base_context = context

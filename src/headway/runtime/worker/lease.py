@@ -87,9 +87,6 @@ class StoreTime:
         Args:
             at: the moment, in ms by the store's time.
             received: when it was certainly past, in seconds on the worker's clock.
-
-        Returns:
-            Seconds on the worker's clock.
         """
         return min(at / 1000 + max(self._newer, self._older), received)
 
@@ -232,11 +229,7 @@ class Heartbeat:
         )
 
     async def _beat(self) -> bool:
-        """Beat once.
-
-        Returns:
-            Whether the store answered.
-        """
+        """Beat once."""
         request, running = self._held.listed()
         progress = self._held.take_progress()
         sent = self._timing.monotonic()

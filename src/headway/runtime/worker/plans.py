@@ -34,7 +34,6 @@ class Plan:
     """How one stage of one kind is called.
 
     Attributes:
-        begin: calls the handler; the result is to be awaited.
         place: where the handler runs, and so how it can be stopped.
     """
 
@@ -46,11 +45,7 @@ class Plan:
 
 
 class Plans:
-    """The plans of a worker.
-
-    Attributes:
-        processes: where handlers with `processes=True` run.
-    """
+    """The plans of a worker."""
 
     def __init__(  # noqa: PLR0913  (what a worker knows, all by name)
         self,
@@ -66,12 +61,7 @@ class Plans:
         """Make a plan for each stage of each kind.
 
         Args:
-            kinds: by name.
             middleware: the first one is the outermost.
-            store: for the handlers that reconcile.
-            context: writes for handlers in processes.
-            size: how many handlers run at once.
-            unknown: what happens to a job for which there is no plan.
         """
         self._unknown: Unknown = unknown
         self._kinds = kinds
@@ -101,9 +91,6 @@ class Plans:
 
     async def run(self, plan: Plan | None, job: Job) -> object:
         """Call the handler of a job under its timeout, where the short way will not do.
-
-        Returns:
-            What the handler returns.
 
         Raises:
             UnknownKind: there is no plan, and the job may be tried elsewhere.
@@ -208,11 +195,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="headway-handler")
 
     async def run(self, call: Callable[[], Value]) -> Value:
-        """Calls in a thread, in the context of the caller.
-
-        Returns:
-            What it returns; what it raises is raised here.
-        """
+        """Calls in a thread, in the context of the caller."""
         loop, context = asyncio.get_running_loop(), copy_context()
         ended = await loop.run_in_executor(self._pool, lambda: context.run(_Ended[Value], call))
         return ended.get()

@@ -43,12 +43,6 @@ class Processes:
     def run(self, job: Job, handler: Handler, write: Write, note: Callable[[bytes], None]) -> Done:
         """Call a handler in a process, and wait for its end.
 
-        Args:
-            write: writes an outcome for the handler while it runs.
-
-        Returns:
-            How it ended.
-
         Raises:
             HandlerCrashed: the process ended before the handler did.
         """
@@ -152,11 +146,7 @@ class _Process:
         theirs.close()
 
     def end(self) -> str:
-        """End the process.
-
-        Returns:
-            Its exit code, in words.
-        """
+        """End the process."""
         self.pipe.close()
         self.process.join(1)
         if self.process.is_alive():
@@ -223,11 +213,7 @@ Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 def serve(pipe: Pipe) -> None:
-    """Do what comes through the pipe until it is closed.
-
-    Args:
-        pipe: orders come in, and what handlers say goes out.
-    """
+    """Do what comes through the pipe until it is closed."""
     # Ctrl-C reaches the whole terminal; the worker alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

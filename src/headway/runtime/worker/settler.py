@@ -36,9 +36,6 @@ class Settler:
 
     While a request is under way the next outcomes gather, so that a slow store gets large
     requests and a quick one gets each outcome at once.
-
-    Attributes:
-        settled: outcomes that ended a run so far.
     """
 
     def __init__(self, store: Store, worker: str, held: Held, timing: Timing) -> None:
@@ -74,12 +71,6 @@ class Settler:
 
     async def write(self, outcome: Outcome) -> Verdict:
         """Write an outcome after those before it.
-
-        Args:
-            outcome: of a run that this worker holds.
-
-        Returns:
-            The store's verdict.
 
         Raises:
             CallerError: the store refuses it; nothing was written.

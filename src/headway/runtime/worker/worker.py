@@ -40,11 +40,7 @@ _log = logging.getLogger("headway.worker")
 
 
 class WorkerRun:
-    """The parts of one run of a worker, and their start and stop.
-
-    Attributes:
-        queue: the jobs that are ready, and the handlers.
-    """
+    """The parts of one run of a worker, and their start and stop."""
 
     def __init__(
         self, store: Store, kinds: Mapping[str, Kind], worker: str, settings: WorkerSettings
@@ -53,7 +49,6 @@ class WorkerRun:
 
         Args:
             kinds: by name.
-            worker: the random id of this run.
         """
         timing = self._timing = settings.timing
         self._store = store
@@ -344,7 +339,6 @@ class Worker:
         """Make a worker.
 
         Args:
-            store: where its jobs are.
             kinds: by name; the option `unknown` decides about jobs of other kinds.
             options: see `WorkerOptions`.
 

@@ -106,12 +106,6 @@ class WorkerSettings:
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     """Read the options of a worker.
 
-    Args:
-        options: as written.
-
-    Returns:
-        The options with their defaults.
-
     Raises:
         InvalidValue: one is unusable.
     """
