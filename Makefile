@@ -50,15 +50,16 @@ demo: $(DEMO)  ## five systems at work on one SQLite file, live, then judged: AR
 test: setup  ## every test but the slow ones
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
-test-slow: setup  ## the slow ones: with `make test`, every test
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+test-slow: setup  ## the slow ones
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not deep" $(ARGS)
 
 test-all: setup  ## every test in one run
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-deep: setup  ## eight times as many random histories as in test-slow
-	HEADWAY_TEST_DEPTH=8 $(PYTEST) -n $(WORKERS) --dist worksteal -m slow tests/machine tests/oracle \
-		tests/core $(ARGS)
+test-deep: setup  ## what test-slow leaves out, and eight times as many random histories as it plays
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "deep" $(ARGS)
+	HEADWAY_TEST_DEPTH=8 $(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not deep" \
+		tests/machine tests/oracle tests/core $(ARGS)
 
 # Each loop ends with the shell that started it, however that ends.
 test-loaded: setup  ## `make test` beside four busy loops

@@ -77,7 +77,7 @@ async def start(kind: str, folder: Path, url: str, token: str) -> asyncio.subpro
 async def stopped(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.terminate()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         await process.wait()
 
 

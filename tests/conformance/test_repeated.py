@@ -1,6 +1,7 @@
 """The whole suite again, with every operation repeated as after a lost reply.
 
-On Redis, `tests/redis/test_cluster.py` does it, on a cluster.
+On Redis, `tests/redis/test_cluster.py` does it, on a cluster. `make test-slow` repeats all of it on
+memory, and another third on each of SQLite, PostgreSQL and Redis; `make test-deep` the rest.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class TestRepeatedMemoryStore(StoreConformance):
 
 
 @pytest.mark.slow
+@pytest.mark.third(0)
 class TestRepeatedSqliteStore(StoreConformance):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> MakeStore:
@@ -58,6 +60,7 @@ def later_namespaces(
 
 
 @pytest.mark.slow
+@pytest.mark.third(1)
 class TestRepeatedOnALaterPostgresSchema(StoreConformance):
     @pytest.fixture
     def make_store(self, later_namespaces: Namespaces) -> Iterator[MakeStore]:

@@ -16,7 +16,9 @@ from headway.stores.memory import MemoryStore
 from headway.testing.conformance import StoreConformance
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.faulty import Fault, FaultyStore
-from tests.servers.stores import is_quick
+from tests.conformance import test_repeated
+from tests.redis import test_cluster
+from tests.servers.stores import is_quick, third_of
 
 
 def groups() -> list[type[ConformanceGroup]]:
@@ -47,6 +49,20 @@ def test_a_third_of_the_suite_is_quick_on_each_server_and_not_the_same_third() -
     for quick in (one, other):
         assert 0.28 < len(quick) / len(names) < 0.39
     assert len(one & other) < len(one) / 2
+
+
+def test_thirds_are_of_one_size_and_each_test_is_repeated_on_one_store_of_three() -> None:
+    names = [name for group in groups() for name in vars(group) if name.startswith("test_")]
+    sizes = Counter(third_of(name) for name in names)
+    assert sizes.keys() == {0, 1, 2}
+    assert all(0.28 < size / len(names) < 0.39 for size in sizes.values())
+    classes = [
+        test_repeated.TestRepeatedSqliteStore,
+        test_repeated.TestRepeatedOnALaterPostgresSchema,
+        test_cluster.TestRepeatedClusterStore,
+    ]
+    marks = [mark for one in classes for mark in one.pytestmark]
+    assert sorted(mark.args[0] for mark in marks if mark.name == "third") == [0, 1, 2]
 
 
 def test_faulty_store_does_everything_that_a_store_does() -> None:

@@ -200,6 +200,8 @@ async def test_commits_that_follow_each_other_at_once_are_told_together(options,
             list(ear.notifies(timeout=0.01))
         monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
         there.announce([(LANE, None)])
+        # Its thread sleeps until the old pause is over, which never is.
+        there._listening._wake_thread()
         await asyncio.wait_for(task, LIMIT)
         (told,) = ear.notifies(timeout=LIMIT, stop_after=1)
     assert [lane for lane, _ in json.loads(told.payload)[1]] == [

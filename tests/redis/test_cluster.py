@@ -83,6 +83,7 @@ def new_url(cluster: Cluster) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.third(2)
 class TestRepeatedClusterStore(StoreConformance):
     @pytest.fixture
     def make_store(self, cluster: Cluster) -> MakeStore:
@@ -119,7 +120,6 @@ def has(node: RedisServer, slot: int) -> bool:
         return bool(at.execute_command("CLUSTER", "COUNTKEYSINSLOT", slot))
 
 
-@pytest.mark.timeout(120)
 async def test_namespace_that_moves_to_another_node_is_worked_on_all_the_while(
     cluster: Cluster,
 ) -> None:

@@ -51,7 +51,6 @@ def sentinel_url(sentinel: Sentinel) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_work_goes_on_at_the_replica_that_became_the_master(
     pair: tuple[RedisServer, RedisServer, Sentinel],
 ) -> None:

@@ -62,7 +62,7 @@ class World:
         return await app.signal_async(f"call-{lead}", event=f"end-{lead}", final="succeeded")
 
     async def until(self, holds: object) -> None:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while not await holds():  # type: ignore[operator]
                 self.changed.clear()
                 # The store is looked at as well, and nothing here is told when that changes.

@@ -82,7 +82,6 @@ def url_of(sentinels: list[Sentinel]) -> str:
     return f"redis+sentinel://{hosts}/{SERVICE}?namespace=n&patience_ms=20000"
 
 
-@pytest.mark.timeout(120)
 async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lost(
     watched: Watched,
 ) -> None:
@@ -125,7 +124,6 @@ async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lo
     assert set(done.values()) == {1}
 
 
-@pytest.mark.timeout(120)
 async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go_on(
     watched: Watched,
 ) -> None:

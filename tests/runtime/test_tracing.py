@@ -411,7 +411,7 @@ def _headway(folder: Path, *line: str, before: str = "", **environment: str) -> 
         env=kept | environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
 

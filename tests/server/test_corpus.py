@@ -183,7 +183,6 @@ def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_every_name_means_the_same_on_every_store_and_no_other(url: str) -> None:
     async with both(url) as (rig, reference):
         for name in (*NAMES, *REFUSED):

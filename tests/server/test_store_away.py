@@ -48,7 +48,6 @@ async def until(holds: Callable[[httpx.Response], bool], rig: Rig, path: str) ->
             await pause(0.02)
 
 
-@pytest.mark.timeout(180)
 async def test_requests_are_problems_while_it_is_away_and_work_when_it_is_back(away: Away):
     server, url = away
     async with watched(url) as rig:
@@ -73,7 +72,6 @@ async def test_requests_are_problems_while_it_is_away_and_work_when_it_is_back(a
         assert [job["id"] for job in claimed.json()["jobs"]] == [before]
 
 
-@pytest.mark.timeout(180)
 async def test_a_long_poll_outlives_it_and_gets_the_job_that_comes_then(away: Away):
     server, url = away
     async with watched(url) as rig:

@@ -34,16 +34,26 @@ SERVERS_SAMPLED = [
 """All of them as parameters: of a test, `make test` runs a third of the cases on servers."""
 
 
+def third_of(name: str) -> int:
+    """Return which third a test belongs to, by a hash of its name: 0, 1 or 2."""
+    # Pytest escapes a parameter once more for each class that was collected before.
+    return crc32(name.replace("\\", "").encode()) % 3
+
+
 def is_quick(nodeid: str) -> bool:
     """Return whether a test marked `sampled` is run by `make test`: a third of them are."""
-    # Pytest escapes a parameter once more for each class that was collected before.
-    return crc32(nodeid.replace("\\", "").encode()) % 3 == 0
+    return third_of(nodeid) == 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sampled") is not None and not is_quick(item.nodeid):
             item.add_marker(pytest.mark.slow)
+        third = item.get_closest_marker("third")
+        # By the name alone: the same test belongs to the same third on every store.
+        if third is not None and third_of(item.name) != third.args[0]:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.deep)
 
 
 @pytest.fixture(scope="session")

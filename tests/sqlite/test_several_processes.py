@@ -25,8 +25,6 @@ from tests.sqlite.processes import (
 )
 from tests.sqlite.rig import options
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def test_processes_that_race_start_every_job_once(path: Path) -> None:
     store = SqliteStore(options(path))

@@ -30,7 +30,6 @@ def url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
         yield database
 
 
-@pytest.mark.timeout(300)
 def test_nobody_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_path: Path) -> None:
     seen = beside_open_send(url, stop(tmp_path), 1.0)
     assert seen.looks > 0
@@ -41,7 +40,6 @@ def test_nobody_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_who_waits_for_an_open_transaction_is_seen(url: str, tmp_path: Path) -> None:
     plant = "LOCK TABLE headway.job"
     seen = beside_open_send(url, stop(tmp_path), 1.0, plant=plant, patience_ms=300)
@@ -50,7 +48,6 @@ def test_who_waits_for_an_open_transaction_is_seen(url: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_is_open(
     url: str,
 ) -> None:

@@ -115,6 +115,7 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
     assert last["dispatched"] == 1
 
 
+@pytest.mark.slow
 def test_each_session_of_a_dispatch_has_a_keeper_of_its_own(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_each_session_of_a_dispatch_has_a_keeper_of_its_own(
     assert not supervisors()
 
 
+@pytest.mark.slow
 def test_release_by_any_form_of_the_url_ends_a_session(
     headway: Headway, folder: Path, repository: Path
 ) -> None:

@@ -123,7 +123,6 @@ async def states(http: httpx.AsyncClient, kind: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_called_twice(
     tmp_path: Path, seed: int
@@ -158,7 +157,7 @@ async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_calle
             await here.start()
         ids = await sending
         assert len(set(ids)) == 8
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(LIMIT_S):
             for one in ids:
                 path = f"/service-requests/{one}"
                 while (await patiently(http, "GET", path))["status"] == "dispatching":
@@ -180,7 +179,6 @@ async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_calle
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("meanwhile", [True, False])
 async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the_server_is_killed(
     tmp_path: Path, meanwhile: bool

@@ -100,7 +100,6 @@ async def end_all(site: Site, directory_url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
     lost_server: RedisServer, directory_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,7 +125,6 @@ async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_are_on(
     lost_server: RedisServer, directory_url: str
 ) -> None:
@@ -174,7 +172,6 @@ async def test_leads_that_a_lost_store_refuses_for_its_gates_follow_later() -> N
         assert await truth.follow(lost.store, [job])
 
 
-@pytest.mark.timeout(180)
 async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_back(
     directory_url: str,
 ) -> None:
@@ -210,7 +207,6 @@ async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_ba
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_a_table_that_is_away_is_503_and_nothing_is_half_written_or_dialled(
     tmp_path: Path,
 ) -> None:
