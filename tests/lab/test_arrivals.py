@@ -9,12 +9,10 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
-from headway.lab.argument import read_argument
 from headway.lab.arrivals import Arrivals
-from headway.lab.distribution import read_distribution
-from headway.lab.draws import Draws
-from headway.lab.moment import read_moment
+from headway.lab.draws import Draws, read_argument
 from headway.lab.scenario import Scenario
+from headway.lab.scenario_values import read_distribution, read_moment
 
 HOUR_MS = 3_600_000
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.lab.carrier import Carrier, Fate, Webhook
-from headway.lab.virtual_loop import VirtualLoop, run_virtually
+from headway.lab.outside import Carrier, Fate, Webhook
+from headway.lab.virtual_time import VirtualLoop, run_virtually
 from headway.runtime.timing import pause
 
 TALKED = Fate(outcome="talked", ring_ms=5_000, talk_ms=60_000)

@@ -9,9 +9,8 @@ from headway.contract.views import Difference
 from headway.core.gates.hours import hours_spec, intervals, is_open
 from headway.core.state import State
 from headway.lab.history import FAR_AT, Changed, Closed, History
-from headway.lab.invariants import check
-from headway.lab.rulebook import shows_open
-from headway.lab.scenario_gates import HoursTable
+from headway.lab.invariants import check, shows_open
+from headway.lab.scenario import HoursTable
 from tests.lab.histories import START_AT, at, history, job, run, scenario, use
 
 LINE_X = {"lines": "x"}

@@ -8,10 +8,9 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.lab.invariants import check
-from headway.lab.play import Played, play
 from headway.lab.report import KindCounts, Report
 from headway.lab.scenario import Scenario
-from headway.lab.simulate import as_json, simulate
+from headway.lab.simulate import Played, as_json, play, simulate
 
 REPOSITORY = Path(__file__).parents[2]
 

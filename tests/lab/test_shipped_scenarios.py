@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from headway.lab.invariants import check
-from headway.lab.play import play
 from headway.lab.scenario_file import read_scenario
-from headway.lab.simulate import simulate
+from headway.lab.simulate import play, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHIPPED = sorted(EXAMPLES.glob("**/scenario.toml")) + sorted(EXAMPLES.glob("scenarios/*.toml"))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.core.errors import InvariantBroken
-from headway.lab.virtual_loop import VirtualLoop, run_virtually
+from headway.lab.virtual_time import VirtualLoop, run_virtually
 from headway.runtime.timing import pause
 
 START_AT = 1_358_245_800_000

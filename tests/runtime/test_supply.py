@@ -11,8 +11,7 @@ import pytest
 import headway as hw
 from headway.contract.claims import Claimed
 from headway.core.job import DEFAULT_POLICY
-from headway.lab.virtual_loop import VirtualLoop, run_virtually
-from headway.lab.virtual_timing import VirtualTiming
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.claimer import LOOKS_HELD, Prefetch, Surplus
 from headway.runtime.worker.handler_slot import ReadyQueue

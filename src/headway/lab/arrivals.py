@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
 from headway.core.job import derived_id
-from headway.lab.argument import Argument
-from headway.lab.draws import Draws
+from headway.lab.draws import Argument, Draws
 from headway.lab.scenario import ArrivalsTable, Scenario
 
 

@@ -1,18 +1,37 @@
-"""The workers of a scenario: they come, work, go in good order, or die with all they hold."""
+"""The workers of a scenario: they start, stop gracefully, or die with all they hold."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from headway.contract.store import Store
 from headway.lab.declared import declared_app
 from headway.lab.outside import Outside
 from headway.lab.scenario import KillMove, Scenario, WorkersTable
-from headway.lab.severed import Severed
-from headway.lab.virtual_timing import VirtualTiming
+from headway.lab.virtual_time import VirtualTiming
 from headway.runtime.worker.worker import Worker
+from headway.testing.faulty import StoreProxy
+
+Reply = TypeVar("Reply")
+
+
+class Severed(StoreProxy):
+    """A process's connection to a store; once it is cut, every call is cancelled."""
+
+    is_cut = False
+    """Whether the process is dead: nothing that it still does has an effect."""
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if self.is_cut:
+            raise asyncio.CancelledError
+        return await super()._call(name, operation)
+
+    async def close(self) -> None:
+        """Leave the store open: others use it."""
 
 
 @dataclass(slots=True)
@@ -36,7 +55,7 @@ class Crew:
         self._store = store
         self._timing = timing
         self._alive: list[_Process] = []
-        self._born = 0
+        self._started = 0
         self._failed: asyncio.Future[None] | None = None
 
     async def work(self) -> None:
@@ -45,7 +64,7 @@ class Crew:
         try:
             async with asyncio.TaskGroup() as group:
                 for table in self._scenario.workers:
-                    group.create_task(self._shift(table))
+                    group.create_task(self._run_workers(table))
                 group.create_task(self._watch())
         finally:
             ending = [process.task for process in self._alive]
@@ -55,11 +74,7 @@ class Crew:
                 await asyncio.wait(ending)
 
     async def kill(self, move: KillMove) -> None:
-        """Kill some workers at once, and start as many in their place after a while.
-
-        Args:
-            move: which, how many, and after what time.
-        """
+        """Kill some workers at once, and start as many in their place after a while."""
         table = next(one for one in self._scenario.workers if one.name == move.worker)
         doomed = [one for one in self._alive if one.table == move.worker][: move.count]
         for process in doomed:
@@ -73,7 +88,7 @@ class Crew:
         assert self._failed is not None  # noqa: S101  (work() made it)
         await self._failed
 
-    async def _shift(self, table: WorkersTable) -> None:
+    async def _run_workers(self, table: WorkersTable) -> None:
         start_at, zone = self._scenario.start, self._scenario.tz
         if table.starts is not None:
             await self._sleep_until(table.starts.resolve(start_at, zone))
@@ -85,7 +100,7 @@ class Crew:
                 process.worker.stop()
 
     def _start(self, table: WorkersTable) -> None:
-        self._born += 1
+        self._started += 1
         store = Severed(self._store)
         app = declared_app(
             self._scenario, self._outside, store, self._timing, dead=lambda: store.is_cut
@@ -94,7 +109,7 @@ class Crew:
             lanes=dict(table.lanes),
             concurrency=table.concurrency,
             lease=timedelta(milliseconds=table.lease),
-            name=f"{table.name}-{self._born}",
+            name=f"{table.name}-{self._started}",
             timing=self._timing,
             heartbeat="task",
             chores=False,
@@ -106,7 +121,7 @@ class Crew:
 
     def _end(self, process: _Process) -> None:
         # First the connection: what the cancelled worker still sends must not arrive.
-        process.store.cut()
+        process.store.is_cut = True
         process.task.cancel()
         self._alive = [one for one in self._alive if one is not process]
 

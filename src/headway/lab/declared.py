@@ -4,18 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import assert_never
 
 from headway.contract.store import Store
 from headway.core.errors import InvariantBroken
-from headway.core.gates.spec import GateNeed
-from headway.lab.gate_specs import backoff, gate_spec
+from headway.core.gates.hours import hours_spec
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateKind, GateNeed, GateSpec, check_gate_name
+from headway.core.retry import Backoff, RetryPolicy
 from headway.lab.outside import Outside
-from headway.lab.scenario import LaneTable, Scenario
-from headway.lab.scenario_kinds import KindTable
+from headway.lab.scenario import (
+    GateTable,
+    HoursTable,
+    KindTable,
+    LaneTable,
+    PoolTable,
+    RateTable,
+    RetryTable,
+    Scenario,
+    SlotsTable,
+)
 from headway.runtime.app import App
 from headway.runtime.declaration import LaneOptions
 from headway.runtime.kind_options import JobOptions
 from headway.runtime.timing import Timing
+
+
+def gate_spec(name: str, table: GateTable) -> GateSpec:
+    """Return the gate that a table declares; InvalidValue if a value is unusable."""
+    match table:
+        case SlotsTable():
+            return Slots(name, table.capacity, shared=table.shared)
+        case RateTable():
+            return Rate(name, table.limit, timedelta(milliseconds=table.per), shared=table.shared)
+        case PoolTable():
+            return Pool(name, table.members, strategy=table.strategy, shared=table.shared)
+        case HoursTable():
+            exceptions = {
+                day: None if spans == "closed" else spans for day, spans in table.exceptions.items()
+            }
+            spec = hours_spec(table.open, days=table.days, tz=table.tz, exceptions=exceptions)
+            text, _ = check_gate_name(name, shared=True)
+            return GateSpec(name=text, kind=GateKind.HOURS, shared=True, hours=spec)
+        case _:
+            assert_never(table)
+
+
+def backoff(table: RetryTable) -> RetryPolicy:
+    """Return the policy that a table asks for; InvalidValue if a value is out of its range."""
+    return Backoff(
+        attempts=table.attempts,
+        base=timedelta(milliseconds=table.base),
+        factor=table.factor,
+        cap=timedelta(milliseconds=table.cap),
+        jitter=table.jitter,
+    )
+
 
 _KEPT = timedelta(days=3650)
 """Longer than any scenario: the history is read at the end."""
@@ -29,13 +75,10 @@ def declared_app(
     *,
     dead: Callable[[], bool] = lambda: False,
 ) -> App:
-    """Declare everything of a scenario.
+    """Declare everything of a scenario in an app like a user's.
 
     Args:
         dead: whether the process that runs the handlers has died.
-
-    Returns:
-        An app like a user's.
     """
     app = App(opener=_never, store=store, name="scenario", timing=timing)
     for name, lane in scenario.lanes.items():

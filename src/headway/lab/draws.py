@@ -1,14 +1,19 @@
-"""Draws that depend on what they are for, and on nothing that was drawn before.
+"""Random draws that depend on what they are for, and on nothing that was drawn before.
 
-A scenario and its what-if thus give the same call the same length and the same fate, so that what
-differs between them is what was changed.
+A scenario and its what-if thus give the same call the same length and the same outcome, so that
+what differs between them is what was changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Annotated, TypeVar, cast
+
+from pydantic import BeforeValidator
+
+from headway.core.errors import InvalidValue
 
 Choice = TypeVar("Choice")
 
@@ -20,14 +25,7 @@ class Draws:
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
 
     def unit(self, *purpose: object) -> float:
-        """A number between 0 and 1, both excluded.
-
-        Args:
-            purpose: what it is for; each purpose has a number of its own.
-
-        Returns:
-            The same number for the same seed and purpose.
-        """
+        """Return a number between 0 and 1, both excluded; the same for the same purpose."""
         text = "\x1f".join(map(str, purpose))
         digest = blake2b(text.encode(), digest_size=8, key=self._seed).digest()
         # 52 bits: that and a half still fits a float, and so never rounds to 1.
@@ -38,14 +36,7 @@ class Draws:
         return self.unit(*purpose) < share
 
     def choose(self, weights: Mapping[Choice, float], *purpose: object) -> Choice:
-        """One of several, each as often as its weight says.
-
-        Args:
-            weights: at least one above 0.
-
-        Returns:
-            A key of the weights.
-        """
+        """Return one of several, each as often as its weight; at least one is above 0."""
         left = self.unit(*purpose) * sum(weights.values())
         chosen = next(iter(weights))
         for choice, weight in weights.items():
@@ -55,3 +46,102 @@ class Draws:
                 if left < 0:
                     break
         return chosen
+
+
+_HINT = (
+    'write a plain value, {choice = ["a", "b"]}, {choice = {a = 3, b = 1}}, '
+    '{numbered = 500, as = "+1555{:07}"} or {field = "origin"}'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """How an argument's value comes about.
+
+    Attributes:
+        value: the plain value, where nothing else is said.
+        numbered: how many different values there are, each as likely.
+        pattern: how a number is written.
+        column: the field of the row.
+    """
+
+    value: object = None
+    choice: Mapping[str, float] = field(default_factory=dict[str, float])
+    numbered: int = 0
+    pattern: str = "{}"
+    column: str = ""
+
+    def draw(self, draws: Draws, row: Mapping[str, object], *purpose: object) -> object:
+        """Return one value.
+
+        Args:
+            row: of the file; empty if there is none.
+
+        Raises:
+            InvalidValue: the row lacks the field.
+        """
+        if self.choice:
+            return draws.choose(self.choice, *purpose)
+        if self.numbered:
+            return self.pattern.format(int(draws.unit(*purpose) * self.numbered))
+        if self.column:
+            if self.column not in row:
+                message = f"the row has no field {self.column!r}"
+                raise InvalidValue(message, hint=f"it has {', '.join(map(str, row))}")
+            return row[self.column]
+        return self.value
+
+
+def read_argument(value: object) -> Argument:
+    """Read an argument of a scenario file.
+
+    Raises:
+        InvalidValue: it is a table that names no way to choose a value.
+    """
+    if isinstance(value, Argument):
+        return value
+    if not isinstance(value, dict):
+        return Argument(value=value)
+    table = cast("dict[str, object]", value)
+    match table:
+        case {"choice": choices} if len(table) == 1 and choices:
+            return Argument(choice=_weights(choices))
+        case {"numbered": int() as count} if count > 0 and not table.keys() - {"numbered", "as"}:
+            return Argument(numbered=count, pattern=_pattern(table.get("as", "{}")))
+        case {"field": str() as column} if len(table) == 1 and column:
+            return Argument(column=column)
+        case _:
+            message = f"no value can be chosen by {table!r}"
+            raise InvalidValue(message, hint=_HINT)
+
+
+def _weights(choices: object) -> dict[str, float]:
+    if isinstance(choices, list):
+        return dict.fromkeys(map(str, cast("list[object]", choices)), 1.0)
+    if not isinstance(choices, dict):
+        message = f"the choice is {choices!r}"
+        raise InvalidValue(message, hint=_HINT)
+    table = cast("dict[str, object]", choices)
+    weights: dict[str, float] = {}
+    for name, weight in table.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+            message = f"the weight of {name!r} is {weight!r}"
+            raise InvalidValue(message, hint="numbers from 0")
+        weights[name] = float(weight)
+    if not sum(weights.values()):
+        message = "no choice has a weight above 0"
+        raise InvalidValue(message, hint=_HINT)
+    return weights
+
+
+def _pattern(text: object) -> str:
+    try:
+        cast("str", text).format(0)
+    except (AttributeError, LookupError, ValueError):
+        message = f"{text!r} does not say how to write a number"
+        raise InvalidValue(message, hint='as in "+1555{:07}"') from None
+    return cast("str", text)
+
+
+Drawn = Annotated[Argument, BeforeValidator(read_argument)]
+"""A field of a scenario that is the value of an argument."""

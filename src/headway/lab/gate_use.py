@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from headway.lab.history import History, Taking
-from headway.lab.rulebook import Rulebook, shows_open
-from headway.lab.scenario import Scenario
-from headway.lab.scenario_gates import HoursTable, PoolTable
+from headway.lab.invariants import Rulebook, shows_open
+from headway.lab.scenario import HoursTable, PoolTable, Scenario
 
 POINTS = 240
 """Into so many equal parts a plot divides the time."""

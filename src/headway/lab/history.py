@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headway.contract.store import Store
-from headway.contract.views import AuditQuery, Difference, JobsQuery, JobView, RunView
+from headway.contract.views import Difference, JobView, RunView
+from headway.testing.dump import differences, every_job
 
 FAR_AT = 2**62
 """Where a run ends that has not ended."""
@@ -114,29 +115,6 @@ def implicit_gates(job: JobView) -> tuple[str, ...]:
 
 
 async def read_into(history: History, store: Store) -> None:
-    """Add what a store knows: its jobs with their runs, and what its audit finds.
-
-    Args:
-        history: whose `jobs` and `differences` are replaced.
-    """
-    history.jobs = [job async for job in _all_jobs(store)]
-    found: list[Difference] = []
-    cursor: str | None = None
-    while True:
-        audit = await store.read(AuditQuery(cursor=cursor))
-        found.extend(audit.differences)
-        cursor = audit.cursor
-        if cursor is None:
-            break
-    history.differences = tuple(found)
-
-
-async def _all_jobs(store: Store) -> AsyncIterator[JobView]:
-    cursor: str | None = None
-    while True:
-        page = await store.read(JobsQuery(runs=True, cursor=cursor, limit=1000))
-        for job in page.rows:
-            yield job
-        cursor = page.cursor
-        if cursor is None:
-            return
+    """Replace a history's `jobs` and `differences` by the store's jobs and its audit's findings."""
+    history.jobs = [job async for job in every_job(store, runs=True)]
+    history.differences = tuple(await differences(store))

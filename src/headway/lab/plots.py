@@ -47,15 +47,11 @@ def check_plotting() -> None:
 
 
 def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[Path]:
-    """Draw the gates and the waits of each report.
+    """Draw the gates and the waits of each report, the base first, and return the files.
 
     Args:
-        reports: the base first.
-        folder: where the files go; is made if it is not there.
+        folder: is made if it is not there.
         kind: "png" or "svg".
-
-    Returns:
-        The files.
 
     Raises:
         InvalidValue: matplotlib is not installed, or the kind is another.

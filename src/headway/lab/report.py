@@ -132,9 +132,6 @@ def report(
 
     Args:
         fates: how many attempts of a kind had an outcome, by (kind, outcome).
-
-    Returns:
-        The numbers.
     """
     meter = Meter(history, scenario)
     ends = [job.finished_at for job in history.jobs if job.finished_at is not None]
@@ -166,12 +163,9 @@ def report(
 
 def percentiles(values: list[int]) -> Percentiles:
     """The nearest-rank percentiles of some spans; all 0 of none."""
-    ranked = sorted(values)
-
-    def at(share: int) -> int:
-        return ranked[max(0, -(-len(ranked) * share // 100) - 1)] if ranked else 0
-
-    return Percentiles(count=len(ranked), p50=at(50), p90=at(90), p99=at(99), most=at(100))
+    ranks = _ranks(values) or (0,) * 201
+    p50, p90, p99, most = (ranks[2 * share] for share in (50, 90, 99, 100))
+    return Percentiles(count=len(values), p50=p50, p90=p90, p99=p99, most=most)
 
 
 def _counts(kind: str, jobs: list[JobView], fates: Mapping[tuple[str, str], int]) -> KindCounts:
@@ -208,6 +202,7 @@ def _shape(kind: str, jobs: list[JobView]) -> WaitShape:
 
 
 def _ranks(values: list[int]) -> tuple[int, ...]:
+    """For each half percent from 0 to 100, what that share of the values does not exceed."""
     ranked = sorted(values)
     if not ranked:
         return ()

@@ -1,21 +1,21 @@
-"""Reads a scenario: what is wrong with it is said with the file and the key."""
+"""Reads a scenario file and its what-ifs; an error names the file and the key."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from pydantic import ValidationError
 
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.naming import did_you_mean
 from headway.core.zone import find_zone
-from headway.lab.gate_specs import backoff, gate_spec
+from headway.lab.declared import backoff, gate_spec
 from headway.lab.scenario import Scenario
-from headway.lab.what_if import merged
 
 _SHOWN = 5
 """More faults than these are only counted."""
@@ -37,10 +37,7 @@ class ScenarioFile:
 
 
 def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
-    """Reads and checks a scenario.
-
-    Returns:
-        What it says.
+    """Read and check a scenario file.
 
     Raises:
         InvalidValue: the file cannot be read, or a key of it cannot be what it is meant to be.
@@ -51,28 +48,20 @@ def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
     changes = raw.pop("what_if", [])
     scenarios = [_checked(path, "", raw)]
     if not isinstance(changes, list):
-        raise InvalidValue(
-            _message(path, [("what_if", "it is a list of tables: [[what_if]]")]), hint=_HINT
-        )
+        _refuse(path, [("what_if", "it is a list of tables: [[what_if]]")])
     for number, change in enumerate(cast("list[dict[str, Any]]", changes)):
         where = f"what_if[{number}]"
         if change.keys() != {"name", "set"} or not isinstance(change["name"], str):
-            raise InvalidValue(
-                _message(path, [(where, "it has a name and a table `set`, and nothing else")]),
-                hint=_HINT,
-            )
+            _refuse(path, [(where, "it has a name and a table `set`, and nothing else")])
         try:
             varied = merged(raw, cast("dict[str, object]", change["set"]))
         except InvalidValue as error:
-            raise InvalidValue(_message(path, [(f"{where}.set", str(error))]), hint=_HINT) from None
+            _refuse(path, [(f"{where}.set", str(error))])
         varied["name"] = change["name"]
         scenarios.append(_checked(path, f"{where}: ", varied))
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
-        raise InvalidValue(
-            _message(path, [("what_if", "two of them have the same name, or the base's")]),
-            hint=_HINT,
-        )
+        _refuse(path, [("what_if", "two of them have the same name, or the base's")])
     return ScenarioFile(path=path, scenarios=tuple(scenarios))
 
 
@@ -91,17 +80,18 @@ def _checked(path: Path, where: str, raw: dict[str, Any]) -> Scenario:
         faults = [
             (where + _key(one["loc"]), _said(one)) for one in cast("list[Any]", error.errors())
         ]
-        raise InvalidValue(_message(path, faults), hint=_HINT) from None
+        _refuse(path, faults)
     faults = [(where + key, said) for key, said in _references(path, scenario)]
     if faults:
-        raise InvalidValue(_message(path, faults), hint=_HINT)
+        _refuse(path, faults)
     return scenario
 
 
-def _message(path: Path, faults: Faults) -> str:
+def _refuse(path: Path, faults: Faults) -> NoReturn:
     listed = "; ".join(f"{key}: {said}" for key, said in faults[:_SHOWN])
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return f"{path}: {listed}{more}"
+    message = f"{path}: {listed}{more}"
+    raise InvalidValue(message, hint=_HINT) from None
 
 
 def _key(loc: tuple[str | int, ...]) -> str:
@@ -188,3 +178,52 @@ def _unknown(what: str, name: str, known: object) -> str:
     names = list(cast("list[str]", known))
     hint = did_you_mean(name, names, f"there are: {', '.join(names) or 'none'}")
     return f"there is no {what} {name!r} ({hint})"
+
+
+_WHOLE = frozenset(
+    {"constant", "uniform", "exponential", "lognormal", "argument", "choice", "numbered", "field"}
+)
+"""A table with one of these says one value, and is replaced, not mixed with the old one."""
+
+
+def merged(base: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
+    """Return new tables: those of a scenario, with some values changed.
+
+    Tables are merged; anything else is replaced. An entry of a list of tables is addressed by its
+    `name`; InvalidValue if there is no such entry.
+    """
+    made = deepcopy(base)
+    _merge(made, changes, "")
+    return made
+
+
+def _merge(into: dict[str, Any], changes: dict[str, object], where: str) -> None:
+    for key, change in changes.items():
+        old = into.get(key)
+        path = f"{where}{key}"
+        if not isinstance(change, dict) or old is None:
+            into[key] = deepcopy(cast("object", change))
+            continue
+        table = cast("dict[str, object]", change)
+        if isinstance(old, dict):
+            if _WHOLE & (table.keys() | cast("dict[str, object]", old).keys()):
+                into[key] = deepcopy(table)
+            else:
+                _merge(cast("dict[str, Any]", old), table, f"{path}.")
+        elif isinstance(old, list):
+            _merge_named(cast("list[object]", old), table, path)
+        else:
+            into[key] = deepcopy(table)
+
+
+def _merge_named(old: list[object], changes: dict[str, object], where: str) -> None:
+    for name, change in changes.items():
+        found = [
+            cast("dict[str, Any]", one)
+            for one in old
+            if isinstance(one, dict) and cast("dict[str, Any]", one).get("name") == name
+        ]
+        if len(found) != 1 or not isinstance(change, dict):
+            message = f"{where}.{name}: {len(found) or 'none'} of the list has the name {name!r}"
+            raise InvalidValue(message, hint="name the entries of the list, each differently")
+        _merge(found[0], cast("dict[str, object]", change), f"{where}.{name}.")

@@ -1,17 +1,258 @@
-"""`headway simulate`: a scenario and its what-ifs, played, checked and put into numbers."""
+"""Plays scenarios on virtual time: the real engine, the memory store, the world outside."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import assert_never, cast
 
 import msgspec
 
-from headway.core.errors import CallerError, located
+from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGate, SetGate
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.views import StatsQuery
+from headway.core.errors import CallerError, HeadwayError, located
+from headway.core.job import MAX_BATCH, NewJob
+from headway.lab.arrivals import Arrival, Arrivals
+from headway.lab.crew import Crew
+from headway.lab.declared import declared_app
+from headway.lab.history import FAR_AT, Changed, Closed, History, read_into
 from headway.lab.invariants import check
-from headway.lab.play import Progress, play
+from headway.lab.outside import Outside
 from headway.lab.report import Report, report
+from headway.lab.scenario import (
+    CapacityMove,
+    KillMove,
+    LimitMove,
+    Move,
+    PauseMove,
+    ResumeMove,
+    Scenario,
+)
 from headway.lab.scenario_file import read_scenario
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
+from headway.runtime.chores import Sweep
+from headway.stores.memory import MemoryStore
+
+LONGEST_MS = 7 * 86_400_000
+"""A scenario that does not say how long it lasts is stopped after this."""
+_LOOK_MS = 5_000
+_STEPS = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """What came of a scenario.
+
+    Attributes:
+        fates: attempts by (kind, outcome).
+    """
+
+    history: History
+    fates: Mapping[tuple[str, str], int]
+
+
+def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) -> Played:
+    """Play a scenario to its end; the same scenario always gives the same.
+
+    Args:
+        progress: called with the scenario's name and the share of its time that has passed.
+
+    Raises:
+        InvalidValue: the engine refuses a gate's name, an argument or a move of the scenario.
+    """
+    return run_virtually(lambda loop: _Play(scenario, folder, loop, progress).run(), scenario.start)
+
+
+class _Play:
+    def __init__(
+        self, scenario: Scenario, folder: Path, loop: VirtualLoop, progress: Progress | None
+    ) -> None:
+        self.scenario = scenario
+        self.loop = loop
+        self.progress = progress
+        self.timing = VirtualTiming(loop)
+        self.store = MemoryStore(loop.clock)
+        self.outside = Outside(scenario, self.store, self.timing)
+        self.history = History(start_at=scenario.start)
+        self.arrivals = Arrivals(scenario, folder)
+        self.crew = Crew(scenario, self.outside, self.store, self.timing)
+        self.app = declared_app(scenario, self.outside, self.store, self.timing)
+        duration = scenario.duration
+        self.until_at = scenario.start + (LONGEST_MS if duration is None else duration)
+        self.last_at = self.until_at + (0 if duration is None else scenario.drain)
+        self.all_sent = False
+
+    async def run(self) -> Played:
+        try:
+            await self.app.declare()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.crew.work())]
+                # What each worker does beside its work is done once for all of them.
+                tasks.append(group.create_task(Sweep(self.store, self.timing).run()))
+                tasks += [
+                    group.create_task(self._move(n, one))
+                    for n, one in enumerate(self.scenario.moves)
+                ]
+                tasks.append(group.create_task(self._send_all()))
+                if self.progress is not None:
+                    tasks.append(group.create_task(self._report()))
+                await self._until_over()
+                await self._read()
+                for task in tasks:
+                    task.cancel()
+        except* Exception as errors:  # noqa: BLE001  (it is raised again)
+            # What went wrong, and not that it did so in a group of tasks.
+            raise _first(errors) from None
+        finally:
+            await self.outside.carrier.close()
+        return Played(history=self.history, fates=self.outside.fates)
+
+    async def _until_over(self) -> None:
+        if self.scenario.duration is not None:
+            await self._sleep_until(self.until_at)
+        while self.loop.clock() < self.last_at:
+            if self.all_sent and not await self._unfinished():
+                break
+            await self._sleep_until(min(self.last_at, self.loop.clock() + _LOOK_MS))
+
+    async def _unfinished(self) -> int:
+        stats = await self.store.read(StatsQuery())
+        final = sum(stats.counts.get(state, 0) for state in ("succeeded", "dead", "cancelled"))
+        return sum(stats.counts.values()) - final
+
+    async def _sleep_until(self, at: int) -> None:
+        await self.timing.pause(max(0, at - self.loop.clock()) / 1000)
+
+    async def _read(self) -> None:
+        history = self.history
+        await read_into(history, self.store)
+        history.outside = list(self.outside.carrier.violations)
+        history.refused = list(self.arrivals.refused)
+        history.end_at = self.loop.clock()
+        ends = [job.finished_at or 0 for job in history.jobs]
+        if not await self._unfinished() and self.loop.clock() > self.scenario.start:
+            # Nothing was left to do since then: the time after it says nothing.
+            least = self.until_at if self.scenario.duration is not None else 0
+            history.end_at = max(least, max(ends, default=0), self.scenario.start + 1)
+
+    # ------------------------------------------------------------------------------ arrivals
+
+    async def _send_all(self) -> None:
+        batch: list[Arrival] = []
+        for arrival in self.arrivals:
+            if batch and (arrival.at != batch[0].at or len(batch) == MAX_BATCH):
+                await self._send(batch)
+                batch = []
+            batch.append(arrival)
+        if batch:
+            await self._send(batch)
+        self.all_sent = True
+
+    async def _send(self, batch: list[Arrival]) -> None:
+        await self._sleep_until(batch[0].at)
+        jobs: list[NewJob] = []
+        cancelled: list[str] = []
+        for one in batch:
+            try:
+                jobs.append(self._job(one))
+            except CallerError as error:
+                if not one.place:
+                    raise
+                self.arrivals.refused.append(f"{one.place}: {error.message}")
+                continue
+            if one.cancel:
+                cancelled.append(one.id)
+        sent = await self.app.send_many_async(jobs)
+        self.history.sent.update(one.id for one in sent if one.created)
+        if cancelled:
+            await self.store.act(
+                ActRequest(
+                    request=f"cancel {cancelled[0]}",
+                    ids=tuple(cancelled),
+                    verb=Verb.CANCEL,
+                    author="scenario",
+                    reason="as the scenario says",
+                )
+            )
+
+    def _job(self, arrival: Arrival) -> NewJob:
+        return self.app.kinds[arrival.kind].make(
+            job_id=arrival.id,
+            due=_instant(arrival.due_at),
+            priority=arrival.priority,
+            **arrival.args,
+        )
+
+    # --------------------------------------------------------------------------------- moves
+
+    async def _move(self, number: int, move: Move) -> None:
+        await self._sleep_until(move.at.resolve(self.scenario.start, self.scenario.tz))
+        with located(f"moves[{number}]: ", HeadwayError):
+            if isinstance(move, KillMove):
+                await self.crew.kill(move)
+            else:
+                await self._operate(move)
+
+    async def _operate(self, move: PauseMove | ResumeMove | CapacityMove | LimitMove) -> None:
+        now, history = self.loop.clock(), self.history
+        item: Item
+        match move:
+            case PauseMove():
+                until = None
+                if move.until is not None:
+                    until = move.until.resolve(self.scenario.start, self.scenario.tz)
+                item = CloseGate(name=move.gate, until_at=until, reason=move.reason)
+                history.closings.append(
+                    Closed(gate=move.gate, from_at=now, to_at=FAR_AT if until is None else until)
+                )
+            case ResumeMove():
+                item = OpenGate(name=move.gate)
+                history.closings[:] = [_opened(one, move.gate, now) for one in history.closings]
+            case CapacityMove():
+                item = SetGate(name=move.gate, capacity=move.to)
+                history.changes.append(Changed(gate=move.gate, at=now, to=move.to))
+                channels = self.outside.carrier.channels
+                if move.gate in channels:
+                    # One that is taken away carries on until its calls end.
+                    channels[move.gate] = max(channels[move.gate], move.to)
+            case LimitMove():
+                item = SetGate(name=move.gate, limit=move.to)
+                history.changes.append(Changed(gate=move.gate, at=now, to=move.to))
+            case _:
+                assert_never(move)
+        await self.store.define(
+            DefineRequest(items=(item,), author="scenario", reason="as the scenario says")
+        )
+
+    async def _report(self) -> None:
+        whole = max(1, self.last_at - self.scenario.start)
+        while self.progress is not None:
+            self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / whole)
+            await self.timing.pause(whole / _STEPS / 1000)
+
+
+def _opened(closing: Closed, gate: str, at: int) -> Closed:
+    if closing.gate != gate or closing.to_at <= at:
+        return closing
+    return Closed(gate=gate, from_at=closing.from_at, to_at=at)
+
+
+def _instant(at: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=at)
+
+
+def _first(errors: BaseExceptionGroup[Exception]) -> BaseException:
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,12 +276,11 @@ def simulate(
 ) -> Simulation:
     """Play a scenario file on virtual time, and check what happened.
 
-    Args:
-        path: a TOML file; the files that it names lie beside it.
-        progress: called with the name of the current scenario and the share of it that is done.
+    The same file and seed always give the same.
 
-    Returns:
-        The same for the same file and seed, always.
+    Args:
+        path: a TOML file; the files that it names are beside it.
+        progress: called with the name of the current scenario and the share of it that is done.
 
     Raises:
         InvalidValue: the file cannot be read, or the engine refuses what it asks for.
@@ -56,9 +296,5 @@ def simulate(
 
 
 def as_json(simulation: Simulation) -> bytes:
-    """All numbers of a simulation as one JSON document, those of the plots included.
-
-    Returns:
-        `{"reports": [...]}`, UTF-8, without a line break at the end.
-    """
+    """Return all numbers of a simulation as one JSON document, those of the plots included."""
     return msgspec.json.encode(simulation)

@@ -23,11 +23,7 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def show(console: Console, reports: Sequence[Report]) -> None:
-    """Print every report, and a comparison if there are several.
-
-    Args:
-        reports: the base first.
-    """
+    """Print every report, the base first, and a comparison if there are several."""
     for report in reports:
         console.print(as_tables(report))
     if len(reports) > 1:
@@ -138,14 +134,7 @@ def _gates(report: Report) -> Table:
 
 
 def comparison(reports: Sequence[Report]) -> Table:
-    """The reports side by side, the base first.
-
-    Args:
-        reports: of the same scenario and its what-ifs.
-
-    Returns:
-        A column for each report.
-    """
+    """Return the reports side by side, the base first."""
     table = _table("What if", "", *(plain(report.name) for report in reports))
     for name, cells in _compared(reports):
         table.add_row(plain(name), *cells)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, fields, replace
-from typing import cast
+from typing import TypeVar, cast
 
 from headway.contract.store import Store
 from headway.contract.views import (
@@ -17,6 +17,8 @@ from headway.contract.views import (
     JobView,
     LanesQuery,
     LaneView,
+    Page,
+    Query,
     StatsQuery,
     StatsView,
     TimetableQuery,
@@ -27,6 +29,8 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,20 +58,10 @@ class Dump:
 
 
 async def dump(store: Store) -> Dump:
-    """Read all of a small store; nothing else may use it meanwhile.
-
-    Returns:
-        Its content.
-    """
-    jobs = [job async for job in every_job(store, whole=True)]
-    gates: list[GateState] = []
-    cursor: str | None = None
-    while True:
-        page = await store.read(GatesQuery(cursor=cursor))
-        gates.extend(page.rows)
-        cursor = page.cursor
-        if cursor is None:
-            break
+    """Read all of a small store; nothing else may use it meanwhile."""
+    jobs = [job async for job in every_job(store, runs=True, trail=True)]
+    gates = [gate async for gate in _rows(store, lambda at: GatesQuery(cursor=at))]
+    trail = [line async for line in _rows(store, lambda at: TrailQuery(cursor=at, limit=1000))]
     stats = await store.read(StatsQuery())
     workers = await store.read(WorkersQuery())
     return Dump(
@@ -77,48 +71,40 @@ async def dump(store: Store) -> Dump:
         workers=tuple(sorted(workers, key=lambda worker: worker.id)),
         timetable=await store.read(TimetableQuery()),
         tokens=await store.read(TokensQuery()),
-        trail=await _whole_trail(store),
+        trail=tuple(reversed(trail)),
         stats=replace(stats, identity=""),
     )
 
 
 def unnumbered(dumped: Dump) -> Dump:
-    """A dump without the numbers of its rows: a step that is undone may use numbers up or not.
+    """Return a dump with each `seq` 0: a step that is undone may use numbers up or not.
 
     The order of records, which the numbers are for, is the order of the lists.
-
-    Returns:
-        The same with each `seq` 0.
     """
     jobs = tuple(replace(job, seq=0) for job in dumped.jobs)
     return replace(dumped, jobs=jobs, trail=tuple(replace(line, seq=0) for line in dumped.trail))
 
 
-async def every_job(store: Store, *, whole: bool = False) -> AsyncIterator[JobView]:
-    """The jobs of a store, oldest arrival first.
-
-    Args:
-        whole: with their runs and trails.
-
-    Yields:
-        Each job as listings show it.
-    """
+async def _rows(
+    store: Store, query: Callable[[str | None], Query[Page[Row]]]
+) -> AsyncIterator[Row]:
     cursor: str | None = None
     while True:
-        page = await store.read(JobsQuery(cursor=cursor, limit=1000, runs=whole, trail=whole))
-        for job in page.rows:
-            yield job
+        page = await store.read(query(cursor))
+        for row in page.rows:
+            yield row
         cursor = page.cursor
         if cursor is None:
             return
 
 
-async def differences(store: Store) -> list[Difference]:
-    """What an audit finds that does not add up, all pages of it.
+def every_job(store: Store, *, runs: bool = False, trail: bool = False) -> AsyncIterator[JobView]:
+    """Yield the jobs of a store as listings show them, oldest arrival first."""
+    return _rows(store, lambda at: JobsQuery(cursor=at, limit=1000, runs=runs, trail=trail))
 
-    Returns:
-        Nothing, unless there is a bug.
-    """
+
+async def differences(store: Store) -> list[Difference]:
+    """Return all that an audit finds: nothing, unless there is a bug."""
     found: list[Difference] = []
     cursor: str | None = None
     while True:
@@ -130,11 +116,7 @@ async def differences(store: Store) -> list[Difference]:
 
 
 def compare(one: Dump, other: Dump) -> list[str]:
-    """Says in which records two dumps differ.
-
-    Returns:
-        A line for each difference; empty if the dumps are equal.
-    """
+    """Return a line for each difference of two dumps."""
     lines: list[str] = []
     for part in fields(Dump):
         left: object = getattr(one, part.name)
@@ -161,14 +143,3 @@ def _differences(what: str, first: object, second: object) -> list[str]:
         for name in names
         if getattr(first, name) != getattr(second, name)
     ]
-
-
-async def _whole_trail(store: Store) -> tuple[TrailView, ...]:
-    rows: list[TrailView] = []
-    cursor: str | None = None
-    while True:
-        page = await store.read(TrailQuery(cursor=cursor, limit=1000))
-        rows.extend(page.rows)
-        cursor = page.cursor
-        if cursor is None:
-            return tuple(reversed(rows))

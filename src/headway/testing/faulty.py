@@ -1,4 +1,4 @@
-"""A store whose replies get lost, or that refuses, when a test says so."""
+"""A store behind something: a base that passes every operation on, and one that fails on demand."""
 
 from __future__ import annotations
 
@@ -21,6 +21,88 @@ from headway.core.job import TRAIL_KEPT_MS, NewJob
 Reply = TypeVar("Reply")
 
 
+class StoreProxy:
+    """Passes every operation to another store through `_call`, which a subclass overrides.
+
+    Attributes:
+        inner: the store that does the work.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        del name
+        return await operation()
+
+    @property
+    def runs_inline(self) -> bool:
+        """As the store."""
+        return self.inner.runs_inline
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As the store."""
+        return await self._call("enqueue", lambda: self.inner.enqueue(jobs))
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """As the store."""
+        return await self._call("claim", lambda: self.inner.claim(request))
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """As the store."""
+        return await self._call("settle", lambda: self.inner.settle(request))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """As the store."""
+        return await self._call("beat", lambda: self.inner.beat(request))
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """As the store."""
+        return await self._call("signal", lambda: self.inner.signal(signal))
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """As the store."""
+        return await self._call("restore", lambda: self.inner.restore(jobs))
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """As the store."""
+        return await self._call("act", lambda: self.inner.act(request))
+
+    async def define(self, request: DefineRequest) -> int:
+        """As the store."""
+        return await self._call("define", lambda: self.inner.define(request))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """As the store."""
+        return await self._call(
+            "release_permit", lambda: self.inner.release_permit(gate, job, author, reason)
+        )
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """As the store."""
+        return await self._call("fire", lambda: self.inner.fire(request))
+
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
+        """As the store."""
+        return await self._call("sweep", lambda: self.inner.sweep(n, keep_trail_ms=keep_trail_ms))
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """As the store."""
+        return await self._call("lead", lambda: self.inner.lead(role, holder, lease_ms))
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """As the store."""
+        await self._call("wait", lambda: self.inner.wait(lanes, until_at, seen))
+
+    async def read(self, query: Query[Reply]) -> Reply:
+        """As the store."""
+        return await self._call("read", lambda: self.inner.read(query))
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self.inner.close()
+
+
 class Fault(StrEnum):
     """What goes wrong with an operation."""
 
@@ -30,23 +112,17 @@ class Fault(StrEnum):
     """It is not done: StoreUnavailable."""
 
 
-class FaultyStore:
-    """A real store behind a connection that fails on demand.
+class FaultyStore(StoreProxy):
+    """A real store behind a connection that fails on demand; `close` never fails.
 
     Attributes:
-        inner: the store that does the work.
-        calls: the name of each operation that was asked for, in order.
+        calls: the name of each operation that was requested, in order.
     """
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.calls: list[str] = []
         self._planned: list[tuple[str | None, int, Fault]] = []
-
-    @property
-    def runs_inline(self) -> bool:
-        """As the store."""
-        return self.inner.runs_inline
 
     def plan(self, fault: Fault, *, operation: str | None = None, nth: int = 1) -> None:
         """Let an operation that is still to come fail, once.
@@ -56,68 +132,6 @@ class FaultyStore:
             nth: which of them, 1 for the next.
         """
         self._planned.append((operation, nth, fault))
-
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """As the store, unless a fault was planned."""
-        return await self._call("enqueue", lambda: self.inner.enqueue(jobs))
-
-    async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As the store, unless a fault was planned."""
-        return await self._call("claim", lambda: self.inner.claim(request))
-
-    async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """As the store, unless a fault was planned."""
-        return await self._call("settle", lambda: self.inner.settle(request))
-
-    async def beat(self, request: BeatRequest) -> BeatReply:
-        """As the store, unless a fault was planned."""
-        return await self._call("beat", lambda: self.inner.beat(request))
-
-    async def signal(self, signal: Signal) -> SignalReply:
-        """As the store, unless a fault was planned."""
-        return await self._call("signal", lambda: self.inner.signal(signal))
-
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """As the store, unless a fault was planned."""
-        return await self._call("restore", lambda: self.inner.restore(jobs))
-
-    async def act(self, request: ActRequest) -> list[ActReply]:
-        """As the store, unless a fault was planned."""
-        return await self._call("act", lambda: self.inner.act(request))
-
-    async def define(self, request: DefineRequest) -> int:
-        """As the store, unless a fault was planned."""
-        return await self._call("define", lambda: self.inner.define(request))
-
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """As the store, unless a fault was planned."""
-        return await self._call(
-            "release_permit", lambda: self.inner.release_permit(gate, job, author, reason)
-        )
-
-    async def fire(self, request: FireRequest) -> FireReply:
-        """As the store, unless a fault was planned."""
-        return await self._call("fire", lambda: self.inner.fire(request))
-
-    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """As the store, unless a fault was planned."""
-        return await self._call("sweep", lambda: self.inner.sweep(n, keep_trail_ms=keep_trail_ms))
-
-    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """As the store, unless a fault was planned."""
-        return await self._call("lead", lambda: self.inner.lead(role, holder, lease_ms))
-
-    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """As the store, unless a fault was planned."""
-        await self._call("wait", lambda: self.inner.wait(lanes, until_at, seen))
-
-    async def read(self, query: Query[Reply]) -> Reply:
-        """As the store, unless a fault was planned."""
-        return await self._call("read", lambda: self.inner.read(query))
-
-    async def close(self) -> None:
-        """Close the store; never fails by plan."""
-        await self.inner.close()
 
     async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
         self.calls.append(name)

@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headway.lab.virtual_loop import VirtualLoop, run_virtually
-from headway.lab.virtual_timing import VirtualTiming
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.stores import open_store

@@ -27,8 +27,7 @@ from headway.core.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
-from headway.lab.virtual_loop import VirtualLoop, run_virtually
-from headway.lab.virtual_timing import VirtualTiming
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.settings_table import read_table
 from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener

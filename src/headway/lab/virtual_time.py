@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 from headway.core.errors import InvariantBroken
+from headway.runtime.timing import Timing
 
 Result = TypeVar("Result")
 
@@ -72,14 +73,10 @@ class _Leap(selectors.DefaultSelector):
 def run_virtually(
     main: Callable[[VirtualLoop], Coroutine[Any, Any, Result]], start_at: int
 ) -> Result:
-    """Run a coroutine to its end in virtual time.
+    """Run a coroutine, made with the loop that it runs on, to its end in virtual time.
 
     Args:
-        main: is given the loop that it runs on.
         start_at: the instant at which it begins, ms UTC.
-
-    Returns:
-        What the coroutine returned.
 
     Raises:
         InvariantBroken: everything waited for something that could no longer happen.
@@ -93,3 +90,22 @@ def run_virtually(
     with asyncio.Runner(loop_factory=make) as runner:
         runner.get_loop()
         return runner.run(main(made[0]))
+
+
+class VirtualTiming(Timing):
+    """Reads the loop's clock; pauses and limits are the loop's timers already.
+
+    Args:
+        loop: the loop on which the worker runs.
+    """
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        """Seconds since the loop began."""
+        return self._loop.time()
+
+    def wall_at(self) -> int:
+        """The virtual instant, in ms UTC."""
+        return self._loop.clock()
