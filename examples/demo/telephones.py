@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from headway.carrier.ledger import Ledger
-from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.services import CarrierSettings
+from headway.carrier.twilio_requests import CarrierSettings
+from headway.carrier.twilio_server import Carrier
 from headway.runtime.settings_table import read_table
 from headway.server.listener import ListenAddress, Listener
 

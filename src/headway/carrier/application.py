@@ -46,50 +46,31 @@ class Notice:
 
 
 class Application(Protocol):
-    """The application that places calls and sends messages."""
+    """The application that places calls and sends messages.
+
+    What cannot be delivered to it raises DeliveryFailed.
+    """
 
     async def call_status(self, call: Call, notice: Notice) -> None:
-        """Report a call's status.
-
-        Raises:
-            DeliveryFailed: it could not be delivered.
-        """
+        """Report a call's status."""
         ...
 
     async def words(
         self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
-        """Fetch the script of a call.
+        """Return the script of a call, in TwiML.
 
         Args:
-            call: in which it is said.
             more: further fields of the request; pressed keys are `Digits`.
-
-        Returns:
-            TwiML.
-
-        Raises:
-            DeliveryFailed: the application did not reply.
         """
         ...
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
-        """Report a message's status.
-
-        Raises:
-            DeliveryFailed: it could not be delivered.
-        """
+        """Report a message's status."""
         ...
 
     async def inbound(self, text: Text, url: str) -> str:
-        """Report an inbound message.
-
-        Returns:
-            TwiML.
-
-        Raises:
-            DeliveryFailed: it could not be delivered.
-        """
+        """Report an inbound message, and return the reply, in TwiML."""
         ...
 
     async def close(self) -> None:
@@ -152,12 +133,7 @@ class DirectApplication:
         """See `Application`."""
 
     async def _handle(self, one: Event) -> object:
-        """Call the handler; translate its errors as a server that runs it would.
-
-        Raises:
-            DeliveryRefused: it refused.
-            DeliveryFailed: it could not handle it now.
-        """
+        # Errors are translated as a server that runs the handler would.
         try:
             return await self._handler(one)
         except CallerError as error:

@@ -10,7 +10,6 @@ from urllib.parse import urljoin
 
 from headway.carrier.application import Application, DeliveryFailed
 from headway.carrier.ledger import Call
-from headway.carrier.pace import Pace
 from headway.carrier.twiml import (
     Gather,
     HangUp,
@@ -22,6 +21,7 @@ from headway.carrier.twiml import (
     Talk,
     read_twiml,
 )
+from headway.carrier.webhook_delivery import Pace
 from headway.core.errors import InvalidValue
 from headway.systems.telephony.voice import CallStatus
 
@@ -58,11 +58,7 @@ class Conversation:
         self._base = call.plan.words_url
 
     async def follow(self, words: str | None, url: str | None, method: str) -> None:
-        """Follow an application's words to their end.
-
-        Args:
-            words: TwiML; None to fetch it.
-        """
+        """Follow an application's words to their end: TwiML, or None to fetch it."""
         try:
             said = await self._fetch(url, method) if words is None and url is not None else words
             for _ in range(_MOST_DOCUMENTS):

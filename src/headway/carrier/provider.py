@@ -6,8 +6,7 @@ import secrets
 
 from headway.carrier.application import DirectApplication, EventHandler, Notice, event_of
 from headway.carrier.ledger import CallPlan, TextPlan
-from headway.carrier.script import Fate, Taking
-from headway.carrier.settings import SimulatedSettings
+from headway.carrier.script import Fate, SimulatedSettings, Taking
 from headway.carrier.twiml import write_reply, write_twiml
 from headway.carrier.webhooks import (
     HttpApplication,

@@ -1,7 +1,7 @@
-"""The script of the simulated network: what people do, and how each call and message ends.
+"""The script of the simulated network: what people do, and how each call, message and webhook ends.
 
-All is drawn from the seed, the number that is called and how often it was called before, never
-from a clock: the same seed gives the same day.
+How often, the table [telephony.simulated] says. All is drawn from the seed, the number that is
+called and how often it was called before, never from a clock: the same seed gives the same day.
 """
 
 from __future__ import annotations
@@ -9,13 +9,208 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from headway.carrier.settings import Rates
 from headway.core.draw import draw
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import Span, read_table
+from headway.systems.telephony.phone import Phone
 from headway.systems.telephony.voice import CallStatus
+
+ENDS: Mapping[str, float] = {"answer": 14, "busy": 2, "no_answer": 2, "failed": 1}
+"""The default proportions of how calls end."""
+
+PRESSES: Mapping[str, float] = {"accept": 10, "decline": 6, "silent": 3, "wrong": 1}
+"""The default proportions of people's answers."""
+
+
+def _read_bounds(value: object) -> object:
+    """Two spans, or one that is both; a variable gives two by a comma.
+
+    Raises:
+        ValueError: they are not two, or in the wrong order.
+    """
+    if isinstance(value, str) and "," in value:
+        value = value.split(",")
+    if isinstance(value, list | tuple):
+        both = cast("list[object] | tuple[object, ...]", value)
+        if len(both) != 2:
+            message = "give the least and the most"
+            raise ValueError(message)
+        least, most = (parse_duration(_strip(one)) for one in both)
+    else:
+        least = most = parse_duration(value)
+    if least > most:
+        message = "the least comes first"
+        raise ValueError(message)
+    return least, most
+
+
+def _strip(one: object) -> object:
+    return one.strip() if isinstance(one, str) else one
+
+
+def _numbers(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(one.strip() for one in value.split(",") if one.strip())
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Bounds = Annotated[tuple[int, int], BeforeValidator(_read_bounds)]
+
+
+class Rates(BaseModel):
+    """What happens how often; all of it can be changed while calls go on.
+
+    Attributes:
+        answer: the share of calls that are answered. Of this and the next three, those given hold,
+            and the others share the rest as 14 : 2 : 2 : 1.
+        busy: that find the line busy.
+        no_answer: that ring until they are given up.
+        failed: that fail without ringing.
+        refused: the share of requests that are refused for the number's sake; nothing is begun.
+        too_many: that are refused because there were too many.
+        unsure: that are done, and whose reply never comes.
+        cut: that are done, and whose reply is cut in the middle.
+        broken: that are answered with an error of the provider's, and not done.
+        away: whether the provider does nothing at all.
+        accept: the share of people who press 1, or write 1; shared as above, 10 : 6 : 3 : 1.
+        decline: who press 2.
+        silent: who press nothing.
+        wrong: who press 9.
+        hang_up: the share of those who answer that hang up in the middle.
+        undelivered: the share of messages that do not arrive.
+        ring: how long it rings before it is answered, in ms.
+        talk: how long a call lasts whose script asks nothing, in ms.
+        think: how long people take to press a key or to write, in ms.
+        reply: how long each reply to a request takes, in ms.
+        post_lost: the share of webhooks that never arrive.
+        post_late: that are late, by `late`.
+        post_twice: that come twice.
+        post_disordered: that come after the next one of the same call or message.
+        late: how late the late ones are, in ms.
+        post_tries: how often a webhook is tried that is refused or not answered.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    answer: Share | None = None
+    busy: Share | None = None
+    no_answer: Share | None = None
+    failed: Share | None = None
+    refused: Share = 0
+    too_many: Share = 0
+    unsure: Share = 0
+    cut: Share = 0
+    broken: Share = 0
+    away: bool = False
+    accept: Share | None = None
+    decline: Share | None = None
+    silent: Share | None = None
+    wrong: Share | None = None
+    hang_up: Share = 0
+    undelivered: Share = 0
+    ring: Bounds = (1_000, 20_000)
+    talk: Bounds = (20_000, 240_000)
+    think: Bounds = (1_000, 8_000)
+    reply: Span = 0
+    post_lost: Share = 0
+    post_late: Share = 0
+    post_twice: Share = 0
+    post_disordered: Share = 0
+    late: Bounds = (5_000, 120_000)
+    post_tries: int = Field(default=1, ge=1, le=20)
+
+    def model_post_init(self, _context: object, /) -> None:
+        """Refuse shares that cannot all be.
+
+        Raises:
+            ValueError: they are too much together, or too little.
+        """
+        self.ends()
+        self.presses()
+        if sum(self.unusual().values()) > 1 + _NOISE:
+            message = f"{', '.join(self.unusual())} are more than 1 together"
+            raise ValueError(message)
+
+    def changed(self, written: Mapping[str, object]) -> Rates:
+        """Return these rates with some changed.
+
+        Of shares that are 1 together, those that are not given share the rest again.
+
+        Raises:
+            InvalidValue: they are unknown, or cannot be.
+        """
+        new = read_table("rates", Rates, written)
+        given = {name: getattr(new, name) for name in new.model_fields_set}
+        for group in (ENDS, PRESSES):
+            if not group.keys().isdisjoint(given):
+                given = dict.fromkeys(group) | given
+        merged = {name: getattr(self, name) for name in Rates.model_fields} | given
+        made = Rates.model_construct(**merged)
+        try:
+            made.model_post_init(None)
+        except ValueError as error:
+            message = f"rates: {error}"
+            raise InvalidValue(message) from None
+        return made
+
+    def ends(self) -> Mapping[str, float]:
+        """The share of each end of calls; 1 together."""
+        return _shared(self, ENDS)
+
+    def presses(self) -> Mapping[str, float]:
+        """The share of each answer of people; 1 together."""
+        return _shared(self, PRESSES)
+
+    def unusual(self) -> Mapping[str, float]:
+        """The share of each sort of requests that are not simply done."""
+        return {
+            "refused": self.refused,
+            "too_many": self.too_many,
+            "unsure": self.unsure,
+            "cut": self.cut,
+            "broken": self.broken,
+        }
+
+
+class SimulatedSettings(Rates):
+    """`[telephony.simulated]`.
+
+    Attributes:
+        seed: of all that is drawn.
+        speed: how many times faster than real time it goes.
+        key: signs webhooks; empty for one that only this process knows.
+        numbers: that calls can be made from; empty for any.
+        channels: how many calls each number carries at once, if set.
+        inbound_url: receives inbound messages; None for no webhooks.
+    """
+
+    seed: int = 1
+    speed: float = Field(default=1, gt=0, le=1_000_000)
+    key: str = Field(default="", repr=False)
+    numbers: Annotated[tuple[Phone, ...], BeforeValidator(_numbers)] = ()
+    channels: dict[Phone, Annotated[int, Field(ge=1)]] = Field(default_factory=dict[str, int])
+    inbound_url: str | None = None
+
+
+_NOISE = 1e-9
+
+
+def _shared(rates: Rates, usual: Mapping[str, float]) -> Mapping[str, float]:
+    given = {name: getattr(rates, name) for name in usual}
+    shares = {name: float(share) for name, share in given.items() if share is not None}
+    left = 1 - sum(shares.values())
+    others = {name: part for name, part in usual.items() if name not in shares}
+    if left < -_NOISE or (left > _NOISE and not others):
+        message = f"{', '.join(usual)} are {sum(shares.values()):g} together, and not 1"
+        raise ValueError(message)
+    whole = sum(others.values()) or 1
+    return shares | {name: max(left, 0) * part / whole for name, part in others.items()}
 
 
 class Answer(StrEnum):
@@ -70,14 +265,7 @@ class Person(BaseModel):
     text: str | None = None
 
     def answer(self, nth: int) -> Answer | None:
-        """What is done.
-
-        Args:
-            nth: how often the person was called or written to before; from 0.
-
-        Returns:
-            None if it is to be drawn.
-        """
+        """Return what is done after so many calls or messages before; None if it is to be drawn."""
         return self.answers[min(nth, len(self.answers) - 1)] if self.answers else None
 
 
@@ -139,14 +327,11 @@ _END_OF: Mapping[Answer, CallStatus] = {
 
 
 def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_since: int) -> Fate:
-    """Draw the outcome of a call or a message.
+    """Draw the outcome of a call or a message: the same for the same arguments.
 
     Args:
         nth: how often it was called or written to before; from 0.
         nth_since: the same, counted since the person was configured.
-
-    Returns:
-        The same for the same arguments.
     """
 
     def unit(purpose: str) -> float:
@@ -170,10 +355,9 @@ def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_sinc
 
 
 def chosen(shares: Mapping[str, float], unit: float) -> str | None:
-    """One of several, each as often as its share says; None for what is left to 1.
+    """Return one of several, each as often as its share; None for what is left to 1.
 
     Args:
-        shares: not more than 1 together.
         unit: from 0 to below 1.
     """
     for name, share in shares.items():

@@ -79,10 +79,7 @@ Step = Spoken | Silence | Talk | Gather | Redirect | HangUp | Message
 
 
 def read_twiml(text: str) -> list[Step]:
-    """Parse an application's document.
-
-    Returns:
-        What is to be done, in this order; none for an empty document.
+    """Parse an application's document; an empty one has no steps.
 
     Raises:
         InvalidValue: it is no TwiML.

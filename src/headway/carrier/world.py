@@ -5,18 +5,14 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 from headway.carrier.application import Application, DeliveryRefused, Notice
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
 from headway.carrier.life import Life
-from headway.carrier.pace import Pace, Tasks
-from headway.carrier.postman import Postman, carriage_of
-from headway.carrier.script import Fate, Person, fate_of
-from headway.carrier.settings import Rates, SimulatedSettings
+from headway.carrier.script import Fate, Person, Rates, SimulatedSettings, fate_of
 from headway.carrier.twiml import Message, read_twiml
+from headway.carrier.webhook_delivery import Pace, Postman, Tasks, carriage_of
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
 from headway.systems.telephony.texts import TextStatus
@@ -26,107 +22,6 @@ SENT_MS = 300
 """How long it takes until a message is on its way."""
 DELIVERED_MS = 1_500
 """How long it is on its way."""
-
-
-class Post(Protocol):
-    """Sends a webhook."""
-
-    def __call__(
-        self, sid: str, purpose: str, deliver: Callable[[], Awaitable[None]], *, last: bool
-    ) -> None:
-        """Send it; return at once."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Texting:
-    """The messages of one world.
-
-    Attributes:
-        tasks: in which they are under way.
-        post: sends webhooks.
-        inbound_urls: receive inbound messages, by number; "" stands for any.
-    """
-
-    ledger: Ledger
-    pace: Pace
-    tasks: Tasks
-    application: Application
-    post: Post
-    new_sid: Callable[[str], str]
-    inbound_urls: Mapping[str, str]
-
-    def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
-        """Send a message to a person, who may answer; return at once.
-
-        Args:
-            plan: what it is sent with.
-            nth: how often the number was called or written to before.
-        """
-        sid = self.new_sid("SM")
-        text = Text(sid=sid, plan=plan, fate=fate, nth=nth, sent_at=self.pace.now_at())
-        self.ledger.texts[sid] = text
-        self.tasks.spawn(self._live(text, fate))
-        return text
-
-    def write(self, from_: str, to: str, words: str) -> Text:
-        """Send a message from a person to one of the numbers; return at once.
-
-        Args:
-            to: the number that is written to.
-        """
-        plan = TextPlan(ref="", to=to, from_=from_, text=words)
-        text = self._noted(plan, inbound=True)
-        url = self.inbound_urls.get(to) or self.inbound_urls.get("")
-        if url is not None:
-            self.post(text.sid, text.sid, lambda: self._deliver_inbound(text, url), last=True)
-        return text
-
-    async def _live(self, text: Text, fate: Fate) -> None:
-        await self.pace.pause(SENT_MS)
-        self._is_now(text, TextStatus.SENT)
-        await self.pace.pause(DELIVERED_MS)
-        self._is_now(text, TextStatus.DELIVERED if fate.arrives else TextStatus.UNDELIVERED)
-        if fate.arrives and fate.text and self.inbound_urls:
-            await self.pace.pause(fate.think_ms)
-            self.write(text.plan.to, text.plan.from_, fate.text)
-
-    def _is_now(self, text: Text, status: TextStatus) -> None:
-        text.status = status
-        if text.plan.status_url is None:
-            return
-        number, text.notices = text.notices, text.notices + 1
-        purpose = f"{text.plan.to}:{text.nth}:{status}"
-        self.post(
-            text.sid,
-            purpose,
-            lambda: self.application.text_status(text, status, number),
-            last=status.ended,
-        )
-
-    async def _deliver_inbound(self, text: Text, url: str) -> None:
-        said = await self.application.inbound(text, url)
-        try:
-            steps = read_twiml(said)
-        except InvalidValue as error:
-            raise DeliveryRefused(str(error)) from error
-        for one in steps:
-            if isinstance(one, Message):
-                plan = TextPlan(ref="", to=text.plan.from_, from_=text.plan.to, text=one.text)
-                self._noted(plan, inbound=False)
-
-    def _noted(self, plan: TextPlan, *, inbound: bool) -> Text:
-        text = Text(
-            sid=self.new_sid("SM"),
-            plan=plan,
-            fate=None,
-            nth=0,
-            sent_at=self.pace.now_at(),
-            status=TextStatus.DELIVERED,
-            inbound=inbound,
-        )
-        self.ledger.texts[text.sid] = text
-        return text
 
 
 _EVENTS: Mapping[CallStatus, str] = {
@@ -168,26 +63,13 @@ class World:
         self._application = application
         self._tasks = Tasks()
         self._postman = Postman(self.pace, self._tasks, self.ledger.posts)
-        self._texting = Texting(
-            ledger=self.ledger,
-            pace=self.pace,
-            tasks=self._tasks,
-            application=application,
-            post=self._post,
-            new_sid=self._new_sid,
-            inbound_urls=self.inbound_urls,
-        )
         self._lives: dict[str, Life] = {}
         self._asked: Counter[str] = Counter()
         self._people: dict[str, tuple[Person, int]] = {}
         self._made = 0
 
     def change(self, written: Mapping[str, object]) -> None:
-        """Change rates from now on; see `Rates.changed`.
-
-        Raises:
-            InvalidValue: they are unknown, or cannot be.
-        """
+        """Change rates from now on; see `Rates.changed`."""
         self.rates = self.rates.changed(written)
 
     def set_person(self, phone: str, person: Person) -> None:
@@ -197,8 +79,7 @@ class World:
     def next_fate(self, to: str) -> tuple[Fate, int]:
         """Draw the outcome of the next request that concerns a number; each is drawn once.
 
-        Returns:
-            The fate, and how often the number was called or written to before.
+        Returns the fate, and how often the number was called or written to before.
         """
         nth = self._asked[to]
         self._asked[to] += 1
@@ -208,11 +89,9 @@ class World:
         return fate, nth
 
     def place(self, plan: CallPlan, fate: Fate, nth: int) -> Call:
-        """Begin a call; return at once.
+        """Begin a call with a fate from `next_fate`; return at once.
 
         Args:
-            plan: what it is placed with.
-            fate: from `next_fate`, as is the next.
             nth: how often the number was called or written to before.
         """
         sid = self._new_sid("CA")
@@ -224,12 +103,21 @@ class World:
         return call
 
     def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
-        """Send a message; return at once; as `place`."""
-        return self._texting.send(plan, fate, nth)
+        """Send a message to a person, who may answer; return at once; as `place`."""
+        sid = self._new_sid("SM")
+        text = Text(sid=sid, plan=plan, fate=fate, nth=nth, sent_at=self.pace.now_at())
+        self.ledger.texts[sid] = text
+        self._tasks.spawn(self._live_text(text, fate))
+        return text
 
-    def write(self, from_: str, to: str, text: str) -> Text:
-        """Let a person write to one of the numbers; return at once."""
-        return self._texting.write(from_, to, text)
+    def write(self, from_: str, to: str, words: str) -> Text:
+        """Send a message from a person to one of the numbers; return at once."""
+        plan = TextPlan(ref="", to=to, from_=from_, text=words)
+        text = self._record(plan, inbound=True)
+        url = self.inbound_urls.get(to) or self.inbound_urls.get("")
+        if url is not None:
+            self._post(text.sid, text.sid, lambda: self._deliver_inbound(text, url), last=True)
+        return text
 
     async def hang_up(self, sid: str) -> None:
         """End a call, as either side does; return when it has ended, or had.
@@ -295,3 +183,49 @@ class World:
     ) -> None:
         carriage = carriage_of(self.rates, self._seed, purpose)
         self._postman.send(sid, carriage, deliver, tries=self.rates.post_tries, last=last)
+
+    async def _live_text(self, text: Text, fate: Fate) -> None:
+        await self.pace.pause(SENT_MS)
+        self._set_status(text, TextStatus.SENT)
+        await self.pace.pause(DELIVERED_MS)
+        self._set_status(text, TextStatus.DELIVERED if fate.arrives else TextStatus.UNDELIVERED)
+        if fate.arrives and fate.text and self.inbound_urls:
+            await self.pace.pause(fate.think_ms)
+            self.write(text.plan.to, text.plan.from_, fate.text)
+
+    def _set_status(self, text: Text, status: TextStatus) -> None:
+        text.status = status
+        if text.plan.status_url is None:
+            return
+        number, text.notices = text.notices, text.notices + 1
+        purpose = f"{text.plan.to}:{text.nth}:{status}"
+        self._post(
+            text.sid,
+            purpose,
+            lambda: self._application.text_status(text, status, number),
+            last=status.ended,
+        )
+
+    async def _deliver_inbound(self, text: Text, url: str) -> None:
+        said = await self._application.inbound(text, url)
+        try:
+            steps = read_twiml(said)
+        except InvalidValue as error:
+            raise DeliveryRefused(str(error)) from error
+        for one in steps:
+            if isinstance(one, Message):
+                plan = TextPlan(ref="", to=text.plan.from_, from_=text.plan.to, text=one.text)
+                self._record(plan, inbound=False)
+
+    def _record(self, plan: TextPlan, *, inbound: bool) -> Text:
+        text = Text(
+            sid=self._new_sid("SM"),
+            plan=plan,
+            fate=None,
+            nth=0,
+            sent_at=self.pace.now_at(),
+            status=TextStatus.DELIVERED,
+            inbound=inbound,
+        )
+        self.ledger.texts[text.sid] = text
+        return text

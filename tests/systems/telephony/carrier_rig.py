@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 from headway.carrier.script import Person
-from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.services import CarrierSettings
+from headway.carrier.twilio_requests import CarrierSettings
+from headway.carrier.twilio_server import Carrier
 from headway.carrier.world import World
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import REAL, Timing

@@ -18,8 +18,7 @@ from starlette.routing import Route
 from headway.carrier import make
 from headway.carrier.application import Event
 from headway.carrier.provider import Simulated
-from headway.carrier.script import Person
-from headway.carrier.settings import SimulatedSettings
+from headway.carrier.script import Person, SimulatedSettings
 from headway.core.errors import (
     InvalidValue,
     ProviderRefused,

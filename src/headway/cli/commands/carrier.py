@@ -16,8 +16,8 @@ from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
 with needs_extra("systems"):
-    from headway.carrier.twilio_server.carrier import HOSTS, Carrier
-    from headway.carrier.twilio_server.services import CarrierSettings
+    from headway.carrier.twilio_requests import CarrierSettings
+    from headway.carrier.twilio_server import HOSTS, Carrier
     from headway.runtime.settings_table import read_table
     from headway.server.listener import ListenAddress, Listener
 

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headway.carrier.ledger import Call, Text
 from headway.carrier.script import Fate, Taking
-from headway.carrier.twilio_server.requests import Fields, Refused
+from headway.carrier.twilio_requests import Fields, Refused
 from headway.carrier.webhooks import rfc2822
 from headway.carrier.world import World
 from headway.server.hooks.request import read_form
@@ -122,11 +122,7 @@ def page_of(
     found: Sequence[One],
     shape: Callable[[One], Shape],
 ) -> Shape:
-    """One page of a list.
-
-    Args:
-        name: under which the rows stand.
-    """
+    """Return one page of a list, its rows under a name."""
     size = asked.number("PageSize", _USUAL, _MOST) or _USUAL
     page = asked.number("Page", 0, 10_000_000)
     start = page * size
@@ -183,11 +179,10 @@ def must_do(fate: Fate, code: int) -> None:
     """Accept a request that is to be done, whatever is replied.
 
     Args:
-        fate: of what is to be done.
-        code: of a refusal for the number's sake.
+        code: of a refusal because of the number.
 
     Raises:
-        Refused: it is not.
+        Refused: it is not to be done.
     """
     match fate.taking:
         case Taking.REFUSED:
@@ -201,11 +196,7 @@ def must_do(fate: Fate, code: int) -> None:
 
 
 async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Response:
-    """The reply to a request that was done.
-
-    Args:
-        world: in which it was done.
-    """
+    """Return the reply to a request that was done."""
     if world.rates.reply:
         await world.pace.pause(world.rates.reply)
     match fate.taking:

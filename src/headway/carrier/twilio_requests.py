@@ -1,4 +1,4 @@
-"""What a request to the carrier asks: who sends it, its fields, and the error if it is refused.
+"""A request to the carrier: who sends it, its fields, and the error if it is refused.
 
 Source: Twilio, "Twilio's response", "Error and warning dictionary".
 """
@@ -8,15 +8,68 @@ from __future__ import annotations
 import hmac
 from base64 import b64decode
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from headway.carrier.script import SimulatedSettings
+from headway.carrier.world import World
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import read_form
 from headway.systems.telephony.phone import is_phone
+
+_SID = r"[0-9a-fA-F]{32}$"
+
+
+class CarrierSettings(SimulatedSettings):
+    """What a carrier is started with; account and token follow from the seed if not given.
+
+    Attributes:
+        account_sid: of the only account.
+        auth_token: of the account; signs webhooks too.
+        api_keys: more names and secrets that may ask.
+    """
+
+    account_sid: Annotated[str, Field(pattern="^AC" + _SID)] | None = None
+    auth_token: Annotated[str, Field(min_length=8)] | None = Field(default=None, repr=False)
+    api_keys: dict[Annotated[str, Field(pattern="^SK" + _SID)], str] = Field(
+        default_factory=dict[str, str], repr=False
+    )
+
+    @property
+    def account(self) -> str:
+        """The id of the account."""
+        return self.account_sid or f"AC{self._drawn('account')}"
+
+    @property
+    def token(self) -> str:
+        """The token of the account."""
+        return self.auth_token or self._drawn("token")
+
+    def _drawn(self, what: str) -> str:
+        return sha256(f"carrier:{self.seed}:{what}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Services:
+    """What the carrier's routes work with.
+
+    Attributes:
+        world: in which calls are made.
+        account: the only one.
+        secrets: of each name that may ask.
+    """
+
+    world: World
+    account: str
+    secrets: Mapping[str, str] = field(repr=False)
+
 
 _STATUS: Mapping[int, int] = {
     20003: 401,
@@ -68,17 +121,9 @@ _METHODS = {"GET", "POST"}
 
 
 class Fields:
-    """The fields of a form or a query."""
+    """The fields of a form or a query; Refused if one of them has a name that is not known."""
 
     def __init__(self, pairs: list[tuple[str, str]], known: Collection[str]) -> None:
-        """Take fields whose names are known.
-
-        Args:
-            known: the names that may be there.
-
-        Raises:
-            Refused: there is another.
-        """
         strange = {name for name, _ in pairs} - set(known)
         if strange:
             raise Refused(20001, f"Unknown parameters: {', '.join(sorted(strange))}")
@@ -94,14 +139,10 @@ class Fields:
         return [value for one, value in self._pairs if one == name and value]
 
     def phone(self, name: str, *, missing: int, invalid: int) -> str:
-        """A telephone number that must be there.
-
-        Args:
-            missing: the code if there is none.
-            invalid: the code if it cannot be one.
+        """Return a telephone number.
 
         Raises:
-            Refused: it is missing or cannot be one.
+            Refused: with the code `missing` or `invalid`.
         """
         value = self.get(name)
         if value is None:
@@ -160,39 +201,30 @@ def ref_of(url: str | None) -> str:
 
 
 async def read_body(request: Request, known: Collection[str]) -> Fields:
-    """The fields of a form.
-
-    Raises:
-        Refused: it is none, or has fields that are not known.
-    """
-    try:
-        return Fields(read_form(await request.body()), known)
-    except InvalidValue as error:
-        raise Refused(20001, error.message) from error
+    """Read the fields of a form; Refused if it is none, or has fields that are not known."""
+    return _read(await request.body(), known)
 
 
 def read_query(request: Request, known: Collection[str]) -> Fields:
-    """The fields of the query; as `read_body`.
+    """Read the fields of the query; as `read_body`."""
+    return _read(request.url.query, known)
 
-    Raises:
-        Refused: it is none, or has fields that are not known.
-    """
+
+def _read(form: str | bytes, known: Collection[str]) -> Fields:
     try:
-        return Fields(read_form(request.url.query), known)
+        return Fields(read_form(form), known)
     except InvalidValue as error:
         raise Refused(20001, error.message) from error
 
 
 def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> None:
-    """Accept an authenticated request.
+    """Accept an authenticated request about this account.
 
     Args:
-        request: names the account in its path.
-        account: the only one.
-        secrets: of each name that may ask.
+        secrets: of each name that may send requests.
 
     Raises:
-        Refused: it does not, or it is about another account.
+        Refused: it is not, or it is about another account.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     try:

@@ -1,33 +1,36 @@
-"""Calls, as Twilio's API creates, fetches, updates and ends them.
+"""Calls, messages and numbers, as Twilio's API creates, fetches, updates and ends them.
 
-Source: Twilio, "Calls resource".
+Source: Twilio, "Calls resource", "Messages resource", "IncomingPhoneNumber resource".
 """
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from hashlib import blake2b
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headway.carrier.ledger import Call, CallPlan
-from headway.carrier.twilio_server.replies import PAGING, call_shape, must_do, page_of, reply_of
-from headway.carrier.twilio_server.requests import (
-    Fields,
-    Refused,
-    read_body,
-    read_query,
-    ref_of,
+from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
+from headway.carrier.twilio_replies import (
+    PAGING,
+    Shape,
+    call_shape,
+    must_do,
+    number_shape,
+    page_of,
+    reply_of,
+    text_shape,
 )
-from headway.carrier.twilio_server.services import Services
+from headway.carrier.twilio_requests import Fields, Refused, Services, read_body, read_query, ref_of
 from headway.systems.telephony.voice import CallStatus
 
 _EVENTS = frozenset({"initiated", "ringing", "answered", "completed"})
-_LEAD = ("Url", "Method", "Twiml", "FallbackUrl", "FallbackMethod", "TimeLimit")
-_TOLD = ("StatusCallback", "StatusCallbackMethod")
-_NEW = (
-    *_LEAD,
-    *_TOLD,
+_SCRIPT_FIELDS = ("Url", "Method", "Twiml", "FallbackUrl", "FallbackMethod", "TimeLimit")
+_STATUS_FIELDS = ("StatusCallback", "StatusCallbackMethod")
+_CALL_FIELDS = (
+    *_SCRIPT_FIELDS,
+    *_STATUS_FIELDS,
     *("To", "From", "StatusCallbackEvent", "Timeout", "ApplicationSid", "SendDigits", "Record"),
     *("RecordingChannels", "RecordingStatusCallback", "RecordingStatusCallbackMethod"),
     *("RecordingConfigurationId", "RecordingStatusCallbackEvent", "RecordingTrack", "Trim"),
@@ -40,13 +43,13 @@ _NEW = (
 _MOMENTS = tuple(f"{which}Time{how}" for which in ("Start", "End") for how in ("", "<", ">"))
 
 
-async def place(services: Services, request: Request) -> Response:
+async def place_call(services: Services, request: Request) -> Response:
     """Place a call.
 
     Raises:
         Refused: there is no call.
     """
-    asked = await read_body(request, _NEW)
+    asked = await read_body(request, _CALL_FIELDS)
     plan = _plan(services, asked)
     fate, nth = services.world.next_fate(plan.to)
     must_do(fate, 21217)
@@ -54,28 +57,28 @@ async def place(services: Services, request: Request) -> Response:
     return await reply_of(services.world, fate, lambda: call_shape(services.account, call))
 
 
-async def every(services: Services, request: Request) -> Response:
+async def list_calls(services: Services, request: Request) -> Response:
     """List calls, the newest first."""
     asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
-    calls = [one for one in services.world.ledger.calls.values() if _fits(asked, one)]
+    calls = [one for one in services.world.ledger.calls.values() if _is_call_wanted(asked, one)]
     calls.reverse()
     shape = page_of(request, asked, "calls", calls, lambda one: call_shape(services.account, one))
     return JSONResponse(shape)
 
 
-async def show(services: Services, request: Request) -> Response:
+async def show_call(services: Services, request: Request) -> Response:
     """Fetch one call."""
-    return JSONResponse(call_shape(services.account, _found(services, request)))
+    return JSONResponse(call_shape(services.account, _call(services, request)))
 
 
-async def change(services: Services, request: Request) -> Response:
+async def change_call(services: Services, request: Request) -> Response:
     """End a call, or have other words followed in it.
 
     Raises:
         Refused: it cannot be, as the call stands.
     """
-    asked = await read_body(request, (*_LEAD, *_TOLD, "Status"))
-    call = _found(services, request)
+    asked = await read_body(request, (*_SCRIPT_FIELDS, *_STATUS_FIELDS, "Status"))
+    call = _call(services, request)
     status = asked.get("Status")
     url, words = asked.url("Url", invalid=21205), asked.get("Twiml")
     if status not in {None, "canceled", "completed"}:
@@ -118,26 +121,26 @@ def _plan(services: Services, asked: Fields) -> CallPlan:
     )
 
 
-def _found(services: Services, request: Request) -> Call:
+def _call(services: Services, request: Request) -> Call:
     call = services.world.ledger.calls.get(request.path_params["sid"])
     if call is None:
         raise Refused(20404, f"The requested resource {request.url.path} was not found")
     return call
 
 
-def _fits(asked: Fields, call: Call) -> bool:
+def _is_call_wanted(asked: Fields, call: Call) -> bool:
     plan, status = call.plan, asked.get("Status")
     began = None if call.status is CallStatus.QUEUED else call.placed_at
     return (
         asked.get("To") in {None, plan.to}
         and asked.get("From") in {None, plan.from_}
         and status in {None, call.status.value}
-        and _lies(asked, "StartTime", began)
-        and _lies(asked, "EndTime", call.ended_at)
+        and _is_time_wanted(asked, "StartTime", began)
+        and _is_time_wanted(asked, "EndTime", call.ended_at)
     )
 
 
-def _lies(asked: Fields, name: str, at: int | None) -> bool:
+def _is_time_wanted(asked: Fields, name: str, at: int | None) -> bool:
     """Return whether a moment lies where it is asked for; Twilio's moments are whole seconds."""
     after, before, on = asked.get(f"{name}>"), asked.get(f"{name}<"), asked.get(name)
     if after is None and before is None and on is None:
@@ -168,3 +171,92 @@ def _bounds(name: str, text: str) -> tuple[int, int]:
         raise Refused(20001, f"{name} is no moment: {text[:40]}") from None
     second = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     return second, second
+
+
+_LONGEST = 1_600
+_TEXT_FIELDS = (
+    *("To", "From", "Body", "StatusCallback", "ApplicationSid", "MaxPrice", "ProvideFeedback"),
+    *("Attempt", "ValidityPeriod", "ForceDelivery", "ContentRetention", "AddressRetention"),
+    *("SmartEncoded", "PersistentAction", "TrafficType", "ShortenUrls", "ScheduleType", "SendAt"),
+    *("SendAsMms", "ContentVariables", "MessageIntent", "RiskCheck", "FallbackFrom"),
+    *("MessagingServiceSid", "MediaUrl", "ContentSid"),
+)
+
+
+async def send_text(services: Services, request: Request) -> Response:
+    """Send a message.
+
+    Raises:
+        Refused: it is not sent.
+    """
+    asked = await read_body(request, _TEXT_FIELDS)
+    to = asked.phone("To", missing=21604, invalid=21211)
+    from_ = asked.phone("From", missing=21603, invalid=21212)
+    if services.world.numbers and from_ not in services.world.numbers:
+        raise Refused(21606, f"The 'From' phone number {from_} is not yours")
+    body = asked.get("Body")
+    if body is None:
+        raise Refused(21602, "Message body is required")
+    if len(body) > _LONGEST:
+        raise Refused(21617, f"The message body exceeds {_LONGEST} characters")
+    url = asked.url("StatusCallback", invalid=21609)
+    plan = TextPlan(ref=ref_of(url), to=to, from_=from_, text=body, status_url=url)
+    fate, nth = services.world.next_fate(to)
+    must_do(fate, 21614)
+    text = services.world.send(plan, fate, nth)
+    return await reply_of(services.world, fate, lambda: text_shape(services.account, text))
+
+
+async def list_texts(services: Services, request: Request) -> Response:
+    """List messages, the newest first."""
+    asked = read_query(request, (*PAGING, "To", "From", "DateSent", "DateSent<", "DateSent>"))
+    texts = [one for one in services.world.ledger.texts.values() if _is_text_wanted(asked, one)]
+    texts.reverse()
+    shape = page_of(
+        request, asked, "messages", texts, lambda one: text_shape(services.account, one)
+    )
+    return JSONResponse(shape)
+
+
+async def show_text(services: Services, request: Request) -> Response:
+    """Fetch one message.
+
+    Raises:
+        Refused: there is none.
+    """
+    text = services.world.ledger.texts.get(request.path_params["sid"])
+    if text is None:
+        raise Refused(20404, f"The requested resource {request.url.path} was not found")
+    return JSONResponse(text_shape(services.account, text))
+
+
+async def add_number(services: Services, request: Request) -> Response:
+    """Add a number to the account, with the URL that receives its inbound messages."""
+    known = ("PhoneNumber", "SmsUrl", "SmsMethod", "FriendlyName", "VoiceUrl", "VoiceMethod")
+    asked = await read_body(request, known)
+    number = asked.phone("PhoneNumber", missing=21421, invalid=21421)
+    url = asked.url("SmsUrl", invalid=21502)
+    if services.world.numbers:
+        services.world.numbers.add(number)
+    if url is not None:
+        services.world.inbound_urls[number] = url
+    return JSONResponse(_shape(services, number), 201)
+
+
+async def list_numbers(services: Services, request: Request) -> Response:
+    """List the account's own numbers."""
+    asked = read_query(request, (*PAGING, "PhoneNumber"))
+    known = sorted(services.world.numbers | (services.world.inbound_urls.keys() - {""}))
+    found = [one for one in known if asked.get("PhoneNumber") in {None, one}]
+    name = "incoming_phone_numbers"
+    return JSONResponse(page_of(request, asked, name, found, lambda one: _shape(services, one)))
+
+
+def _shape(services: Services, number: str) -> Shape:
+    sid = f"PN{blake2b(number.encode(), digest_size=16).hexdigest()}"
+    return number_shape(services.account, sid, number, services.world.inbound_urls.get(number, ""))
+
+
+def _is_text_wanted(asked: Fields, text: Text) -> bool:
+    plan = text.plan
+    return asked.get("To") in {None, plan.to} and asked.get("From") in {None, plan.from_}

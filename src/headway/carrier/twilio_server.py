@@ -1,0 +1,212 @@
+"""The carrier: an ASGI application that speaks Twilio's API over a simulated world.
+
+A control API besides Twilio's shows its ledger, and changes its people and faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headway.carrier import twilio_resources
+from headway.carrier.ledger import Call, Text
+from headway.carrier.script import Person, Rates
+from headway.carrier.twilio_replies import Shape, must_be_there
+from headway.carrier.twilio_requests import (
+    CarrierSettings,
+    Fields,
+    Refused,
+    Services,
+    check_caller,
+    refused,
+)
+from headway.carrier.webhooks import HttpApplication
+from headway.carrier.world import World
+from headway.core.errors import InvalidValue
+from headway.runtime.settings_table import read_table
+from headway.runtime.timing import REAL, Timing
+
+
+async def _show_ledger(services: Services, request: Request) -> Response:
+    """All calls, and what a bill would show."""
+    ledger = services.world.ledger
+    asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
+    found = [
+        _call(one)
+        for one in ledger.calls.values()
+        if asked.get("ref") in {None, one.plan.ref}
+        and asked.get("to") in {None, one.plan.to}
+        and asked.get("from") in {None, one.plan.from_}
+    ]
+    shown = {
+        "calls": found,
+        "live": ledger.live(),
+        "peaks": ledger.peaks(),
+        "crowded": ledger.crowded(),
+        "twice": ledger.twice(),
+        "requests": ledger.takings,
+        "webhooks": ledger.posts,
+    }
+    return JSONResponse(shown)
+
+
+async def _hang_up(services: Services, request: Request) -> Response:
+    # Hang up on the called person's side.
+    sid = request.path_params["sid"]
+    call = services.world.ledger.calls.get(sid)
+    if call is None:
+        raise Refused(20404, f"there is no call {sid[:40]}")
+    await services.world.hang_up(sid)
+    return JSONResponse(_call(call))
+
+
+async def _show_texts(services: Services, request: Request) -> Response:
+    """All messages, out and in."""
+    del request
+    return JSONResponse({"texts": [_text(one) for one in services.world.ledger.texts.values()]})
+
+
+async def _write(services: Services, request: Request) -> Response:
+    said = await _object(request)
+    fields = [said.get(name) for name in ("from", "to", "text")]
+    match fields:
+        case [str(from_), str(to), str(words)] if len(said) == 3:
+            return JSONResponse(_text(services.world.write(from_, to, words)), 201)
+        case _:
+            raise Refused(20001, 'give {"from": "+1…", "to": "+1…", "text": "…"}')
+
+
+async def _set_person(services: Services, request: Request) -> Response:
+    said = await _object(request)
+    try:
+        wanted = read_table("person", Person, said)
+    except InvalidValue as error:
+        raise Refused(20001, str(error)) from error
+    services.world.set_person(request.path_params["phone"], wanted)
+    return JSONResponse(wanted.model_dump())
+
+
+async def _faults(services: Services, request: Request) -> Response:
+    # Show the rates of faults, and change them.
+    if request.method == "POST":
+        said = await _object(request)
+        try:
+            services.world.change(said)
+        except InvalidValue as error:
+            raise Refused(20001, str(error)) from error
+    return JSONResponse(services.world.rates.model_dump(include=set(Rates.model_fields)))
+
+
+async def _object(request: Request) -> Shape:
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(20001, f"the body is no object of JSON: {error}") from error
+
+
+def _call(call: Call) -> Shape:
+    return {
+        "sid": call.sid,
+        "ref": call.plan.ref,
+        "to": call.plan.to,
+        "from": call.plan.from_,
+        "status": call.status.value,
+        "request": call.fate.taking.value,
+        "placed_at": call.placed_at,
+        "answered_at": call.answered_at,
+        "ended_at": call.ended_at,
+        "duration_s": call.duration_s,
+        "heard": call.heard,
+        "pressed": call.pressed,
+        "problems": call.problems,
+    }
+
+
+def _text(text: Text) -> Shape:
+    return {
+        "sid": text.sid,
+        "ref": text.plan.ref,
+        "to": text.plan.to,
+        "from": text.plan.from_,
+        "text": text.plan.text,
+        "inbound": text.inbound,
+        "status": text.status.value,
+        "sent_at": text.sent_at,
+    }
+
+
+HOSTS = ["localhost", "127.0.0.1"]
+"""Where a carrier may be: it is no protected place."""
+
+Answer = Callable[[Services, Request], Awaitable[Response]]
+
+_API: tuple[tuple[str, str, Answer], ...] = (
+    ("POST", "/Calls.json", twilio_resources.place_call),
+    ("GET", "/Calls.json", twilio_resources.list_calls),
+    ("GET", "/Calls/{sid}.json", twilio_resources.show_call),
+    ("POST", "/Calls/{sid}.json", twilio_resources.change_call),
+    ("POST", "/Messages.json", twilio_resources.send_text),
+    ("GET", "/Messages.json", twilio_resources.list_texts),
+    ("GET", "/Messages/{sid}.json", twilio_resources.show_text),
+    ("POST", "/IncomingPhoneNumbers.json", twilio_resources.add_number),
+    ("GET", "/IncomingPhoneNumbers.json", twilio_resources.list_numbers),
+)
+_CONTROL: tuple[tuple[str, str, Answer], ...] = (
+    ("GET", "/_calls", _show_ledger),
+    ("POST", "/_calls/{sid}/hang_up", _hang_up),
+    ("GET", "/_texts", _show_texts),
+    ("POST", "/_texts", _write),
+    ("POST", "/_people/{phone}", _set_person),
+    ("GET", "/_faults", _faults),
+    ("POST", "/_faults", _faults),
+)
+
+
+class Carrier:
+    """A carrier that speaks Twilio's API.
+
+    Attributes:
+        settings: what it was started with.
+        world: in which its calls are.
+    """
+
+    def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
+        """Make a carrier; it listens once it is started."""
+        self.settings = settings
+        application = HttpApplication(settings.account, settings.token)
+        self.world = World(settings, application, timing=timing)
+        self._services = Services(
+            world=self.world,
+            account=settings.account,
+            secrets={settings.account: settings.token, **settings.api_keys},
+        )
+        root = "/2010-04-01/Accounts/{account}"
+        self.app = Starlette(
+            routes=[
+                *(self._route(how, root + path, answer, api=True) for how, path, answer in _API),
+                *(self._route(how, path, answer, api=False) for how, path, answer in _CONTROL),
+            ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
+            exception_handlers=dict.fromkeys((Refused, HTTPException, Exception), refused),
+        )
+
+    async def close(self) -> None:
+        """End all calls, without webhooks."""
+        await self.world.close()
+
+    def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:
+        async def endpoint(request: Request) -> Response:
+            if api:
+                check_caller(request, self._services.account, self._services.secrets)
+                must_be_there(self.world, request)
+            return await answer(self._services, request)
+
+        return Route(path, endpoint, methods=[method])

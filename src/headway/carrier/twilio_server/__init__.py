@@ -1,1 +1,0 @@
-"""A carrier on this machine that speaks Twilio's API to Twilio's client."""
