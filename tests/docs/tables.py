@@ -15,8 +15,8 @@ from enum import StrEnum
 from types import FunctionType
 
 import headway as hw
+from headway.bridges.cassandra.link import CassandraSettings
 from headway.bridges.cassandra.monitoring import FAMILIES as OF_CALENDAR
-from headway.bridges.cassandra.settings import CassandraSettings
 from headway.bridges.kafka.metrics import BRIDGE_FAMILIES
 from headway.bridges.kafka.settings import InSettings, KafkaSettings, OutSettings
 from headway.bridges.kafka.watching import WATCH_FAMILIES

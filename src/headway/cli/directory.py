@@ -12,8 +12,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from headway.bridges.cassandra.link import OpenLink
-from headway.bridges.cassandra.settings import read_cassandra
+from headway.bridges.cassandra.link import OpenLink, read_cassandra
 from headway.cli.extras import is_postgres, needs_extra, plain_url
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue

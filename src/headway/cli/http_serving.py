@@ -209,9 +209,11 @@ class HttpServing:
         """Watch the group of [kafka.in]; returns its page of the dashboard."""
         # Only those who use Kafka have its client.
         with needs_extra("kafka"):
-            from headway.bridges.kafka.page import kafka_page  # noqa: PLC0415
             from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
-            from headway.bridges.kafka.watching import start_seeing_kafka  # noqa: PLC0415
+            from headway.bridges.kafka.watching import (  # noqa: PLC0415
+                kafka_page,
+                start_seeing_kafka,
+            )
         settings = read_kafka_settings(self.settings.kafka)
         return kafka_page(start_seeing_kafka(service, settings), settings)
 

@@ -13,17 +13,14 @@ from dataclasses import replace
 from typing import cast
 
 from headway.bridges.kafka.consuming import KafkaIn
-from headway.bridges.kafka.kinds import KafkaKinds, declare_kafka
-from headway.bridges.kafka.message import JobReader
-from headway.bridges.kafka.publisher import Publisher
+from headway.bridges.kafka.message import EnqueueSink, JobReader, Sink
+from headway.bridges.kafka.publishing import KafkaKinds, Publisher, Tally, declare_kafka
 from headway.bridges.kafka.schemas import value_reader
 from headway.bridges.kafka.settings import (
     KafkaSettings,
     producer_config,
     read_kafka_settings,
 )
-from headway.bridges.kafka.sink import EnqueueSink, Sink
-from headway.bridges.kafka.tally import Tally
 from headway.cli.app_file import open_app
 from headway.cli.extras import needs_extra
 from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_asked

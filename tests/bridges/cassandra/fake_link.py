@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headway.bridges.cassandra.link import Page, Rows, Values
-from headway.bridges.cassandra.settings import CassandraSettings
-from headway.bridges.cassandra.tables import Cql
+from headway.bridges.cassandra.link import CassandraSettings, Cql, Page, Rows, Values
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

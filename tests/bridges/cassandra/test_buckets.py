@@ -9,7 +9,7 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headway.bridges.cassandra.buckets import (
+from headway.bridges.cassandra.rows import (
     FARTHEST_MS,
     GUARD_MS,
     LONGEST_WRITE_MS,
@@ -19,13 +19,14 @@ from headway.bridges.cassandra.buckets import (
     deletion_stamp,
     index_seconds,
     is_far,
+    job_of,
     minute_of,
     opened_through,
     place_of,
+    row_of,
     shard_of,
     write_stamp,
 )
-from headway.bridges.cassandra.rows import job_of, row_of
 from headway.core.check import LATEST
 from headway.core.gates.spec import GateUse
 from headway.core.job import DAY_MS, FollowUp, JobPolicy, NewJob

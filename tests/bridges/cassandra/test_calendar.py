@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.bridges.cassandra.buckets import LONGEST_WRITE_MS
-from headway.bridges.cassandra.link import Values
-from headway.bridges.cassandra.tables import Cql
+from headway.bridges.cassandra.link import Cql, Values
+from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.enqueue import Enqueued
 from headway.contract.operate import Acted
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown

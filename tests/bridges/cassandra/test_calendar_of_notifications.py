@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.bridges.cassandra import page
-from headway.bridges.cassandra.link import Values
+from headway.bridges.cassandra import monitoring
+from headway.bridges.cassandra.link import Cql, Values, read_cassandra
 from headway.bridges.cassandra.monitoring import FAMILIES, CalendarStatus, calendar_rules
-from headway.bridges.cassandra.progress import Progress
 from headway.bridges.cassandra.reader import Reader
-from headway.bridges.cassandra.settings import read_cassandra
-from headway.bridges.cassandra.tables import Cql
+from headway.bridges.cassandra.rows import Progress
 from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
@@ -78,7 +76,7 @@ async def test_a_duplicate_of_one_in_the_calendar_gets_its_id(tmp_path: Path) ->
 async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "FRESH_S", 0.0)
+    monkeypatch.setattr(monitoring, "FRESH_S", 0.0)
     link = FakeLink(SETTINGS)
     async with operating(tmp_path, cassandra=link) as (notify, http):
         assert "It was never read" in await text_of(http, PAGE)

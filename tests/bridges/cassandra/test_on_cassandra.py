@@ -8,12 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from headway.bridges.cassandra.buckets import bucket_name, minute_of
 from headway.bridges.cassandra.driver import CassandraLink
-from headway.bridges.cassandra.link import PAGE, Values
-from headway.bridges.cassandra.progress import load_progress
-from headway.bridges.cassandra.settings import CassandraSettings
-from headway.bridges.cassandra.tables import Cql
+from headway.bridges.cassandra.link import PAGE, CassandraSettings, Cql, Values
+from headway.bridges.cassandra.rows import bucket_name, load_progress, minute_of
 from headway.contract.operate import Acted
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from headway.bridges.cassandra.buckets import (
+from headway.bridges.cassandra.link import Cql, Values
+from headway.bridges.cassandra.rows import (
     GUARD_MS,
     LINGER_MS,
     LONGEST_WRITE_MS,
     bucket_name,
+    load_progress,
     minute_of,
+    row_of,
 )
-from headway.bridges.cassandra.link import Values
-from headway.bridges.cassandra.progress import load_progress
-from headway.bridges.cassandra.rows import row_of
-from headway.bridges.cassandra.tables import Cql
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DefineRequest, LaneSpec, SetLane
 from headway.contract.outcomes import SettleRequest, Succeeded

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from headway.bridges.cassandra.buckets import Place, place_of, write_stamp
 from headway.bridges.cassandra.calendar import Calendar, key_of
-from headway.bridges.cassandra.link import Link, Page, Rows, Values
+from headway.bridges.cassandra.link import CassandraSettings, Cql, Link, Page, Rows, Values
 from headway.bridges.cassandra.reader import LEASE_MS, Reader
-from headway.bridges.cassandra.rows import row_of
-from headway.bridges.cassandra.settings import CassandraSettings
-from headway.bridges.cassandra.tables import Cql
+from headway.bridges.cassandra.rows import Place, place_of, row_of, write_stamp
 from headway.contract.views import JobQuery, JobView, StatsQuery, StatsView
 from headway.core.job import NewJob
 from headway.runtime.timing import Timing

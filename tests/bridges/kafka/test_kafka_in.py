@@ -10,10 +10,9 @@ from confluent_kafka import TopicPartition
 
 import headway as hw
 from headway.bridges.kafka.consuming import KafkaIn
-from headway.bridges.kafka.message import Incoming, JobReader
-from headway.bridges.kafka.publisher import Acknowledged, Publisher
+from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Put, Stored
+from headway.bridges.kafka.publishing import Acknowledged, Publisher
 from headway.bridges.kafka.settings import read_kafka_settings
-from headway.bridges.kafka.sink import EnqueueSink, Put, Stored
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
     BacklogFull,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import headway as hw
-from headway.bridges.kafka.kinds import declare_kafka
+from headway.bridges.kafka.publishing import declare_kafka
 from headway.contract.outcomes import Succeeded
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock

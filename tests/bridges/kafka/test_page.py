@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from headway.bridges.kafka.page import kafka_page
 from headway.bridges.kafka.settings import KafkaSettings, read_kafka_settings
-from headway.bridges.kafka.watching import GroupStatus, GroupWatch
+from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_page
 from headway.contract.tokens import Role
 from tests.web.rig import HOSTILE, dashboard, signed_in
 from tests.web.test_web_pages import plain

@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import headway as hw
-from headway.bridges.kafka.message import Incoming, JobReader
-from headway.bridges.kafka.sink import EnqueueSink
+from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader
 from headway.contract.views import JobsQuery
 from headway.runtime.tracing.trace import trace
 

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 import headway as hw
 from headway.bridges.kafka import declare_kafka, watching
 from headway.bridges.kafka.metrics import TallyCollector
+from headway.bridges.kafka.publishing import Tally
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
-from headway.bridges.kafka.tally import Tally
 from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_rules
 from headway.cli.doctor import Health
 from headway.cli.doctor.surroundings import look_at_kafka

@@ -12,11 +12,9 @@ import pytest
 
 import headway as hw
 from headway.bridges.kafka.consuming import KafkaIn
-from headway.bridges.kafka.kinds import declare_kafka
-from headway.bridges.kafka.message import JobReader
-from headway.bridges.kafka.publisher import Publisher
+from headway.bridges.kafka.message import EnqueueSink, JobReader
+from headway.bridges.kafka.publishing import Publisher, declare_kafka
 from headway.bridges.kafka.settings import producer_config, read_kafka_settings
-from headway.bridges.kafka.sink import EnqueueSink
 from headway.bridges.kafka.watching import GroupWatch
 from headway.contract.views import JobsQuery
 from tests.bridges.kafka.rig import Topics, bridge, count, end, kill, sqlite, until

@@ -12,18 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
-from headway.bridges.cassandra.buckets import (
+from headway.bridges.cassandra.link import Cql, Link, ms_of
+from headway.bridges.cassandra.rows import (
     LONGEST_WRITE_MS,
     Place,
+    begin,
     index_seconds,
     is_far,
+    job_of,
     place_of,
+    row_of,
     write_stamp,
 )
-from headway.bridges.cassandra.link import Link, ms_of
-from headway.bridges.cassandra.progress import begin
-from headway.bridges.cassandra.rows import job_of, row_of
-from headway.bridges.cassandra.tables import Cql
 from headway.contract.enqueue import Enqueued
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
@@ -90,11 +90,7 @@ class Calendar:
         return [next(put) if self._is_far(job, now) else next(sent) for job in jobs]
 
     async def find(self, ids: Iterable[str]) -> dict[str, Shelved]:
-        """The jobs of these ids that lie in the calendar; those that moved to the store do not.
-
-        Raises:
-            StoreUnavailable: Cassandra does not answer.
-        """
+        """Return the jobs of these ids that are in the calendar, and not in the store."""
         wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
         index = await self._link.run_many(Cql.GET_INDEX, [(one,) for one in wanted])
         shards = self._link.settings.shards
@@ -180,9 +176,6 @@ class Calendar:
         Args:
             ids: up to 1000.
 
-        Returns:
-            The reply for each, as from `Store.act`.
-
         Raises:
             StoreError: the store or Cassandra cannot do it now; repeat the call.
         """
@@ -195,10 +188,6 @@ class Calendar:
 
         Args:
             ids: up to 1000.
-            due_at: ms UTC.
-
-        Returns:
-            The reply for each, as from `Store.act`.
 
         Raises:
             StoreError: the store or Cassandra cannot do it now; repeat the call.

@@ -23,9 +23,7 @@ from cassandra.policies import (
 )
 from cassandra.query import tuple_factory
 
-from headway.bridges.cassandra.link import PAGE, Page, Rows, Values
-from headway.bridges.cassandra.settings import CassandraSettings
-from headway.bridges.cassandra.tables import TABLES, Cql
+from headway.bridges.cassandra.link import PAGE, TABLES, CassandraSettings, Cql, Page, Rows, Values
 from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 
 THREADS = 8

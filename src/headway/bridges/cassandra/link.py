@@ -1,13 +1,136 @@
-"""The connection to Cassandra: the interface that the calendar uses."""
+"""What the calendar asks of Cassandra: its settings, tables, statements and connection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from headway.bridges.cassandra.settings import CassandraSettings
-from headway.bridges.cassandra.tables import Cql
+from pydantic import Field, SecretStr
+
+from headway.runtime.settings_table import Span, Table, read_table
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Factor = Annotated[int, Field(ge=1, le=99)]
+
+
+class CassandraSettings(Table):
+    """Where the calendar is; spans are milliseconds once they are read.
+
+    Attributes:
+        hosts: some nodes of the cluster.
+        port: of their native protocol.
+        datacenter: whose nodes are asked; else that of the first host.
+        username: of a role that may read and write the keyspace.
+        password: its password.
+        tls_ca: a file with the certificates that the nodes' must be signed by; None for no TLS.
+        keyspace: in which the tables are.
+        replication: copies of each row, a number or one for each data centre; with it the keyspace
+            is created if it does not exist.
+        calendar: the table of the jobs; others are named after it.
+        shards: parts into which a minute is split; what a calendar was made with stays.
+        consistency: of each read and write; reads see what was written with it.
+        horizon: how far the leader reads ahead.
+        margin: a job is written there only if it is due by so much later than the horizon.
+        every: how long the leader rests before it looks again.
+        at_once: statements that are under way at a time, in each process.
+    """
+
+    hosts: Annotated[list[str], Field(min_length=1)]
+    port: int = Field(default=9042, ge=1, le=65_535)
+    datacenter: str | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    tls_ca: str | None = None
+    keyspace: Name = "headway"
+    replication: Factor | dict[str, Factor] | None = None
+    calendar: Name = "scheduled_notifications"
+    shards: int = Field(default=16, ge=1, le=1_024)
+    consistency: Literal["LOCAL_QUORUM", "QUORUM", "ALL"] = "LOCAL_QUORUM"
+    horizon: Annotated[Span, Field(ge=60_000)] = 900_000
+    margin: Annotated[Span, Field(ge=60_000)] = 120_000
+    every: Annotated[Span, Field(ge=100)] = 15_000
+    at_once: int = Field(default=64, ge=1, le=1_024)
+
+
+def read_cassandra(written: Mapping[str, object]) -> CassandraSettings:
+    """Read the table [cassandra]."""
+    return read_table("cassandra", CassandraSettings, written)
+
+
+TABLES = {
+    "": """
+        CREATE TABLE IF NOT EXISTS {t} (
+            minute_bucket text, shard int, scheduled_at timestamp, id uuid, job blob,
+            PRIMARY KEY ((minute_bucket, shard), scheduled_at, id)
+        ) WITH CLUSTERING ORDER BY (scheduled_at ASC, id ASC)""",
+    "_index": """
+        CREATE TABLE IF NOT EXISTS {t}_index (
+            name text PRIMARY KEY, id uuid, scheduled_at timestamp, body blob
+        )""",
+    "_refused": """
+        CREATE TABLE IF NOT EXISTS {t}_refused (
+            id uuid PRIMARY KEY, scheduled_at timestamp, job blob, reason text, refused_at timestamp
+        )""",
+    "_progress": """
+        CREATE TABLE IF NOT EXISTS {t}_progress (
+            name text PRIMARY KEY, shards int, done_through bigint, read_through bigint,
+            rows_read bigint, enqueued bigint, late bigint, refused bigint,
+            leader text, seen_at timestamp
+        )""",
+}
+"""By what follows the calendar's name. The index knows where a job lies, by its id or its key."""
+
+
+class Cql(Enum):
+    """A statement; its parameters in the order of its question marks."""
+
+    PUT_ROW = """
+        INSERT INTO {t} (minute_bucket, shard, scheduled_at, id, job) VALUES (?, ?, ?, ?, ?)
+        USING TIMESTAMP ?"""
+    GET_ROW = """
+        SELECT job, writetime(job) FROM {t}
+        WHERE minute_bucket = ? AND shard = ? AND scheduled_at = ? AND id = ?"""
+    READ_BUCKET = """
+        SELECT scheduled_at, id, job, writetime(job) FROM {t}
+        WHERE minute_bucket = ? AND shard = ?"""
+    DROP_ROW = """
+        DELETE FROM {t} USING TIMESTAMP ?
+        WHERE minute_bucket = ? AND shard = ? AND scheduled_at = ? AND id = ?"""
+    DROP_BUCKET = "DELETE FROM {t} USING TIMESTAMP ? WHERE minute_bucket = ? AND shard = ?"
+
+    PUT_INDEX = """
+        INSERT INTO {t}_index (name, id, scheduled_at, body) VALUES (?, ?, ?, ?)
+        USING TTL ? AND TIMESTAMP ?"""
+    CLAIM_KEY = """
+        INSERT INTO {t}_index (name, id, scheduled_at, body) VALUES (?, ?, ?, ?)
+        IF NOT EXISTS USING TTL ?"""
+    GET_INDEX = "SELECT id, scheduled_at, body FROM {t}_index WHERE name = ?"
+
+    PUT_REFUSED = """
+        INSERT INTO {t}_refused (id, scheduled_at, job, reason, refused_at) VALUES (?, ?, ?, ?, ?)
+        USING TIMESTAMP ?"""
+    LIST_REFUSED = "SELECT id, scheduled_at, job, reason, writetime(reason) FROM {t}_refused"
+    DROP_REFUSED = "DELETE FROM {t}_refused USING TIMESTAMP ? WHERE id = ?"
+
+    MAKE_PROGRESS = """
+        INSERT INTO {t}_progress
+            (name, shards, done_through, read_through, rows_read, enqueued, late, refused)
+        VALUES ('progress', ?, ?, ?, 0, 0, 0, 0) IF NOT EXISTS"""
+    GET_PROGRESS = """
+        SELECT shards, done_through, read_through, rows_read, enqueued, late, refused, leader,
+            seen_at FROM {t}_progress WHERE name = 'progress'"""
+    PUT_PROGRESS = """
+        UPDATE {t}_progress USING TIMESTAMP ? SET done_through = ?, read_through = ?,
+            rows_read = ?, enqueued = ?, late = ?, refused = ?, leader = ?, seen_at = ?
+        WHERE name = 'progress'"""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes anything."""
+        return not self.value.lstrip().startswith("SELECT")
+
 
 Values = Sequence[object]
 Rows = Sequence[tuple[Any, ...]]
@@ -49,11 +172,7 @@ class Link(Protocol):
         ...
 
     async def run_many(self, statement: Cql, each: Sequence[Values]) -> list[Rows]:
-        """Run one statement with each of these values, a bounded number at a time.
-
-        Returns:
-            The rows of each, in their order.
-        """
+        """Run one statement with each of these values, a bounded number at a time."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The calendar's reader in a server, its metrics and its alert rules."""
+"""The calendar in a server: its reader, metrics and alert rules, and its page of the dashboard."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 
 from prometheus_client.core import Metric
 
-from headway.bridges.cassandra.buckets import MINUTE_MS
 from headway.bridges.cassandra.link import Link
-from headway.bridges.cassandra.progress import Progress, ahead_ms, load_progress
 from headway.bridges.cassandra.reader import Reader
+from headway.bridges.cassandra.rows import MINUTE_MS, Progress, ahead_ms, load_progress
 from headway.core.duration import format_duration
 from headway.core.errors import StoreError
+from headway.server.access.caller import Caller, Permission
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.declared import Grows, Lasts, Texts
 from headway.server.alerts.rule import Rule
@@ -23,6 +23,8 @@ from headway.server.metrics.samples import Samples, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
+from headway.web.page import Facts as PageFacts
+from headway.web.page import Look, Page
 
 UP = gauge("calendar_up", "Whether Cassandra answered: 1 or 0; with 0, the others are away.")
 AHEAD = gauge(
@@ -110,9 +112,6 @@ def start_calendar(service: Service, link: Link) -> None:
     """Read the calendar ahead for as long as the server runs, and let it be seen.
 
     Any number of servers may do so: one of them leads.
-
-    Raises:
-        InvalidValue: the server has rules of these names already.
     """
     settings = link.settings
 
@@ -174,3 +173,42 @@ def _refused(grown: Mapping[str, int]) -> Texts:
         for where, n in grown.items()
         if n
     }
+
+
+FRESH_S = 2.0
+
+
+def calendar_page(link: Link) -> Page:
+    """Return the page of a calendar."""
+
+    async def load() -> tuple[Progress | None, str]:
+        try:
+            return await load_progress(link), ""
+        except StoreError as error:
+            return None, error.message
+
+    async def read(look: Look) -> PageFacts:
+        now, settings = (await look.sight.overview()).stats.now, link.settings
+        progress, away = await look.sight.once("calendar", load, FRESH_S)
+        ahead = 0 if progress is None else ahead_ms(progress, now)
+        return {
+            "now": now,
+            "progress": progress,
+            "away": away,
+            "ahead": ahead,
+            "late": progress is not None and ahead < settings.horizon // 2,
+            "open_at": 0 if progress is None else (progress.done_through + 1) * MINUTE_MS,
+            "settings": settings,
+            "runbooks": RUNBOOKS,
+        }
+
+    return Page(
+        path="calendar",
+        title="Calendar",
+        template="calendar.html",
+        fragments=("calendar",),
+        read=read,
+        permission=Permission.OBSERVE,
+        reach=Caller.whole,
+        package=__name__.rpartition(".")[0],
+    )

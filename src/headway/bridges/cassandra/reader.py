@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from headway.bridges.cassandra.buckets import (
+from headway.bridges.cassandra.calendar import Send, key_of
+from headway.bridges.cassandra.link import Cql, Link, ms_of
+from headway.bridges.cassandra.rows import (
     Place,
+    Progress,
+    begin,
     bucket_name,
     closed_through,
     deletion_stamp,
+    job_of,
     opened_through,
     write_stamp,
 )
-from headway.bridges.cassandra.calendar import Send, key_of
-from headway.bridges.cassandra.link import Link, ms_of
-from headway.bridges.cassandra.progress import Progress, begin
-from headway.bridges.cassandra.rows import job_of
-from headway.bridges.cassandra.tables import Cql
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import (

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from headway.bridges.kafka.kinds import KafkaKinds, declare_kafka
+from headway.bridges.kafka.publishing import KafkaKinds, declare_kafka
 from headway.bridges.kafka.settings import KafkaSettings, read_kafka_settings
 
 __all__ = ["KafkaKinds", "KafkaSettings", "declare_kafka", "read_kafka_settings"]

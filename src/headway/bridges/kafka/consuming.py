@@ -15,11 +15,9 @@ from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headway.bridges.kafka.message import Incoming
-from headway.bridges.kafka.publisher import Publisher
+from headway.bridges.kafka.message import Incoming, Sink
+from headway.bridges.kafka.publishing import Publisher, Tally
 from headway.bridges.kafka.settings import KafkaSettings, consumer_config
-from headway.bridges.kafka.sink import Sink
-from headway.bridges.kafka.tally import Tally
 from headway.core.errors import (
     BacklogFull,
     CallerError,

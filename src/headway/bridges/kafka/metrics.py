@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from headway.bridges.kafka.tally import Tally
+from headway.bridges.kafka.publishing import Tally
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import Samples
 

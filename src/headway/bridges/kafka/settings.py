@@ -78,11 +78,7 @@ class KafkaSettings(Table):
 
 
 def read_kafka_settings(written: Mapping[str, object]) -> KafkaSettings:
-    """Read the table [kafka].
-
-    Raises:
-        InvalidValue: a key is unknown, or a value is not valid.
-    """
+    """Read the table [kafka]."""
     return read_table("kafka", KafkaSettings, written)
 
 

@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 from headway.bridges.kafka.settings import KafkaSettings, client_config
 from headway.core.duration import format_duration
 from headway.runtime.timing import REAL, Timing
+from headway.server.access.caller import Caller, Permission
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.declared import Grows, Lasts, Texts
 from headway.server.alerts.rule import Rule
@@ -25,6 +26,8 @@ from headway.server.metrics.families import Family, gauge
 from headway.server.metrics.samples import Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
+from headway.web.page import Facts as PageFacts
+from headway.web.page import Look, Page
 
 LIMIT = 5.0
 """Seconds that one question to the brokers may take."""
@@ -214,11 +217,7 @@ def _dead(grown: Mapping[str, int]) -> Texts:
 
 
 def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
-    """Add rules and metrics to a server that does not answer yet; returns what they look at.
-
-    Raises:
-        InvalidValue: the server has rules of these names already.
-    """
+    """Add rules and metrics to a server that does not answer yet; returns what they look at."""
     watch = GroupWatch(settings, service.timing)
 
     async def see(facts: Facts) -> GroupStatus | None:
@@ -227,3 +226,42 @@ def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
     service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
     service.scrapes.add(watch)
     return watch
+
+
+MOST = 200
+"""Partitions that are shown: those that are furthest behind."""
+PATIENCE_S = 0.2
+"""How long a look waits for the brokers; later looks show what they say."""
+
+
+def kafka_page(watch: GroupWatch, settings: KafkaSettings) -> Page:
+    """Return the page of the group of the settings."""
+    wanted = settings.in_
+
+    async def read(look: Look) -> PageFacts:
+        now = (await look.sight.overview()).stats.now
+        found = await watch.look_within(PATIENCE_S)
+        status, age_ms = found or (None, 0)
+        lag: Mapping[tuple[str, int], int] = {} if status is None else status.lag
+        return {
+            "now": now,
+            "status": status,
+            "asked_at": now - age_ms,
+            "servers": settings.servers,
+            "wanted": wanted,
+            "rows": sorted(lag.items(), key=lambda one: (-one[1], one[0]))[:MOST],
+            "behind": sum(lag.values()),
+            "late": sum(one > wanted.lag_above for one in lag.values()),
+            "runbooks": RUNBOOKS,
+        }
+
+    return Page(
+        path="kafka",
+        title="Kafka",
+        template="kafka.html",
+        fragments=("kafka",),
+        read=read,
+        permission=Permission.OBSERVE,
+        reach=Caller.whole,
+        package=__name__.rpartition(".")[0],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.bridges.cassandra.progress import ahead_ms, load_progress
+from headway.bridges.cassandra.rows import ahead_ms, load_progress
 from headway.cli.directory import directory_url, make_link
 from headway.cli.doctor import Finding, problem, warning, well
 from headway.cli.extras import needs_extra

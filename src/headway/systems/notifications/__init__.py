@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter
 
-from headway.bridges.cassandra.monitoring import start_calendar
-from headway.bridges.cassandra.page import calendar_page
+from headway.bridges.cassandra.monitoring import calendar_page, start_calendar
 from headway.core.errors import located
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table

@@ -7,8 +7,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from headway.bridges.kafka.message import Incoming
-from headway.bridges.kafka.sink import Put, Stored
+from headway.bridges.kafka.message import Incoming, Put, Stored
 from headway.core.errors import InvalidValue
 from headway.server.service import Service
 from headway.systems.notifications.context import NotifyContext

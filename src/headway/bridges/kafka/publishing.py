@@ -1,0 +1,313 @@
+"""Kafka out: the kinds of jobs that publish a message at their due moment, and the producer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Literal, NamedTuple
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headway.bridges.kafka.settings import KafkaSettings, producer_config, read_kafka_settings
+from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.core.gates.slots import Slots
+from headway.core.retry import Backoff
+from headway.runtime.answers import Dead, Retry
+from headway.runtime.app import App
+from headway.runtime.job import Job
+from headway.runtime.kind import Kind
+from headway.runtime.timing import REAL, Timing
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts by topic, and lag by topic and partition; each is written by one task."""
+
+    consumed: Counter[str] = field(default_factory=Counter[str])
+    enqueued: Counter[str] = field(default_factory=Counter[str])
+    dead_lettered: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    published: Counter[str] = field(default_factory=Counter[str])
+    failed: Counter[str] = field(default_factory=Counter[str])
+    lag: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    paused: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+
+
+_FULL_PAUSE = 0.02  # seconds, while librdkafka's queue has no room
+_POLL = 0.2
+
+_log = logging.getLogger("headway.kafka")
+
+
+class Acknowledged(NamedTuple):
+    """Where the broker keeps a message."""
+
+    partition: int
+    offset: int
+
+
+class Publisher:
+    """Publishes messages; librdkafka batches what is published meanwhile.
+
+    Its callbacks are called on a thread of its own, which ends with the process.
+
+    Args:
+        config: of librdkafka; see `producer_config`.
+    """
+
+    def __init__(self, config: Mapping[str, object], *, timing: Timing = REAL) -> None:
+        self._config = dict(config)
+        self._timing = timing
+        self._producer: Producer | None = None
+        self._ended: deque[tuple[asyncio.Future[Acknowledged], Acknowledged | KafkaError]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def publish(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+    ) -> Acknowledged:
+        """Publish a message; when this returns, the broker has acknowledged it.
+
+        Messages of one key are appended in the order in which this was called. It waits for as
+        long as the broker is away.
+
+        Raises:
+            failure: `ProviderRefused`, it is not in the topic; `ProviderUnsure`, it may be.
+        """
+        self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Acknowledged] = self._loop.create_future()
+        on_delivery = partial(self._delivered, future)
+        named: list[tuple[str, str | bytes | None]] = [*(headers or {}).items()]
+        while True:
+            producer = self._producer or self._start()
+            try:
+                # Returns at once: it is put into a queue of librdkafka.
+                producer.produce(topic, value, key, headers=named, on_delivery=on_delivery)
+                break
+            except BufferError:
+                await self._timing.pause(_FULL_PAUSE)
+            except KafkaException as error:
+                raise failure(error.args[0], sent=False) from None
+        return await future
+
+    def _start(self) -> Producer:
+        """Start a producer and the thread that polls it."""
+        made = Producer({**self._config, "error_cb": self._on_error})
+        self._producer = made
+        threading.Thread(
+            target=self._poll, args=(made,), name="headway-kafka-producer", daemon=True
+        ).start()
+        return made
+
+    def _poll(self, producer: Producer) -> None:
+        while self._producer is producer or len(producer):
+            producer.poll(_POLL)
+            if self._ended and self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._resolve)
+
+    def _delivered(
+        self, future: asyncio.Future[Acknowledged], error: KafkaError | None, message: Message
+    ) -> None:
+        if error is None:
+            self._ended.append(
+                (future, Acknowledged(message.partition() or 0, message.offset() or 0))
+            )
+        else:
+            self._ended.append((future, error))
+
+    def _resolve(self) -> None:
+        """Give callers what the thread has collected, in the loop."""
+        while self._ended:
+            future, end = self._ended.popleft()
+            if future.done():
+                continue
+            if isinstance(end, Acknowledged):
+                future.set_result(end)
+            else:
+                future.set_exception(failure(end, sent=True))
+
+    def _on_error(self, error: KafkaError) -> None:
+        _log.warning("kafka error: code=%s reason=%s", error.name(), error.str())
+        if error.fatal():
+            # Nothing can be published with this producer any more: the next call makes another.
+            producer, self._producer = self._producer, None
+            if producer is not None:
+                producer.purge(blocking=False)
+
+    def close(self) -> None:
+        """Give up what is not acknowledged, and end the thread."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge(blocking=False)
+
+
+_REFUSED = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  (its name in the official client)
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._INVALID_ARG,  # noqa: SLF001
+    }
+)
+
+
+def failure(error: KafkaError, *, sent: bool) -> ProviderRefused | ProviderUnsure:
+    """Return an error of the client as one of Headway's.
+
+    Args:
+        sent: whether the message may have left this process.
+    """
+    message = f"the message was not acknowledged: {error.name()}: {error.str()}"
+    if sent and error.code() not in _REFUSED:
+        return ProviderUnsure(message)
+    return ProviderRefused(message, provider_code=error.name())
+
+
+PUBLISH = "kafka.publish"
+PUBLISH_IN_ORDER = "kafka.publish_in_order"
+
+JOB, ATTEMPT = "headway-job", "headway-attempt"
+
+Encoding = Literal["json", "text", "base64"]
+
+
+class KafkaKinds(NamedTuple):
+    """The kinds that publish.
+
+    Attributes:
+        publish: as soon as it is due; those of a key usually in the order in which they were due.
+        publish_in_order: one message of a topic and key at a time, each acknowledged before the
+            next, with any number of workers and though one is killed; only a refused message is
+            passed by later ones while it waits. `message_key` must be given.
+        publisher: what they publish with; `close` ends it.
+    """
+
+    publish: Kind
+    publish_in_order: Kind
+    publisher: Publisher
+    tally: Tally
+
+
+def declare_kafka(
+    app: App,
+    servers: str | None = None,
+    *,
+    settings: KafkaSettings | None = None,
+    tally: Tally | None = None,
+) -> KafkaKinds:
+    """Add the kinds `kafka.publish` and `kafka.publish_in_order`; the first job connects.
+
+    Args:
+        servers: host:port of brokers, separated by commas.
+    """
+    given = settings or read_kafka_settings({} if servers is None else {"servers": servers})
+    publisher = Publisher(producer_config(given))
+    counts = tally or Tally()
+
+    async def send(
+        job: Job,
+        topic: str,
+        value: object,
+        key: str | None,
+        headers: Mapping[str, str] | None,
+        encoding: Encoding,
+    ) -> dict[str, int]:
+        try:
+            payload = _payload(value, encoding)
+            acknowledged = await publisher.publish(
+                topic,
+                payload,
+                key=None if key is None else key.encode(),
+                headers=_headers(job, headers),
+            )
+        except ProviderRefused as error:
+            counts.failed[topic] += 1
+            if error.provider_code in _NEVER:
+                raise Dead(error.message) from None
+            delay = timedelta(milliseconds=_RETRY_REFUSED.delay_ms(job.attempt, job.ref))
+            raise Retry(error.message, after=delay) from error
+        except ProviderError:
+            counts.failed[topic] += 1
+            raise
+        counts.published[topic] += 1
+        return acknowledged._asdict()
+
+    @app.job(name=PUBLISH, lane=given.out.lane, retry=_RETRY_REFUSED)
+    async def publish(
+        job: Job,
+        topic: str,
+        value: object = None,
+        message_key: str | None = None,
+        headers: dict[str, str] | None = None,
+        encoding: Encoding = "json",
+    ) -> dict[str, int]:
+        return await send(job, topic, value, message_key, headers, encoding)
+
+    @app.job(
+        name=PUBLISH_IN_ORDER,
+        lane=given.out.lane,
+        # After a lost worker the message is published again at once, before later ones of its key.
+        retry=Backoff(attempts=_RETRY_REFUSED.attempts, base="0s", cap="0s"),
+        gates=[Slots("kafka:{topic}:{message_key}", 1)],
+    )
+    async def publish_in_order(
+        job: Job,
+        topic: str,
+        message_key: str,
+        value: object = None,
+        headers: dict[str, str] | None = None,
+        encoding: Encoding = "json",
+    ) -> dict[str, int]:
+        return await send(job, topic, value, message_key, headers, encoding)
+
+    return KafkaKinds(publish, publish_in_order, publisher, counts)
+
+
+_RETRY_REFUSED = Backoff(attempts=20, base="1s", cap="5m")
+_NEVER = frozenset({"MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION", "INVALID_MSG_SIZE", "_INVALID_ARG"})
+"""Refusals that another attempt gets too."""
+
+
+def _payload(value: object, encoding: Encoding) -> bytes | None:
+    """Return a message's value; JSON's null in plain JSON is a message without one.
+
+    Raises:
+        Dead: it has another encoding than was said.
+    """
+    if value is None:
+        return None
+    if encoding == "json":
+        return msgspec.json.encode(value)
+    if not isinstance(value, str):
+        message = f"the value is not text, and its encoding is {encoding}"
+        raise Dead(message)
+    if encoding == "text":
+        return value.encode()
+    try:
+        return b64decode(value, validate=True)
+    except (NotBase64, ValueError):
+        message = "the value is not base64"
+        raise Dead(message) from None
+
+
+def _headers(job: Job, given: Mapping[str, str] | None) -> dict[str, bytes]:
+    """Return the headers of a message: those given, and what makes a repetition recognisable."""
+    headers = {name: value.encode() for name, value in (given or {}).items()}
+    return {**headers, JOB: job.id.encode(), ATTEMPT: b"%d" % job.attempt}
