@@ -39,5 +39,5 @@ class TestPlainPostgresStore(StoreConformance):
     ) -> None:
         await rig.add_many(3)
         claims, started = counted.claims, counted.started
-        assert len((await rig.worker().ask(2)).jobs) == 2
+        assert len((await rig.new_worker().ask(2)).jobs) == 2
         assert (counted.claims, counted.started) == (claims + 1, started + 2)

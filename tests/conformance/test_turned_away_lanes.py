@@ -44,7 +44,7 @@ async def test_shut_gate_remembers_few_lanes_and_forgets_them_when_it_has_room(
     lanes = [f"lane-{number}" for number in range(MOST_LANES + 2)]
     for lane in lanes:
         await rig.add(lane=lane, gates=(use_of(LINE),))
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await worker.take_one()
     for place, lane in enumerate(lanes, start=1):
         assert await worker.take(1, lane) == []

@@ -70,7 +70,7 @@ class History:
 
     async def begin(self) -> None:
         await self.rig.declare(*(spec_of(gate) for gate in self.gates))
-        self.workers = [self.rig.worker() for _ in range(3)]
+        self.workers = [self.rig.new_worker() for _ in range(3)]
 
     # Moves
 

@@ -41,7 +41,7 @@ class Shares:
         self.rig = Rig(MemoryStore(clock=clock), clock)
         self.world = World(clock())
         self.weights = {tenant: self.random.choice((1, 1, 2, 5)) for tenant in TENANTS}
-        self.workers = [self.rig.worker() for _ in range(2)]
+        self.workers = [self.rig.new_worker() for _ in range(2)]
         self.passed = {(one, other): 0.0 for one in TENANTS for other in TENANTS if one != other}
         # In units of one start of each of the two tenants.
         self.worst = 0.0

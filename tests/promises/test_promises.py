@@ -95,7 +95,7 @@ async def test_2_at_most_one_live_lease_for_a_job_and_every_write_of_another_run
     jobs = await rig.add_many(
         12, gates=(use_of(LINE),), policy=TIRELESS, expires_at=None, due_at=rig.clock()
     )
-    workers = [rig.worker() for _ in range(4)]
+    workers = [rig.new_worker() for _ in range(4)]
     live: dict[str, tuple[int, int]] = {}
     ever: list[tuple[int, Claimed]] = []
     beaten: dict[int, int] = {}
@@ -132,7 +132,7 @@ async def test_3_permits_out_never_exceed_capacity_and_each_is_given_back_exactl
 ) -> None:
     random = Random(3)
     await rig.declare(LINE, REPO, NUMBERS)
-    workers = [rig.worker() for _ in range(3)]
+    workers = [rig.new_worker() for _ in range(3)]
     running: list[tuple[int, Claimed]] = []
     for turn in range(120):
         uses = [use_of(LINE, random.choice((1, 2))), use_of(NUMBERS)]
@@ -177,7 +177,7 @@ async def test_4_a_rate_is_never_exceeded_and_nothing_is_claimed_outside_its_hou
     )
     await rig.declare(TWILIO, shop)
     await rig.add_many(400, gates=(use_of(TWILIO), use_of(shop)), expires_at=None)
-    worker = rig.worker()
+    worker = rig.new_worker()
     starts: list[int] = []
     closed_until = 0
     while rig.clock() % 86_400_000 < 200_000:
@@ -206,7 +206,7 @@ async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -
     await rig.pass_time(LEASE_MS)
     view = await rig.view(call.id)
     assert (view.state, view.in_doubt, view.run) == (State.AWAITING, True, 1)
-    asker = rig.worker()
+    asker = rig.new_worker()
     question = await asker.take_one()
     assert question.kind == "ask"
     reference = f"{call.id}:{call.run}"
@@ -216,7 +216,7 @@ async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -
     assert await call.worker.say(Failed(call.id, call.run)) is Verdict.LOST
     await rig.pass_time(499_000)
     assert await rig.holders("line") == [call.id]
-    assert await rig.worker().take(9) == []
+    assert await rig.new_worker().take(9) == []
     # It ends, and the job with it.
     assert (await rig.tell(call.key)).answer is Heard.APPLIED
     view = await rig.view(call.id)
@@ -231,7 +231,7 @@ async def test_6_a_signal_is_applied_once_by_event_id_kept_if_early_and_definite
     rig: Rig,
 ) -> None:
     job = await rig.add()
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await worker.take_one()
     early = Signal(key="call-1", event="ringing", kind=SignalKind.PROGRESS, body=b'{"r":1}')
     assert (await rig.store.signal(early)).answer is Heard.KEPT
@@ -272,7 +272,7 @@ async def test_8_start_order_within_a_flow_is_priority_due_time_arrival(rig: Rig
     rig.clock.advance(500)
     arrival = {job.id: place for place, job in enumerate(jobs)}
     expected = sorted(jobs, key=lambda job: (job.priority, job.due_at, arrival[job.id]))
-    worker = rig.worker()
+    worker = rig.new_worker()
     got = [job for n in (1, 5, 17, 60) for job in await worker.take_ids(n)]
     assert got == [job.id for job in expected]
 
@@ -286,7 +286,7 @@ async def test_9_a_timetable_entry_fires_once_for_each_due_moment_however_many_s
         name="often", schedule=schedule, job=job, overlap="all", misfire=MisfirePolicy.ALL
     )
     await rig.define(DeclareEntry(spec=spec))
-    worker, start_at, day_ms = rig.worker(), rig.clock(), 86_400_000
+    worker, start_at, day_ms = rig.new_worker(), rig.clock(), 86_400_000
     random = Random(9)
     started: list[int] = []
 
@@ -321,7 +321,7 @@ async def test_10_a_cascade_has_at_most_one_outstanding_offer_and_at_most_one_ac
     job = await rig.add(
         candidates=tuple("abcdef"), gates=(use_of(tech),), policy=policy, expires_at=None
     )
-    worker = rig.worker()
+    worker = rig.new_worker()
     keys: list[str] = []
     accepted = 0
     for turn in range(5):
@@ -344,7 +344,7 @@ async def test_10_a_cascade_has_at_most_one_outstanding_offer_and_at_most_one_ac
 
 async def test_11_time_is_the_stores_time_and_never_goes_back(rig: Rig) -> None:
     random = Random(11)
-    worker = rig.worker()
+    worker = rig.new_worker()
     last = 0
     for _ in range(60):
         await rig.add(due_at=None)
@@ -366,7 +366,7 @@ async def test_12_whatever_must_follow_a_settlement_is_created_by_it_also_by_a_s
     await rig.declare(TWILIO)
     alert = policy_with(on_final=FollowUp(kind="alert", states=(State.DEAD,)))
     jobs = await rig.add_many(3, policy=alert, expires_at=rig.clock() + 10_000)
-    worker = rig.worker()
+    worker = rig.new_worker()
     one, two = await worker.take(2)
     child = rig.jobs.make(kind="child")
     closing = Closing(gate="rate:twilio", for_ms=9_000, reason="429")
@@ -389,7 +389,7 @@ async def test_13_a_running_or_awaiting_job_is_asked_to_cancel_and_ends_cancelle
 ) -> None:
     await rig.declare(LINE)
     running = await rig.add(gates=(use_of(LINE),), priority=0)
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await worker.take_one()
     awaiting = await dial(rig, gates=(use_of(LINE),))
     assert await rig.cancel(running.id, awaiting.id) == [Acted.ASKED, Acted.ASKED]
@@ -406,7 +406,7 @@ async def test_13_a_running_or_awaiting_job_is_asked_to_cancel_and_ends_cancelle
 async def test_14_every_operators_move_is_recorded_with_who_when_and_why(rig: Rig) -> None:
     await rig.declare(LINE)
     job, other = await rig.add_many(2, gates=(use_of(LINE),))
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await worker.take_one()
     begun = len((await rig.dump()).trail)
     moves = [

@@ -20,7 +20,7 @@ async def test_a_message_whose_worker_is_lost_goes_before_later_ones_of_its_key(
         sent = [kind.make(topic="t", message_key="k", value=n) for n in range(3)]
         jobs = [one.id for one in await app.send_many_async(sent)]
         rig = Rig(store, clock)
-        worker = rig.worker()
+        worker = rig.new_worker()
         assert await worker.take_ids(9, "kafka") == jobs[:1]
         await rig.pass_time(LEASE_MS + 1)
         for job in jobs:

@@ -48,7 +48,7 @@ async def ask(worker: PlayedWorker) -> Claimed:
 async def accepted(rig: Rig, *candidates: str) -> Claimed:
     """An offer that its candidate has accepted, and whose handler is through."""
     await offered(rig, *candidates)
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await ask(worker)
     await worker.say(Returned(run.id, run.run))
     reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
@@ -117,7 +117,7 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_word_about_the_offer_alone_counts_before_the_acceptance(self, rig: Rig) -> None:
         job = await offered(rig, "ann", "bob")
-        run = await ask(rig.worker())
+        run = await ask(rig.worker)
         word = Signal(key=ref(run), event="e", decided=Decided.DEAD, reason="rude", offer=True)
         assert (await rig.store.signal(word)).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.DEAD
@@ -156,11 +156,10 @@ class AcceptGroup(ConformanceGroup):
         assert (await rig.store.signal(again)).state == State.WAITING
         view = await rig.view(run.id)
         assert (view.result, await rig.used("lock:ann")) == (None, 0)
-        following = await ask(rig.worker())
+        following = await ask(rig.new_worker())
         assert (following.id, following.candidate) == (run.id, "bob")
-        view = await rig.view(run.id)
-        assert view.cascade is not None
-        assert view.cascade.accepted == ""
+        cascade = await rig.cascade(run.id)
+        assert cascade.accepted == ""
         reply = await rig.tell(ref(following), Decided.ACCEPTED, candidate="bob")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
         kinds = [one.kind for one in (await rig.dump()).jobs]
@@ -176,8 +175,7 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_workers_death_after_the_acceptance_leaves_no_doubt(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await ask(worker)
+        run = await ask(rig.worker)
         await rig.tell(ref(run), Decided.ACCEPTED)
         await rig.pass_time(LEASE_MS)
         view = await rig.view(run.id)
@@ -187,7 +185,7 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_acceptance_ends_the_doubt_of_an_earlier_death(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
-        run = await ask(rig.worker())
+        run = await ask(rig.worker)
         await rig.pass_time(LEASE_MS)
         assert (await rig.view(run.id)).in_doubt
         await rig.tell(ref(run), Decided.ACCEPTED)
@@ -199,10 +197,9 @@ class AcceptGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await offered(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await ask(worker)
+        run = await ask(rig.worker)
         await rig.tell(ref(run), Decided.ACCEPTED)
-        assert await worker.say(FoundUnfit(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(FoundUnfit(run.id, run.run)) is Verdict.DONE
         view = await rig.view(run.id)
         assert (view.state, view.worker) == (State.AWAITING, None)
         assert view.cascade is not None
@@ -210,11 +207,10 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_explicit_retry_of_the_run_gives_it_up(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await ask(worker)
+        run = await ask(rig.worker)
         await rig.tell(ref(run), Decided.ACCEPTED)
-        assert await worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
-        assert (await worker.take_one()).candidate == "bob"
+        assert await rig.worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        assert (await rig.worker.take_one()).candidate == "bob"
 
     @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.DEAD, Decided.RETRY])
     async def test_cancel_asked_for_ends_it_cancelled_at_the_next_final_word(
@@ -232,7 +228,7 @@ class AcceptGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await offered(rig, "ann", "bob")
-        run = await ask(rig.worker())
+        run = await ask(rig.new_worker())
         await rig.cancel(job.id)
         reply = await rig.tell(ref(run), Decided.ACCEPTED)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
@@ -254,22 +250,20 @@ class AcceptGroup(ConformanceGroup):
         await rig.act(Verb.KILL, run.id)
         edit = Edit(candidates=("cid", "ann"))
         assert await rig.act(Verb.RETRY, run.id, edit=edit) == [Acted.DONE]
-        view = await rig.view(run.id)
-        assert view.cascade is not None
-        assert (view.cascade.left, view.cascade.asked, view.cascade.accepted) == (
+        cascade = await rig.cascade(run.id)
+        assert (cascade.left, cascade.asked, cascade.accepted) == (
             ("cid", "ann"), (), "",
         )  # fmt: skip
-        assert (await rig.worker().take_one()).candidate == "cid"
+        assert (await rig.worker.take_one()).candidate == "cid"
 
     async def test_acceptance_that_came_before_its_hand_over_is_applied_with_it(
         self, rig: Rig
     ) -> None:
         await offered(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
         assert reply.answer is Heard.KEPT
-        await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
+        await rig.worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at) == (State.AWAITING, None)
         assert [one.kind for one in (await rig.dump()).jobs].count("taken") == 1

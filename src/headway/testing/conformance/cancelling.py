@@ -43,7 +43,7 @@ class CancelGroup(ConformanceGroup):
         view = await rig.view(job)
         assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
         await rig.pass_time(20_000)
-        assert job not in await rig.worker().take_ids(9, "calls", "states", "parked")
+        assert job not in await rig.worker.take_ids(9, "calls", "states", "parked")
 
     @pytest.mark.parametrize("state", [State.RUNNING, State.AWAITING])
     async def test_cancel_of_a_held_job_asks_and_leaves_its_permits(
@@ -51,10 +51,9 @@ class CancelGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         if state is State.AWAITING:
-            await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+            await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
         assert await rig.cancel(job.id) == [Acted.ASKED]
         view = await rig.view(job.id)
         assert (view.state, view.cancel_requested) == (state, True)
@@ -62,10 +61,9 @@ class CancelGroup(ConformanceGroup):
 
     async def test_next_beat_tells_of_the_cancel(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        one, two = await worker.take(2)
+        one, two = await rig.worker.take(2)
         await rig.cancel(two.id)
-        reply = await worker.beat(one, two)
+        reply = await rig.worker.beat(one, two)
         assert (reply.cancel, reply.lost) == (((two.id, two.run),), ())
 
     @pytest.mark.parametrize(
@@ -78,10 +76,9 @@ class CancelGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        assert await worker.say(outcome(run.id, run.run)) is Verdict.CANCELLED
+        assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.CANCELLED
         view = await rig.view(job.id)
         assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
         assert await rig.used("line") == 0
@@ -89,10 +86,9 @@ class CancelGroup(ConformanceGroup):
 
     async def test_outcome_of_a_cancelled_run_is_kept_on_the_run(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        await worker.say(Failed(run.id, run.run, error="boom"))
+        await rig.worker.say(Failed(run.id, run.run, error="boom"))
         (ended,) = (await rig.view(job.id)).runs
         assert (ended.outcome, ended.error) == ("failed", "boom")
 
@@ -110,10 +106,9 @@ class CancelGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.state(job.id) in {State.AWAITING, State.CANCELLED}
         await rig.pass_time(9_000)
         assert await rig.state(job.id) is State.CANCELLED
@@ -123,7 +118,7 @@ class CancelGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        await rig.worker().take()
+        await rig.worker.take()
         await rig.cancel(job.id)
         await rig.pass_time(LEASE_MS + 1)
         assert await rig.state(job.id) is State.CANCELLED
@@ -151,4 +146,4 @@ class CancelGroup(ConformanceGroup):
     async def test_cancelled_job_starts_in_no_claim_after_it(self, rig: Rig) -> None:
         jobs = await rig.add_many(5)
         await rig.cancel(*(job.id for job in jobs[::2]))
-        assert await rig.worker().take_ids(9) == [jobs[1].id, jobs[3].id]
+        assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[3].id]

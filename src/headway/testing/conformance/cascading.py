@@ -32,7 +32,7 @@ OFFER = policy_with(cascade=True, on_final=FollowUp(kind="alert", states=(State.
 OFFER_MS = 300_000
 
 
-async def cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
+async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
     """A job that offers itself to candidates, each under a lock of its own."""
     await rig.declare(TECH)
     return await rig.add(
@@ -62,8 +62,8 @@ class CascadeGroup(ConformanceGroup):
     """A job that is offered to one candidate after another."""
 
     async def test_turn_names_its_candidate_and_holds_its_lock(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        run = await offer(rig.worker())
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.worker)
         assert (run.candidate, run.run, run.attempt, run.gated) == ("ann", 1, 1, True)
         assert await rig.holders("tech:ann") == [job.id]
         view = await rig.view(job.id)
@@ -76,76 +76,66 @@ class CascadeGroup(ConformanceGroup):
             await rig.add(candidates=("ann", "bob"), policy=OFFER, expires_at=None)
             for _ in range(2)
         ]
-        worker = rig.worker()
-        runs = await worker.take(2)
+        runs = await rig.worker.take(2)
         assert [(run.id, run.candidate) for run in runs] == [(job.id, "ann") for job in jobs]
-        await worker.settle(*(FoundUnfit(run.id, run.run) for run in runs))
-        assert [run.candidate for run in await worker.take(2)] == ["bob", "bob"]
+        await rig.worker.settle(*(FoundUnfit(run.id, run.run) for run in runs))
+        assert [run.candidate for run in await rig.worker.take(2)] == ["bob", "bob"]
 
     async def test_accept_settles_the_job_and_frees_the_lock(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        run = await offer(rig.worker())
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.worker)
         reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        (asked,) = view.cascade.asked
+        cascade = await rig.cascade(job.id)
+        (asked,) = cascade.asked
         assert (asked.candidate, asked.answer, asked.at) == ("ann", Answer.ACCEPTED, rig.clock())
         assert await rig.used("tech:ann") == 0
 
     async def test_decline_moves_on_at_once_as_a_new_run_of_the_same_attempt(
         self, rig: Rig
     ) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await offer(worker)
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.worker)
         reply = await rig.tell(ref(run), Decided.DECLINED, candidate="ann", reason="busy")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.WAITING)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        (asked,) = view.cascade.asked
+        cascade = await rig.cascade(job.id)
+        (asked,) = cascade.asked
         assert (asked.candidate, asked.answer, asked.reason) == ("ann", "declined", "busy")
         assert (await rig.used("tech:ann"), await rig.used("tech:bob")) == (0, 1)
 
     async def test_offer_that_nobody_answers_moves_on_at_its_deadline(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        await offer(worker)
+        job = await add_cascade(rig, "ann", "bob")
+        await offer(rig.worker)
         await rig.pass_time(OFFER_MS - 1)
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.pass_time(1)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert (run.candidate, run.attempt) == ("bob", 1)
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        assert [one.answer for one in view.cascade.asked] == [Answer.TIMEOUT]
+        cascade = await rig.cascade(job.id)
+        assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT]
 
     async def test_unfit_candidate_is_passed_over_with_its_reason(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.say(FoundUnfit(run.id, run.run, reason="off duty")) is Verdict.DONE
-        run = await worker.take_one()
+        job = await add_cascade(rig, "ann", "bob")
+        run = await rig.worker.take_one()
+        assert await rig.worker.say(FoundUnfit(run.id, run.run, reason="off duty")) is Verdict.DONE
+        run = await rig.worker.take_one()
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        (asked,) = view.cascade.asked
+        cascade = await rig.cascade(job.id)
+        (asked,) = cascade.asked
         assert (asked.answer, asked.reason) == (Answer.UNFIT, "off duty")
 
     @pytest.mark.parametrize("way", ["declined", "timeout", "unfit"])
     async def test_exhausted_cascade_is_dead_with_its_alert_in_the_same_step(
         self, rig: Rig, way: str
     ) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
+        job = await add_cascade(rig, "ann", "bob")
         for _ in range(2):
             if way == "unfit":
-                run = await worker.take_one()
-                await worker.say(FoundUnfit(run.id, run.run))
+                run = await rig.worker.take_and_say(FoundUnfit)
                 continue
-            run = await offer(worker)
+            run = await offer(rig.worker)
             if way == "declined":
                 await rig.tell(ref(run), Decided.DECLINED)
             else:
@@ -158,125 +148,114 @@ class CascadeGroup(ConformanceGroup):
         assert (await rig.used("tech:ann"), await rig.used("tech:bob")) == (0, 0)
 
     async def test_cascade_without_candidates_is_exhausted_at_once(self, rig: Rig) -> None:
-        job = await cascade(rig)
-        assert job.id not in await rig.worker().take_ids(5)
+        job = await add_cascade(rig)
+        assert job.id not in await rig.worker.take_ids(5)
         await rig.sweep()
         view = await rig.view(job.id)
         assert (view.state, view.reason) == (State.DEAD, "exhausted")
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
 
     async def test_lost_worker_repeats_the_turn_and_skips_nobody(self, rig: Rig) -> None:
-        await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await worker.take_one()
+        await add_cascade(rig, "ann", "bob")
+        run = await rig.worker.take_one()
         await rig.pass_time(LEASE_MS)
         rig.clock.advance(10_000)
-        again = await rig.worker().take_one()
+        again = await rig.new_worker().take_one()
         assert (run.candidate, again.candidate) == ("ann", "ann")
 
     async def test_released_and_failed_turns_are_repeated(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Released(run.id, run.run))
-        run = await worker.take_one()
+        job = await add_cascade(rig, "ann", "bob")
+        await rig.worker.take_and_say(Released)
+        run = await rig.worker.take_one()
         assert run.candidate == "ann"
-        await worker.say(Failed(run.id, run.run, after_ms=0))
-        run = await worker.take_one()
+        await rig.worker.say(Failed(run.id, run.run, after_ms=0))
+        run = await rig.worker.take_one()
         assert run.candidate == "ann"
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        assert view.cascade.asked == ()
+        cascade = await rig.cascade(job.id)
+        assert cascade.asked == ()
 
     async def test_turn_that_was_cut_short_is_repeated_though_an_earlier_candidate_is_free_now(
         self, rig: Rig
     ) -> None:
-        await cascade(rig, "ann", priority=0)
-        await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        holder = await offer(worker)
-        run = await worker.take_one()
+        await add_cascade(rig, "ann", priority=0)
+        await add_cascade(rig, "ann", "bob")
+        holder = await offer(rig.worker)
+        run = await rig.worker.take_one()
         assert run.candidate == "bob"
         await rig.tell(ref(holder), Decided.ACCEPTED)
-        await worker.say(Released(run.id, run.run))
-        again = await worker.take_one()
+        await rig.worker.say(Released(run.id, run.run))
+        again = await rig.worker.take_one()
         assert (again.id, again.candidate) == (run.id, "bob")
 
     async def test_busy_candidate_is_asked_after_the_others(self, rig: Rig) -> None:
-        first = await cascade(rig, "ann", priority=0)
-        await cascade(rig, "ann", "bob", "cid")
-        worker = rig.worker()
-        holder = await offer(worker)
+        first = await add_cascade(rig, "ann", priority=0)
+        await add_cascade(rig, "ann", "bob", "cid")
+        holder = await offer(rig.worker)
         assert (holder.id, holder.candidate) == (first.id, "ann")
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert run.candidate == "bob"
         await rig.tell(ref(run), Decided.DECLINED)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert run.candidate == "cid"
         await rig.tell(ref(holder), Decided.ACCEPTED)
         await rig.tell(ref(run), Decided.DECLINED)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert run.candidate == "ann"
 
     async def test_cascade_waits_only_when_all_that_are_left_are_busy(self, rig: Rig) -> None:
-        await cascade(rig, "ann", priority=0)
-        job = await cascade(rig, "ann")
-        worker = rig.worker()
-        holder = await offer(worker)
-        assert await worker.take(5) == []
+        await add_cascade(rig, "ann", priority=0)
+        job = await add_cascade(rig, "ann")
+        holder = await offer(rig.worker)
+        assert await rig.worker.take(5) == []
         assert await rig.state(job.id) is State.PARKED
         await rig.tell(ref(holder), Decided.ACCEPTED)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "ann")
 
     async def test_cascade_parked_at_one_goes_to_another_that_is_free(self, rig: Rig) -> None:
-        await cascade(rig, "ann", priority=0)
-        await cascade(rig, "bob", priority=0)
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        ann, bob = await offer(worker), await offer(worker)
-        assert await worker.take(5) == []
+        await add_cascade(rig, "ann", priority=0)
+        await add_cascade(rig, "bob", priority=0)
+        job = await add_cascade(rig, "ann", "bob")
+        ann, bob = await offer(rig.worker), await offer(rig.worker)
+        assert await rig.worker.take(5) == []
         await rig.tell(ref(ann), Decided.ACCEPTED)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "ann")
         await rig.tell(ref(run), Decided.DECLINED)
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.tell(ref(bob), Decided.ACCEPTED)
-        run = await offer(worker)
+        run = await offer(rig.worker)
         assert run.candidate == "bob"
 
     async def test_never_two_open_offers_to_one_candidate(self, rig: Rig) -> None:
         for _ in range(5):
-            await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        runs = await worker.take(9)
+            await add_cascade(rig, "ann", "bob")
+        runs = await rig.worker.take(9)
         assert sorted(run.candidate for run in runs) == ["ann", "bob"]
 
     async def test_late_acceptance_gets_a_definite_answer(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        first = await offer(worker)
+        job = await add_cascade(rig, "ann", "bob")
+        first = await offer(rig.worker)
         await rig.pass_time(OFFER_MS)
         assert (await rig.tell(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
-        second = await offer(worker)
+        second = await offer(rig.worker)
         assert (await rig.tell(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
         assert (await rig.tell(ref(second), Decided.ACCEPTED)).answer is Heard.APPLIED
         assert (await rig.tell(ref(second), Decided.ACCEPTED)).answer is Heard.LATE
-        view = await rig.view(job.id)
-        assert view.cascade is not None
-        assert [one.answer for one in view.cascade.asked] == [Answer.TIMEOUT, Answer.ACCEPTED]
+        cascade = await rig.cascade(job.id)
+        assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT, Answer.ACCEPTED]
 
     async def test_acceptance_by_somebody_who_is_not_asked_is_late(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        run = await offer(rig.worker())
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.worker)
         reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="bob")
         assert reply.answer is Heard.LATE
         assert await rig.state(job.id) is State.AWAITING
         assert (await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")).answer == "applied"
 
     async def test_one_of_simultaneous_answers_wins(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        run = await offer(rig.worker())
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.new_worker())
         answers = [
             (await rig.tell(ref(run), decided)).answer
             for decided in (Decided.ACCEPTED, Decided.DECLINED, Decided.ACCEPTED)
@@ -285,27 +264,25 @@ class CascadeGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_cascade_asked_to_cancel_ends_cancelled_at_the_answer(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        run = await offer(rig.worker())
+        job = await add_cascade(rig, "ann", "bob")
+        run = await offer(rig.worker)
         await rig.cancel(job.id)
         await rig.tell(ref(run), Decided.DECLINED)
         assert await rig.state(job.id) is State.CANCELLED
         assert await rig.used("tech:ann") == 0
 
     async def test_there_is_at_most_one_outstanding_offer(self, rig: Rig) -> None:
-        job = await cascade(rig, *"abcdef")
-        worker = rig.worker()
+        job = await add_cascade(rig, *"abcdef")
         for _ in range(5):
-            run = await offer(worker)
-            assert await worker.take(5) == []
+            run = await offer(rig.worker)
+            assert await rig.worker.take(5) == []
             assert await rig.holders(f"tech:{run.candidate}") == [job.id]
             await rig.tell(ref(run), Decided.DECLINED)
         ended = [one.ended_at for one in (await rig.view(job.id)).runs]
         assert ended.count(None) == 0
 
     async def test_candidates_turn_can_end_the_job_by_its_run(self, rig: Rig) -> None:
-        job = await cascade(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        job = await add_cascade(rig, "ann", "bob")
+        run = await rig.worker.take_one()
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -21,7 +21,6 @@ from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.dump import compare
 from headway.testing.jobs import POLICY, use_of
 
 LIMIT_S = 10
@@ -41,8 +40,7 @@ class ClaimGroup(ConformanceGroup):
 
     async def test_claim_hands_out_every_field_of_the_job(self, rig: Rig) -> None:
         job = await rig.add(stage="first")
-        worker = rig.worker()
-        reply = await worker.ask()
+        reply = await rig.worker.ask()
         (run,) = reply.jobs
         assert (run.id, run.run, run.attempt) == (job.id, 1, 1)
         assert (run.kind, run.stage, run.lane, run.tenant) == ("dial", "first", LANE, "acme")
@@ -53,20 +51,18 @@ class ClaimGroup(ConformanceGroup):
 
     async def test_claimed_job_runs_under_its_worker(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await worker.take()
+        await rig.worker.take()
         view = await rig.view(job.id)
-        assert (view.state, view.worker, view.run, view.attempt) == ("running", worker.id, 1, 1)
+        assert (view.state, view.worker, view.run, view.attempt) == ("running", rig.worker.id, 1, 1)
         (run,) = view.runs
-        assert (run.run, run.attempt, run.worker) == (1, 1, worker.id)
+        assert (run.run, run.attempt, run.worker) == (1, 1, rig.worker.id)
         assert (run.claimed_at, run.ended_at, run.outcome) == (rig.clock(), None, "")
 
     async def test_repeated_request_answers_the_same_jobs_and_starts_none(self, rig: Rig) -> None:
         await rig.add_many(5)
-        worker = rig.worker()
-        first = await worker.ask(3)
+        first = await rig.worker.ask(3)
         rig.clock.advance(1_000)
-        again = await worker.repeat(3)
+        again = await rig.worker.repeat(3)
         assert again.jobs == first.jobs
         assert await rig.total("started") == 3
         assert (await rig.view(first.jobs[0].id)).run == 1
@@ -84,63 +80,58 @@ class ClaimGroup(ConformanceGroup):
             )
             for priority, before in ((100, 1), (200, 3), (200, 9), (200, 9), (300, 99))
         ]  # fmt: skip
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
-        reply = await worker.ask(5)
+        run = await rig.worker.take_one()
+        assert await rig.worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        reply = await rig.worker.ask(5)
         started = [one.id for one in (first, early, same, late, last)][: 3 if gates else 5]
         assert [one.id for one in reply.jobs] == started
         rig.clock.advance(40)
-        again = await worker.repeat(5)
+        again = await rig.worker.repeat(5)
         assert again.jobs == reply.jobs
         assert {one.gated for one in again.jobs} == {bool(gates)}
         for one in again.jobs:
             view = await rig.view(one.id)
             (*_, live) = view.runs
-            assert (view.state, view.worker) == (State.RUNNING, worker.id)
+            assert (view.state, view.worker) == (State.RUNNING, rig.worker.id)
             assert (view.run, view.attempt) == (one.run, one.attempt) == (live.run, live.attempt)
-            assert (live.worker, live.claimed_at) == (worker.id, rig.clock() - 40)
+            assert (live.worker, live.claimed_at) == (rig.worker.id, rig.clock() - 40)
             assert one.run == (2 if one.id == run.id else 1)
 
     async def test_repeated_request_says_ask_again_and_keeps_the_lease(self, rig: Rig) -> None:
         await rig.add_many(3)
-        worker = rig.worker()
-        first = await worker.ask(3)
+        first = await rig.worker.ask(3)
         rig.clock.advance(1_000)
-        again = await worker.repeat(3)
+        again = await rig.worker.repeat(3)
         assert (again.again, again.now, again.lease_until) == (True, rig.clock(), first.lease_until)
-        nothing_new = await worker.ask(3)
+        nothing_new = await rig.worker.ask(3)
         assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
     async def test_repeated_request_answers_only_what_the_worker_still_holds(
         self, rig: Rig
     ) -> None:
         await rig.add_many(3)
-        worker = rig.worker()
-        first, second, third = await worker.take(3)
-        await worker.settle(Succeeded(second.id, second.run))
-        assert (await worker.repeat(3)).jobs == [first, third]
+        first, second, third = await rig.worker.take(3)
+        await rig.worker.settle(Succeeded(second.id, second.run))
+        assert (await rig.worker.repeat(3)).jobs == [first, third]
 
     async def test_repeat_of_a_claim_that_started_none_loses_none(self, rig: Rig) -> None:
-        worker = rig.worker()
-        assert await worker.take(3) == []
+        assert await rig.worker.take(3) == []
         job = await rig.add()
-        first = (await worker.repeat(3)).jobs
-        assert (await worker.repeat(3)).jobs == first
-        got = [run.id for run in (*first, *await worker.take(3))]
+        first = (await rig.worker.repeat(3)).jobs
+        assert (await rig.worker.repeat(3)).jobs == first
+        got = [run.id for run in (*first, *await rig.worker.take(3))]
         assert got == [job.id]
 
     async def test_smaller_request_number_answers_none_and_starts_none(self, rig: Rig) -> None:
         await rig.add_many(3)
-        worker = rig.worker()
-        await worker.take()
-        await worker.take()
-        assert (await worker.repeat(1, request=1)).jobs == []
+        await rig.worker.take()
+        await rig.worker.take()
+        assert (await rig.worker.repeat(1, request=1)).jobs == []
         assert await rig.total("started") == 2
 
     async def test_request_numbers_of_two_workers_are_apart(self, rig: Rig) -> None:
         await rig.add_many(2)
-        one, other = rig.worker(), rig.worker()
+        one, other = rig.new_worker(), rig.new_worker()
         assert await one.take_ids() != await other.take_ids()
         assert await rig.total("started") == 2
 
@@ -148,24 +139,21 @@ class ClaimGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        worker = rig.worker()
         for number in (1, 2, 3):
-            run = await worker.take_one()
+            run = await rig.worker.take_one()
             assert (run.run, run.attempt) == (number, 1)
-            await worker.settle(Released(run.id, run.run))
+            await rig.worker.settle(Released(run.id, run.run))
         assert [run.run for run in (await rig.view(job.id)).runs] == [1, 2, 3]
 
     async def test_claim_starts_at_most_n(self, rig: Rig) -> None:
         await rig.add_many(5)
-        worker = rig.worker()
-        assert len(await worker.take(2)) == 2
-        assert len(await worker.take(9)) == 3
+        assert len(await rig.worker.take(2)) == 2
+        assert len(await rig.worker.take(9)) == 3
 
     async def test_full_claim_says_ask_again_only_by_what_is_left(self, rig: Rig) -> None:
         await rig.add_many(3)
-        worker = rig.worker()
-        await worker.ask(3)
-        left = await worker.ask(3)
+        await rig.worker.ask(3)
+        left = await rig.worker.ask(3)
         assert (left.jobs, left.again, left.next_at) == ([], False, None)
 
     @pytest.mark.parametrize(
@@ -181,22 +169,19 @@ class ClaimGroup(ConformanceGroup):
         self, rig: Rig, wrong: dict[str, Any]
     ) -> None:
         await rig.add_many(2)
-        before = await rig.dump()
         most = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=MAX_BATCH, free=0)
-        with pytest.raises(InvalidValue):
+        async with rig.refuses(InvalidValue):
             await rig.store.claim(replace(most, **wrong))
-        assert compare(await rig.dump(), before) == []
         assert len((await rig.store.claim(most)).jobs) == 2
 
     async def test_claim_that_starts_none_extends_a_lease_that_is_half_over(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        until = (await worker.ask()).lease_until
+        until = (await rig.worker.ask()).lease_until
         assert until == rig.clock() + LEASE_MS
         for passed, extended in ((LEASE_MS // 2, 0), (1, LEASE_MS // 2 + 1)):
             rig.clock.advance(passed)
             until += extended
-            assert (await worker.ask()).lease_until == until
+            assert (await rig.worker.ask()).lease_until == until
             (view,) = (await rig.dump()).workers
             assert view.lease_until == until
             assert view.seen_at == (rig.clock() if extended else rig.clock() - passed)
@@ -204,9 +189,8 @@ class ClaimGroup(ConformanceGroup):
 
     async def test_claim_shortens_no_lease(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        until = (await worker.ask()).lease_until
-        reply = await worker.ask(lease_ms=LEASE_MS // 3)
+        until = (await rig.worker.ask()).lease_until
+        reply = await rig.worker.ask(lease_ms=LEASE_MS // 3)
         assert (len(reply.jobs), reply.lease_until) == (1, until)
 
     async def test_gated_jobs_start_only_for_idle_handlers_and_others_up_to_n(
@@ -216,7 +200,7 @@ class ClaimGroup(ConformanceGroup):
         await rig.declare(gate)
         gated = await rig.add_many(5, gates=(use_of(gate),))
         plain = await rig.add_many(5, kind="text")
-        jobs = await rig.worker().take(9, free=2)
+        jobs = await rig.worker.take(9, free=2)
         got = [job.id for job in jobs]
         assert got == [*(job.id for job in gated[:2]), *(job.id for job in plain)]
         assert [job.gated for job in jobs] == [True] * 2 + [False] * 5
@@ -226,41 +210,37 @@ class ClaimGroup(ConformanceGroup):
         await rig.declare(phone)
         gated = await rig.add(gates=(use_of(phone, phone=1),))
         plain = await rig.add(kind="text")
-        worker = rig.worker()
-        assert [run.id for run in await worker.take(9, free=0)] == [plain.id]
+        assert [run.id for run in await rig.worker.take(9, free=0)] == [plain.id]
         assert await rig.states(gated) == [State.WAITING]
-        assert [run.id for run in await worker.take(9, free=1)] == [gated.id]
+        assert [run.id for run in await rig.worker.take(9, free=1)] == [gated.id]
 
     async def test_job_under_a_capped_implicit_gate_counts_as_gated(self, rig: Rig) -> None:
         await rig.cap("tenant:acme", 5)
         await rig.add_many(3)
-        worker = rig.worker()
-        assert await worker.take(9, free=0) == []
-        (run,) = await worker.take(9, free=1)
+        assert await rig.worker.take(9, free=0) == []
+        (run,) = await rig.worker.take(9, free=1)
         assert run.gated
 
     async def test_two_workers_never_get_one_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(30)
-        workers = [rig.worker() for _ in range(3)]
+        workers = [rig.new_worker() for _ in range(3)]
         got = [job for _ in range(5) for worker in workers for job in await worker.take_ids(2)]
         assert got == [job.id for job in jobs]
 
     async def test_claim_takes_only_from_the_lanes_asked_for(self, rig: Rig) -> None:
         await rig.add(lane="texts")
-        assert await rig.worker().take(9, LANE, "mails") == []
+        assert await rig.worker.take(9, LANE, "mails") == []
 
     async def test_finished_job_is_never_claimed_again(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.take_and_say(Succeeded)
         await rig.pass_time(LEASE_MS * 2)
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
 
     async def test_claim_says_when_a_rate_or_an_hour_lets_the_next_go(self, rig: Rig) -> None:
         await rig.shut("all", rig.clock() + 7_000)
         await rig.add()
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 7_000)
 
 
@@ -270,24 +250,23 @@ class LaneGroup(ConformanceGroup):
     async def test_strict_lanes_empty_an_earlier_one_first(self, rig: Rig) -> None:
         late = await rig.add_many(3, lane="late", priority=1)
         soon = await rig.add_many(3, lane="soon", priority=9)
-        reply = await rig.worker().ask(4, "soon", "late", order="strict")
+        reply = await rig.worker.ask(4, "soon", "late", order="strict")
         assert [job.id for job in reply.jobs] == [job.id for job in (*soon, late[0])]
 
     async def test_weighted_lanes_share_one_claim_by_weight(self, rig: Rig) -> None:
         for lane in ("a", "b", "c"):
             await rig.add_many(200, lane=lane)
-        reply = await rig.worker().ask(120, ("a", 3), ("b", 2), ("c", 1))
+        reply = await rig.worker.ask(120, ("a", 3), ("b", 2), ("c", 1))
         share = Counter(job.lane for job in reply.jobs)
         assert (share["a"], share["b"], share["c"]) == (60, 40, 20)
 
     async def test_weighted_lanes_share_small_claims_by_weight(self, rig: Rig) -> None:
         for lane in ("a", "b"):
             await rig.add_many(400, lane=lane)
-        worker = rig.worker()
         share = Counter[str]()
         after = None
         for _ in range(200):
-            reply = await worker.ask(1, ("a", 3), ("b", 1), after=after)
+            reply = await rig.worker.ask(1, ("a", 3), ("b", 1), after=after)
             after = reply.after
             share.update(job.lane for job in reply.jobs)
         assert 130 <= share["a"] <= 170
@@ -298,27 +277,26 @@ class LaneGroup(ConformanceGroup):
         await rig.declare(gate)
         for lane in ("a", "b"):
             await rig.add_many(60, lane=lane, gates=(use_of(gate),))
-        worker = rig.worker()
         share = Counter[str]()
         for _ in range(60):
-            reply = await worker.ask(30, ("a", 2), ("b", 1), free=1)
+            reply = await rig.worker.ask(30, ("a", 2), ("b", 1), free=1)
             share.update(job.lane for job in reply.jobs)
         assert share.total() == 60
         assert 30 <= share["a"] <= 50
 
     async def test_empty_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, lane="b")
-        assert await rig.worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
+        assert await rig.new_worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
 
     async def test_closed_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
         await rig.add_many(5, lane="a")
         jobs = await rig.add_many(5, lane="b")
         await rig.shut("lane:a")
-        assert await rig.worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
+        assert await rig.new_worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
 
     async def test_order_within_each_lane_is_kept(self, rig: Rig) -> None:
         made = {lane: [job.id for job in await rig.add_many(5, lane=lane)] for lane in ("a", "b")}
-        jobs = await rig.worker().take(10, ("a", 2), ("b", 1))
+        jobs = await rig.worker.take(10, ("a", 2), ("b", 1))
         for lane, expected in made.items():
             assert [job.id for job in jobs if job.lane == lane] == expected
 
@@ -332,11 +310,10 @@ class ManyFlowsGroup(ConformanceGroup):
         )
         chosen = await rig.add(tenant="tenant-300", priority=9)
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600) if n != 300))
-        worker = rig.worker()
         got: list[str] = []
         after = None
         for _ in range(12):
-            reply = await worker.ask(1, after=after)
+            reply = await rig.worker.ask(1, after=after)
             after = reply.after
             got += [job.id for job in reply.jobs]
             if len(got) < 2:
@@ -349,10 +326,9 @@ class ManyFlowsGroup(ConformanceGroup):
     async def test_cursor_that_has_gone_round_says_wait(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.shut("all")
-        worker = rig.worker()
         after = None
         for _ in range(12):
-            reply = await worker.ask(1, after=after)
+            reply = await rig.worker.ask(1, after=after)
             after = reply.after
             assert reply.jobs == []
             if not reply.again:
@@ -363,29 +339,27 @@ class ManyFlowsGroup(ConformanceGroup):
     async def test_what_opens_behind_the_cursor_is_not_slept_through(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600)))
-        worker = rig.worker()
-        reply = await worker.ask(1)
+        reply = await rig.worker.ask(1)
         assert reply.again
         await rig.unshut("tenant:tenant-000")
         while reply.again:
-            reply = await worker.ask(1, after=reply.after)
+            reply = await rig.worker.ask(1, after=reply.after)
         if not reply.jobs:
             async with asyncio.timeout(LIMIT_S):
                 await rig.store.wait([LANE], None, reply.seen)
-            assert len(await worker.take(1)) == 1
+            assert len(await rig.worker.take(1)) == 1
 
     async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
         jobs = [rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)]
         await rig.enqueue(*jobs)
         await rig.enqueue(*(replace(rig.jobs.make(), tenant=job.tenant) for job in jobs))
-        worker = rig.worker()
         got: set[str] = set()
         after = None
         for _ in range(60):
-            reply = await worker.ask(50, after=after)
+            reply = await rig.worker.ask(50, after=after)
             after = reply.after
             got.update(job.id for job in reply.jobs)
-            await worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
             if not reply.again and not reply.jobs:
                 break
         assert len(got) == 1200

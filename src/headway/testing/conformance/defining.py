@@ -61,10 +61,8 @@ class DefineGroup(ConformanceGroup):
     ) -> None:
         old = await rig.define(DeclareGate(spec=LINE))
         await rig.define(SetGate(name="line", capacity=1))
-        before = await rig.dump()
-        with pytest.raises(RevisionConflict):
+        async with rig.refuses(RevisionConflict):
             await rig.define(SetGate(name="line", capacity=9), revision=old)
-        assert await rig.dump() == before
 
     async def test_change_under_the_current_revision_is_made(self, rig: Rig) -> None:
         now = await rig.define(DeclareGate(spec=LINE))
@@ -96,10 +94,8 @@ class DefineGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
-        before = await rig.dump()
-        with pytest.raises(InvalidValue):
+        async with rig.refuses(InvalidValue):
             await rig.declare(PHONE, Rate("line", 2, "1s"))
-        assert await rig.dump() == before
 
     @pytest.mark.parametrize(
         "item",
@@ -115,10 +111,8 @@ class DefineGroup(ConformanceGroup):
         self, rig: Rig, item: SetGate | ResetGate | CloseGate | OpenGate
     ) -> None:
         await rig.declare(LINE)
-        before = await rig.dump()
-        with pytest.raises(UnknownGate):
+        async with rig.refuses(UnknownGate):
             await rig.define(SetGate(name="line", capacity=9), item)
-        assert await rig.dump() == before
 
     async def test_keyed_template_itself_is_not_closed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
@@ -145,7 +139,7 @@ class DefineGroup(ConformanceGroup):
         gate = await rig.gate("phone:555")
         assert (gate.capacity, gate.template, gate.overridden) == (3, "phone:{phone}", True)
         await rig.add_many(4, gates=(use_of(PHONE, phone="555"),))
-        assert len(await rig.worker().take(9)) == 3
+        assert len(await rig.worker.take(9)) == 3
 
     async def test_changes_are_on_the_trail_with_who_when_and_why(self, rig: Rig) -> None:
         await rig.declare(LINE)
@@ -167,11 +161,11 @@ class DefineGroup(ConformanceGroup):
         (lane,) = (await rig.dump()).lanes
         assert (lane.spec, lane.overridden) == (hand, True)
         await rig.add_many(3)
-        assert len(await rig.worker().take(9)) == 1
+        assert len(await rig.new_worker().take(9)) == 1
         await rig.define(ResetLane(name=LANE))
         (lane,) = (await rig.dump()).lanes
         assert (lane.spec, lane.overridden) == (code, False)
-        assert len(await rig.worker().take(9)) == 2
+        assert len(await rig.new_worker().take(9)) == 2
 
     async def test_lane_that_was_set_stays_when_it_is_reset_and_reset_makes_none(
         self, rig: Rig
@@ -194,7 +188,7 @@ class DefineGroup(ConformanceGroup):
         await rig.declare(*(Slots(f"line-{n:02}", 1) for n in range(25)), PHONE)
         for phone in range(25):
             await rig.add(gates=(use_of(PHONE, phone=f"{phone:02}"),))
-        await rig.worker().take(20)
+        await rig.worker.take(20)
         names: list[str] = []
         cursor: str | None = None
         while True:

@@ -75,7 +75,7 @@ class EnqueueGroup(ConformanceGroup):
     async def test_job_without_a_due_time_is_due_now(self, rig: Rig) -> None:
         job = await rig.add(due_at=None)
         assert (await rig.view(job.id)).due_at == rig.clock()
-        assert await rig.worker().take_ids() == [job.id]
+        assert await rig.worker.take_ids() == [job.id]
 
     async def test_due_job_waits_at_once(self, rig: Rig) -> None:
         past, now = await rig.add(), await rig.add(due_at=rig.clock())
@@ -192,12 +192,11 @@ class EnqueueGroup(ConformanceGroup):
 
     async def test_key_lives_until_the_end_and_its_span_after_it(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
         await rig.pass_time(POLICY.key_for_ms * 3 // 2)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         again = replace(job, id=rig.jobs.make().id)
         assert await rig.enqueue(again) == [(job.id, False)]
-        await worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.pass_time(POLICY.key_for_ms - 1)
         assert await rig.enqueue(again) == [(job.id, False)]
         await rig.pass_time(1)
@@ -296,20 +295,20 @@ class EnqueueGroup(ConformanceGroup):
 
     async def test_lane_comes_into_being_with_its_first_job(self, rig: Rig) -> None:
         job = await rig.add(lane="never heard of")
-        assert await rig.worker().take_ids(1, "never heard of") == [job.id]
+        assert await rig.worker.take_ids(1, "never heard of") == [job.id]
 
     async def test_priorities_and_times_keep_their_whole_range(self, rig: Rig) -> None:
         last = await rig.add(priority=MAX_PRIORITY, due_at=0)
         first = await rig.add(priority=0, due_at=rig.clock())
         far = await rig.add(due_at=253_402_300_799_999, expires_at=None)
-        assert await rig.worker().take_ids(5) == [first.id, last.id]
+        assert await rig.worker.take_ids(5) == [first.id, last.id]
         assert (await rig.view(last.id)).priority == MAX_PRIORITY
         assert (await rig.view(far.id)).due_at == 253_402_300_799_999
 
     async def test_arguments_come_back_byte_for_byte(self, rig: Rig) -> None:
         args = b'{"b": 1,\n "a":"\xc3\xa4\\u0000"}'
         job = await rig.add(args=args)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert (run.args, (await rig.view(job.id)).args) == (args, args)
 
     async def test_odd_lanes_and_tenants_do_not_run_into_each_other(self, rig: Rig) -> None:
@@ -317,10 +316,9 @@ class EnqueueGroup(ConformanceGroup):
         for one in ODD_NAMES:
             for lane, tenant in ((one, "x"), ("x", one), (f"x{one}", "y"), ("x", f"{one}y")):
                 made[lane, tenant] = await rig.add(lane=lane, tenant=tenant, key=f"{lane}{tenant}")
-        worker = rig.worker()
         for lane in sorted({lane for lane, _ in made}):
             expected = {job.id for job in made.values() if job.lane == lane}
-            assert set(await worker.take_ids(1000, lane)) == expected
+            assert set(await rig.worker.take_ids(1000, lane)) == expected
 
     async def test_odd_keys_kinds_and_subjects_do_not_run_into_each_other(self, rig: Rig) -> None:
         jobs = [

@@ -45,15 +45,15 @@ class WhyGroup(ConformanceGroup):
         alone = await rig.why(jobs[2].id)
         assert (alone.state, alone.shown) == (State.WAITING, "ready")
         assert (alone.place, alone.workers, alone.closed) == (3, 0, ())
-        await rig.worker().beat()
-        await rig.worker().beat()
+        await rig.new_worker().beat()
+        await rig.new_worker().beat()
         served = await rig.why(jobs[0].id)
         assert (served.place, served.workers) == (1, 2)
         assert served.sentence != alone.sentence
 
     async def test_dead_worker_serves_no_lane(self, rig: Rig) -> None:
         job = await rig.add(expires_at=None)
-        await rig.worker().beat()
+        await rig.worker.beat()
         await rig.pass_time(LEASE_MS)
         assert (await rig.why(job.id)).workers == 0
 
@@ -71,11 +71,10 @@ class WhyGroup(ConformanceGroup):
         holders = [await rig.add(gates=(use,), kind="text") for use in (line, phone)]
         await rig.add_many(2, gates=(use_of(NUMBERS),), kind="text")
         await rig.add(gates=(use_of(TWILIO),), kind="text")
-        worker = rig.worker()
-        assert len(await worker.take(9)) == 5
+        assert len(await rig.worker.take(9)) == 5
         uses = (phone, line, use_of(NUMBERS), use_of(NIGHT), use_of(TWILIO))
         job = await rig.add(gates=uses)
-        await worker.take(9)
+        await rig.worker.take(9)
         why = await rig.why(job.id)
         assert why.shown == "blocked"
         closed = {gate.name: gate for gate in why.closed}
@@ -90,7 +89,7 @@ class WhyGroup(ConformanceGroup):
     async def test_open_gates_are_not_named(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE, TWILIO)
         await rig.add(gates=(use_of(LINE),), kind="text")
-        await rig.worker().take_one()
+        await rig.worker.take_one()
         job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1"), use_of(TWILIO)))
         assert [gate.name for gate in (await rig.why(job.id)).closed] == ["line"]
 
@@ -117,7 +116,7 @@ class WhyGroup(ConformanceGroup):
         await rig.shut(members[0], until_at)
         holder = await rig.add(gates=(use_of(NUMBERS),), kind="text")
         job = await rig.add(gates=(use_of(NUMBERS),))
-        assert len(await rig.worker().take(9)) == 1
+        assert len(await rig.worker.take(9)) == 1
         sentence = (await rig.why(job.id)).sentence
         assert "pool numbers is full" in sentence
         assert f"1 of {len(members)} members closed" in sentence
@@ -133,7 +132,7 @@ class WhyGroup(ConformanceGroup):
     async def test_parked_job_says_where(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
-        await rig.worker().take(9)
+        await rig.worker.take(9)
         why = await rig.why(second.id)
         assert (why.state, why.shown) == (State.PARKED, "blocked")
         (gate,) = why.closed
@@ -144,7 +143,7 @@ class WhyGroup(ConformanceGroup):
         wide = Slots("wide", 12)
         await rig.declare(wide)
         await rig.add_many(13, gates=(use_of(wide),))
-        await rig.worker().take(12)
+        await rig.worker.take(12)
         job = await rig.add(gates=(use_of(wide),))
         (gate,) = (await rig.why(job.id)).closed
         assert (len(gate.holders), gate.holder_count) == (10, 12)
@@ -158,35 +157,31 @@ class WhyGroup(ConformanceGroup):
 
     async def test_running_job_says_by_whom_and_until_when_its_lease_lives(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await worker.take_one()
+        await rig.worker.take_one()
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.RUNNING, rig.clock() + LEASE_MS)
-        assert worker.id in why.sentence
+        assert rig.worker.id in why.sentence
         assert why.place is None
 
     async def test_awaiting_job_says_its_deadline(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.AWAITING, rig.clock() + 60_000)
 
     async def test_retrying_job_says_what_failed(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Failed(run.id, run.run, error="line busy"))
+        await rig.worker.take_and_say(Failed, error="line busy")
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.SCHEDULED, rig.clock() + 2_000)
         assert "line busy" in why.sentence
 
     async def test_final_job_says_how_it_ended(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
-        worker = rig.worker()
-        one, two = await worker.take(2)
-        await worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run, reason="bad number"))
+        one, two = await rig.worker.take(2)
+        await rig.worker.settle(
+            Succeeded(one.id, one.run), Died(two.id, two.run, reason="bad number")
+        )
         await rig.cancel(jobs[2].id)
         whys = [await rig.why(job.id) for job in jobs]
         assert [why.state for why in whys] == ["succeeded", "dead", "cancelled"]

@@ -33,7 +33,7 @@ async def fair_lane(rig: Rig, **weights: int) -> PlayedWorker:
     """A worker of a lane that is fair by these weights."""
     spec = LaneSpec(name=LANE, fair="tenant", weights=tuple(weights.items()))
     await rig.define(DeclareLane(spec=spec))
-    return rig.worker()
+    return rig.new_worker()
 
 
 async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> list[str]:
@@ -116,7 +116,7 @@ class FairnessGroup(ConformanceGroup):
     async def test_lane_that_is_not_fair_goes_by_due_time_alone(self, rig: Rig) -> None:
         first = await rig.add_many(10, tenant="acme")
         await rig.add_many(10, tenant="beta")
-        assert await rig.worker().take_ids(10) == [job.id for job in first]
+        assert await rig.new_worker().take_ids(10) == [job.id for job in first]
 
     @pytest.mark.parametrize("n", [1, 2, 5])
     async def test_tenants_take_turns_at_a_full_gate_whatever_the_size_of_a_claim(

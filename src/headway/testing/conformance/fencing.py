@@ -75,20 +75,20 @@ async def outlive_the_lease(scene: Scene) -> None:
 async def snooze(scene: Scene) -> None:
     """The run was snoozed, and the job has started again elsewhere."""
     await scene.worker.settle(Snoozed(scene.run.id, scene.run.run, after_ms=0))
-    assert (await scene.rig.worker().take_one()).id == scene.run.id
+    assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def hand_back(scene: Scene) -> None:
     """The run was handed back, and the job has started again elsewhere."""
     await scene.worker.settle(Released(scene.run.id, scene.run.run))
-    assert (await scene.rig.worker().take_one()).id == scene.run.id
+    assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def start_elsewhere(scene: Scene) -> None:
     """The lease ended, and the job has started again elsewhere."""
     await scene.rig.pass_time(LEASE_MS + 1)
     scene.rig.clock.advance(100_000)
-    assert (await scene.rig.worker().take_one()).id == scene.run.id
+    assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def leave(scene: Scene) -> None:
@@ -105,7 +105,7 @@ async def revive(scene: Scene) -> None:
     """An operator ended the job and began a new life, which has started elsewhere."""
     await scene.rig.act(Verb.KILL, scene.run.id)
     await scene.rig.act(Verb.RETRY, scene.run.id)
-    assert (await scene.rig.worker().take_one()).id == scene.run.id
+    assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 OUSTINGS: list[Ousting] = [
@@ -165,13 +165,13 @@ async def later_run(_rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
 
 async def other_worker(rig: Rig, _owner: PlayedWorker, run: Claimed) -> Forgery:
     """The live run, by another worker with a live lease."""
-    return Forgery(rig.worker(), run)
+    return Forgery(rig.new_worker(), run)
 
 
 async def other_job(rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
     """The live run's number, of a job that another worker holds."""
     job = await rig.add(lane="elsewhere", policy=DEFAULT_POLICY, key=None, expires_at=None)
-    other = rig.worker()
+    other = rig.new_worker()
     for _ in range(run.run):
         held = await other.take_one("elsewhere")
         if held.run < run.run:
@@ -198,9 +198,8 @@ class FencingGroup(ConformanceGroup):
         await rig.declare(LINE, PHONE, NUMBERS)
         policy, gates = SHAPES[shape]
         job = await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
-        owner = rig.worker()
-        first = await owner.take_one()
-        await owner.settle(Released(first.id, first.run))
+        owner = rig.new_worker()
+        await owner.take_and_say(Released)
         run = await owner.take_one()
         if awaits:
             await owner.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
@@ -250,13 +249,12 @@ class FencingGroup(ConformanceGroup):
         policy, gates = SHAPES[shape]
         jobs = await rig.add_many(6, gates=gates, policy=policy, key=None, expires_at=None)
         await rig.add_many(6, lane="own", policy=DEFAULT_POLICY, key=None, expires_at=None)
-        worker = rig.worker()
         started: list[str] = []
-        while runs := await worker.take(6):
+        while runs := await rig.worker.take(6):
             for run in runs:
-                (own,) = await worker.take(1, "own")
+                (own,) = await rig.worker.take(1, "own")
                 outcome = Succeeded(run.id, run.run, result=result)
-                verdicts = await worker.settle(*BATCHES[batch](outcome, own))
+                verdicts = await rig.worker.settle(*BATCHES[batch](outcome, own))
                 assert Verdict.LOST not in verdicts
                 started.append(run.id)
         assert started == [job.id for job in jobs]
@@ -271,17 +269,16 @@ class FencingGroup(ConformanceGroup):
         await rig.declare(LINE, PHONE)
         policy, gates = SHAPES[shape]
         await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await oust(Scene(rig, worker, run))
+        run = await rig.worker.take_one()
+        await oust(Scene(rig, rig.worker, run))
         before = await rig.dump()
         child = rig.jobs.make()
         closing = Closing(gate="line", for_ms=1)
         for outcome in all_writes(run):
-            verdict = await worker.say(outcome)
+            verdict = await rig.worker.say(outcome)
             assert verdict in {Verdict.LOST, Verdict.ALREADY}, outcome
         for kind in (Succeeded, Released):
-            await worker.settle(kind(run.id, run.run, then=(child,), close=(closing,)))
+            await rig.worker.settle(kind(run.id, run.run, then=(child,), close=(closing,)))
         after = await rig.dump()
         assert after.jobs == before.jobs
         assert after.gates == before.gates
@@ -294,18 +291,20 @@ class FencingGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),), expires_at=None)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await oust(Scene(rig, worker, run))
-        reply = await worker.beat(run, progress=[(run.id, run.run, b'{"done":9}')])
+        run = await rig.worker.take_one()
+        await oust(Scene(rig, rig.worker, run))
+        reply = await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":9}')])
         assert reply.lost == ((run.id, run.run),)
         view = await rig.view(job.id)
         assert view.progress is None
-        assert (view.state, view.worker) != (State.RUNNING, worker.id) or oust is outlive_the_lease
+        assert (view.state, view.worker) != (
+            State.RUNNING,
+            rig.worker.id,
+        ) or oust is outlive_the_lease
 
     async def test_run_of_another_worker_is_not_settled(self, rig: Rig) -> None:
         await rig.add()
-        worker, stranger = rig.worker(), rig.worker()
+        worker, stranger = rig.new_worker(), rig.new_worker()
         run = await worker.take_one()
         await stranger.beat()
         for outcome in all_writes(run):
@@ -318,30 +317,27 @@ class FencingGroup(ConformanceGroup):
             job=job, signal_key="call-1", since_at=rig.clock() - 9_000, deadline_ms=60_000
         )
         await rig.store.restore([flight])
-        worker = rig.worker()
-        await worker.beat()
+        await rig.worker.beat()
         view = await rig.view(job.id)
         before = await rig.dump()
         for run in {0, 1, view.run}:
             for kind in (Succeeded, Failed, Died, Snoozed, Released, HandedOver, GaveBack):
-                assert await worker.say(kind(job.id, run)) is Verdict.LOST
+                assert await rig.worker.say(kind(job.id, run)) is Verdict.LOST
         assert (await rig.dump()).jobs == before.jobs
         await rig.tell("call-1")
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_lease_that_has_ended_is_not_revived_by_a_beat(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         rig.clock.advance(LEASE_MS)
-        assert (await worker.beat(run)).lost == ((run.id, run.run),)
+        assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
         await rig.sweep()
         assert await rig.state(job.id) is State.SCHEDULED
 
     async def test_lease_lives_until_the_moment_it_ends(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE

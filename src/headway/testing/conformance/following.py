@@ -42,19 +42,16 @@ async def followers(rig: Rig) -> list[JobView]:
     return [job for job in (await rig.dump()).jobs if job.kind == "alert"]
 
 
-async def by_dying(rig: Rig, job: NewJob) -> None:
+async def by_dying(rig: Rig, _: NewJob) -> None:
     """Its run says that no further attempt is wanted."""
-    worker = rig.worker()
-    run = await worker.take_one()
-    await worker.say(Died(job.id, run.run, reason="bad"))
+    await rig.new_worker().take_and_say(Died, reason="bad")
 
 
-async def by_using_up_its_attempts(rig: Rig, job: NewJob) -> None:
+async def by_using_up_its_attempts(rig: Rig, _: NewJob) -> None:
     """Each of its attempts fails."""
-    worker = rig.worker()
+    worker = rig.new_worker()
     for _ in range(3):
-        run = await worker.take_one()
-        await worker.say(Failed(job.id, run.run, after_ms=0))
+        await worker.take_and_say(Failed, after_ms=0)
 
 
 async def by_expiring_in_a_sweep(rig: Rig, _: NewJob) -> None:
@@ -65,24 +62,20 @@ async def by_expiring_in_a_sweep(rig: Rig, _: NewJob) -> None:
 async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
     """Each of its workers dies."""
     for _attempt in range(3):
-        await rig.worker().take_one()
+        await rig.new_worker().take_one()
         await rig.pass_time(LEASE_MS)
         rig.clock.advance(10_000)
 
 
-async def by_its_deadline(rig: Rig, job: NewJob) -> None:
+async def by_its_deadline(rig: Rig, _: NewJob) -> None:
     """No answer comes."""
-    worker = rig.worker()
-    run = await worker.take_one()
-    await worker.say(HandedOver(job.id, run.run, key="k", timeout_ms=9_000))
+    await rig.new_worker().take_and_say(HandedOver, key="k", timeout_ms=9_000)
     await rig.pass_time(9_000)
 
 
-async def by_a_signal(rig: Rig, job: NewJob) -> None:
+async def by_a_signal(rig: Rig, _: NewJob) -> None:
     """The outside world says so."""
-    worker = rig.worker()
-    run = await worker.take_one()
-    await worker.say(HandedOver(job.id, run.run, key="k", timeout_ms=9_000))
+    await rig.new_worker().take_and_say(HandedOver, key="k", timeout_ms=9_000)
     await rig.tell("k", Decided.DEAD)
 
 
@@ -115,11 +108,10 @@ class FollowGroup(ConformanceGroup):
 
     async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
         await rig.add_many(2, policy=ALERT)
-        worker = rig.worker()
-        one, two = await worker.take(2)
-        await worker.say(Succeeded(one.id, one.run))
+        one, two = await rig.worker.take(2)
+        await rig.worker.say(Succeeded(one.id, one.run))
         await rig.cancel(two.id)
-        await worker.say(Released(two.id, two.run))
+        await rig.worker.say(Released(two.id, two.run))
         assert await rig.state(two.id) is State.CANCELLED
         assert await followers(rig) == []
 
@@ -127,15 +119,14 @@ class FollowGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(3, policy=ALWAYS)
-        worker = rig.worker()
-        one, two = await worker.take(2)
-        await worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run))
+        one, two = await rig.worker.take(2)
+        await rig.worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run))
         await rig.cancel(jobs[2].id)
         alerted = [json.loads(alert.args) for alert in await followers(rig)]
         assert {(one["job"], one["state"]) for one in alerted} == {
             (jobs[0].id, "succeeded"), (jobs[1].id, "dead"), (jobs[2].id, "cancelled"),
         }  # fmt: skip
-        assert len(await worker.take(9, "alerts")) == 3
+        assert len(await rig.worker.take(9, "alerts")) == 3
 
     async def test_on_final_job_is_created_once_for_each_life(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)
@@ -199,22 +190,19 @@ class FollowGroup(ConformanceGroup):
 
     async def test_then_job_whose_id_another_has_refuses_the_settlement(self, rig: Rig) -> None:
         await rig.add(policy=ALWAYS)
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         child = rig.jobs.make(kind="alert")
         await take_ids(rig, child.id)
         with pytest.raises(IdConflict, match=child.id):
-            await worker.say(Succeeded(run.id, run.run, then=(child,)))
+            await rig.worker.say(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(run.id) is State.RUNNING
         assert await followers(rig) == []
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
         assert len(await followers(rig)) == 1
 
     async def test_retried_job_creates_nothing_yet(self, rig: Rig) -> None:
         await rig.add(policy=ALERT)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Failed(run.id, run.run))
+        await rig.worker.take_and_say(Failed)
         assert await followers(rig) == []
 
     @pytest.mark.parametrize(
@@ -226,13 +214,12 @@ class FollowGroup(ConformanceGroup):
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         children = (rig.jobs.make(kind="alert"), rig.jobs.make(kind="alert", key=None))
         said = outcome(run.id, run.run, then=children)
-        assert await worker.say(said) is Verdict.DONE
+        assert await rig.worker.say(said) is Verdict.DONE
         assert [job.id for job in await followers(rig)] == [child.id for child in children]
-        assert await worker.say(said) is Verdict.ALREADY
+        assert await rig.worker.say(said) is Verdict.ALREADY
         assert len(await followers(rig)) == 2
 
     @pytest.mark.parametrize("beside", [0, 1, 2], ids=["alone", "beside one", "beside two"])
@@ -243,15 +230,14 @@ class FollowGroup(ConformanceGroup):
         await rig.declare(LINE)
         # Only a job without a key and with the default retention takes the stores' short paths.
         await rig.add_many(1 + beside, key=None, policy=DEFAULT_POLICY, expires_at=None)
-        worker = rig.worker()
-        run, *others = await worker.take(3)
+        run, *others = await rig.worker.take(3)
         said = Succeeded(
             run.id,
             run.run,
             then=(rig.jobs.make(kind="alert"),) if parts != "close" else (),
             close=(Closing(gate="line", for_ms=9),) if parts != "then" else (),
         )
-        verdicts = await worker.settle(said, *(Succeeded(one.id, one.run) for one in others))
+        verdicts = await rig.worker.settle(said, *(Succeeded(one.id, one.run) for one in others))
         assert set(verdicts) == {Verdict.DONE}
         assert len(await followers(rig)) == (parts != "close")
         until = rig.clock() + 9 if parts != "then" else None
@@ -260,18 +246,16 @@ class FollowGroup(ConformanceGroup):
     async def test_then_job_whose_key_is_known_makes_no_second_one(self, rig: Rig) -> None:
         known = await rig.add(kind="alert", due_at=rig.clock() + 9_000)
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         again = rig.jobs.make(kind="alert", key=known.key, args=known.args, subject=known.subject)
-        await worker.say(Succeeded(run.id, run.run, then=(again,)))
+        await rig.worker.say(Succeeded(run.id, run.run, then=(again,)))
         assert [job.id for job in await followers(rig)] == [known.id]
 
     async def test_then_job_due_later_is_scheduled(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         child = rig.jobs.make(kind="alert", due_at=rig.clock() + 9_000)
-        await worker.say(Succeeded(run.id, run.run, then=(child,)))
+        await rig.worker.say(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(child.id) is State.SCHEDULED
         rig.clock.advance(9_000)
-        assert await worker.take_ids(5) == [child.id]
+        assert await rig.worker.take_ids(5) == [child.id]

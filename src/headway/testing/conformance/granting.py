@@ -154,16 +154,13 @@ class TokenGroup(ConformanceGroup):
     async def test_token_is_not_set_under_an_old_revision(self, rig: Rig) -> None:
         old = await rig.define(SetToken(spec=SENDER))
         await rig.define(SetToken(spec=ORDERS))
-        before = await rig.dump()
-        with pytest.raises(RevisionConflict):
+        async with rig.refuses(RevisionConflict):
             await rig.define(RevokeToken(id=SENDER.id), revision=old)
-        assert await rig.dump() == before
 
     async def test_token_is_set_with_all_of_its_definition_or_not_at_all(self, rig: Rig) -> None:
         await rig.declare(Slots("line", 2))
         await rig.define(SetToken(spec=SENDER))
-        before = await rig.dump()
-        with pytest.raises(UnknownGate):
+        async with rig.refuses(UnknownGate):
             await rig.define(
                 SetGate(name="line", capacity=9),
                 SetToken(spec=ORDERS),
@@ -171,7 +168,6 @@ class TokenGroup(ConformanceGroup):
                 NoteUse(used=((ORDERS.id, 5),)),
                 CloseGate(name="unknown"),
             )
-        assert await rig.dump() == before
 
     @pytest.mark.parametrize(
         "spec",

@@ -103,7 +103,7 @@ class HandOverGroup(ConformanceGroup):
         view = await rig.view(call.id)
         assert (view.state, view.in_doubt, view.run) == (State.AWAITING, True, 1)
         assert await rig.holders("line") == [call.id]
-        assert await rig.worker().take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.tell(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
@@ -151,15 +151,14 @@ class HandOverGroup(ConformanceGroup):
         view = await rig.view(call.id)
         assert (view.state, view.attempt) == (State.SCHEDULED, 1)
         rig.clock.advance(2_000)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert (run.run, run.attempt) == (2, 2)
 
     async def test_job_in_doubt_is_never_started_again_before_its_deadline(self, rig: Rig) -> None:
         call = await dial(rig)
-        worker = rig.worker()
         for _ in range(10):
             await rig.pass_time(TIMEOUT_MS // 11)
-            assert await worker.take(5) == []
+            assert await rig.worker.take(5) == []
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_gate_can_be_given_back_while_the_job_awaits(self, rig: Rig) -> None:
@@ -236,7 +235,7 @@ class ReconcileGroup(ConformanceGroup):
     async def test_job_that_asks_can_be_claimed_and_names_whom_it_asks_for(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.pass_time(LEASE_MS + 1)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert run.kind == "ask"
         assert call.id.encode() in run.args
 
@@ -248,7 +247,7 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS + 1)
         for _ in range(8):
             rig.clock.advance(30_000)
-            assert (await rig.worker().take_one()).kind == "ask"
+            assert (await rig.new_worker().take_one()).kind == "ask"
             await rig.pass_time(LEASE_MS + 1)
         (asking,) = await reconcilers(rig)
         assert await rig.state(asking) is State.SCHEDULED

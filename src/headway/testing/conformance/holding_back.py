@@ -26,11 +26,10 @@ class HoldBackGroup(ConformanceGroup):
         head = await rig.add(gates=(three,))
         small = await rig.add(gates=(one,))
         elsewhere = await rig.add(gates=(use_of(LICENCE, 1, name="sim"),))
-        worker = rig.worker()
-        runs = await worker.take(9)
+        runs = await rig.worker.take(9)
         assert [run.id for run in runs[1:]] == [elsewhere.id]
-        await worker.settle(Succeeded(runs[0].id, runs[0].run))
-        assert await worker.take_ids(9) == [head.id, small.id]
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     async def test_smaller_newcomer_does_not_pass_a_parked_head_that_asks_for_more(
         self, rig: Rig
@@ -39,13 +38,12 @@ class HoldBackGroup(ConformanceGroup):
         three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
         await rig.add(gates=(two,))
         head = await rig.add(gates=(three,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.take(9) == []
+        run = await rig.worker.take_one()
+        assert await rig.worker.take(9) == []
         small = await rig.add(gates=(one,))
-        assert await worker.take(9) == []
-        await worker.say(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [head.id, small.id]
+        assert await rig.worker.take(9) == []
+        await rig.worker.say(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
     async def test_parked_head_that_leaves_lets_those_it_held_back_start(
@@ -56,12 +54,11 @@ class HoldBackGroup(ConformanceGroup):
         await rig.add(gates=(two,))
         head = await rig.add(gates=(three,))
         small = await rig.add(gates=(one,))
-        worker = rig.worker()
-        await worker.take_one()
-        assert await worker.take(9) == []
+        await rig.worker.take_one()
+        assert await rig.worker.take(9) == []
         assert await rig.states(head, small) == [State.PARKED] * 2
         await rig.act(verb, head.id, edit=Edit(due_at=rig.clock() + 9_000))
-        assert await worker.take_ids(9) == [small.id]
+        assert await rig.worker.take_ids(9) == [small.id]
 
     @pytest.mark.parametrize("name", ["licence:cad", "licence:{name}"])
     async def test_parked_head_that_a_lowered_capacity_can_never_fit_holds_nobody_back(
@@ -72,28 +69,26 @@ class HoldBackGroup(ConformanceGroup):
         first = await rig.add(gates=(one,))
         big = await rig.add_many(3, gates=(four,))
         small = await rig.add(gates=(one,))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.id == first.id
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         await rig.cap(name, 3)
-        (run_small,) = await worker.take(9)
+        (run_small,) = await rig.worker.take(9)
         assert run_small.id == small.id
         assert (await rig.why(big[0].id)).never_fits == ("licence:cad",)
-        await worker.settle(Succeeded(run.id, run.run), Succeeded(small.id, run_small.run))
-        assert await worker.take(9) == []
+        await rig.worker.settle(Succeeded(run.id, run.run), Succeeded(small.id, run_small.run))
+        assert await rig.worker.take(9) == []
         await rig.cap(name, 4)
-        assert await worker.take_ids(9) == [big[0].id]
+        assert await rig.worker.take_ids(9) == [big[0].id]
 
     async def test_weighted_permits_given_back_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))
         jobs = await rig.add_many(5, gates=(use_of(LICENCE, 2, name="cad"),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.id == whole.id
-        await worker.take(9)
-        await worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.take(9)
+        await rig.worker.settle(Succeeded(run.id, run.run))
         states = await rig.states(*jobs)
         assert states.count(State.WAITING) == 2
-        assert await worker.take_ids(9) == [jobs[0].id, jobs[1].id]
+        assert await rig.worker.take_ids(9) == [jobs[0].id, jobs[1].id]

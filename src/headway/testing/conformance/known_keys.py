@@ -28,14 +28,13 @@ class KnownKeysGroup(ConformanceGroup):
 
     async def test_each_run_tells_its_keys_by_name_and_not_its_reference(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await call(worker, "sid-b", "sid-ä", "sid-a")
+        await call(rig.worker, "sid-b", "sid-ä", "sid-a")
         await rig.tell("sid-a", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
-        await call(worker)
+        await call(rig.worker)
         await rig.tell(f"{job.id}:2", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
-        await call(worker, f"{job.id}:3", "sid-c")
+        await call(rig.worker, f"{job.id}:3", "sid-c")
         expected = [("sid-a", "sid-b", "sid-ä"), (), ("sid-c",)]
         assert [run.keys for run in (await rig.view(job.id)).runs] == expected
         await rig.tell("sid-c")
@@ -43,9 +42,8 @@ class KnownKeysGroup(ConformanceGroup):
 
     async def test_listing_with_runs_tells_the_keys_of_each_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
-        worker = rig.worker()
-        await call(worker, "one")
-        await call(worker, "two", "three")
+        await call(rig.worker, "one")
+        await call(rig.worker, "two", "three")
         page = await rig.store.read(JobsQuery(runs=True))
         found = {view.id: [run.keys for run in view.runs] for view in page.rows}
         assert [found[job.id] for job in jobs] == [[("one",)], [("three", "two")], []]
@@ -54,21 +52,18 @@ class KnownKeysGroup(ConformanceGroup):
 
     async def test_key_that_a_later_run_took_over_is_told_of_that_run_alone(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await call(worker, "line-7")
+        await call(rig.worker, "line-7")
         await rig.tell("line-7", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
-        await call(worker, "line-7")
+        await call(rig.worker, "line-7")
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ("line-7",)]
         other = await rig.add()
-        await call(worker, "line-7")
+        await call(rig.worker, "line-7")
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ()]
         assert [run.keys for run in (await rig.view(other.id)).runs] == [("line-7",)]
 
     async def test_run_that_never_handed_over_has_no_keys(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Failed(run.id, run.run, after_ms=0))
-        await worker.take_one()
+        await rig.worker.take_and_say(Failed, after_ms=0)
+        await rig.worker.take_one()
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ()]

@@ -24,27 +24,25 @@ class LeaseGroup(ConformanceGroup):
 
     async def test_beat_extends_every_run_of_its_worker(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        one, two = await worker.take(2)
+        one, two = await rig.worker.take(2)
         for _ in range(3):
             await rig.pass_time(LEASE_MS - 1)
-            reply = await worker.beat(one, two)
+            reply = await rig.worker.beat(one, two)
             assert (reply.lost, reply.cancel) == ((), ())
             assert (reply.now, reply.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
-        assert await worker.say(Succeeded(one.id, one.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(one.id, one.run)) is Verdict.DONE
 
     async def test_beat_extends_by_the_span_that_it_names(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        reply = await worker.beat(run, lease_ms=90_000)
+        run = await rig.worker.take_one()
+        reply = await rig.worker.beat(run, lease_ms=90_000)
         assert reply.lease_until == rig.clock() + 90_000
         await rig.pass_time(89_999)
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_beat_of_one_worker_extends_no_other(self, rig: Rig) -> None:
         await rig.add_many(2)
-        one, other = rig.worker(), rig.worker()
+        one, other = rig.new_worker(), rig.new_worker()
         run_one, run_other = await one.take_one(), await other.take_one()
         rig.clock.advance(LEASE_MS - 1)
         await one.beat(run_one)
@@ -55,7 +53,7 @@ class LeaseGroup(ConformanceGroup):
     async def test_run_whose_lease_ended_is_retried_and_uses_an_attempt(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        await rig.worker().take()
+        await rig.new_worker().take()
         await rig.pass_time(LEASE_MS)
         view = await rig.view(job.id)
         assert (view.state, view.attempt) == (State.SCHEDULED, 1)
@@ -63,13 +61,13 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.used("line") == 0
         assert await rig.total("lost") == 1
         rig.clock.advance(2_000)
-        run = await rig.worker().take_one()
+        run = await rig.new_worker().take_one()
         assert (run.run, run.attempt) == (2, 2)
 
     async def test_job_that_always_loses_its_lease_is_dead_in_the_end(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
-            await rig.worker().take_one()
+            await rig.new_worker().take_one()
             await rig.pass_time(LEASE_MS)
             rig.clock.advance(100_000)
         view = await rig.view(job.id)
@@ -79,91 +77,80 @@ class LeaseGroup(ConformanceGroup):
 
     async def test_claim_after_the_lease_ended_revives_no_earlier_run(self, rig: Rig) -> None:
         first, second = await rig.add_many(2)
-        worker = rig.worker()
-        old = await worker.take_one()
+        old = await rig.worker.take_one()
         rig.clock.advance(LEASE_MS + 1)
-        new = await worker.take_one()
+        new = await rig.worker.take_one()
         assert (old.id, new.id) == (first.id, second.id)
-        assert await worker.say(Succeeded(old.id, old.run)) is Verdict.LOST
-        assert (await worker.beat(old, new)).lost == ((old.id, old.run),)
+        assert await rig.worker.say(Succeeded(old.id, old.run)) is Verdict.LOST
+        assert (await rig.worker.beat(old, new)).lost == ((old.id, old.run),)
         await rig.sweep()
         assert await rig.state(first.id) is State.SCHEDULED
-        assert await worker.say(Succeeded(new.id, new.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(new.id, new.run)) is Verdict.DONE
 
     async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await worker.take_one()
+        await rig.worker.take_one()
         rig.clock.advance(LEASE_MS + 1)
-        assert (await worker.repeat()).jobs == []
+        assert (await rig.worker.repeat()).jobs == []
         await rig.sweep()
         assert await rig.state(job.id) is State.SCHEDULED
 
     async def test_run_that_a_beat_does_not_list_is_released_unused(self, rig: Rig) -> None:
         await rig.declare(LINE)
         lost = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        await worker.ask()
-        await worker.beat(request=1)
+        await rig.worker.ask()
+        await rig.worker.beat(request=1)
         view = await rig.view(lost.id)
         assert (view.state, view.error) == (State.WAITING, "")
         assert await rig.used("line") == 0
-        run = await rig.worker().take_one()
+        run = await rig.new_worker().take_one()
         assert (run.run, run.attempt) == (2, 1)
 
     async def test_run_of_a_later_claim_than_the_beat_knows_is_kept(self, rig: Rig) -> None:
         await rig.add_many(3)
-        worker = rig.worker()
-        first = await worker.take_one()
-        second = await worker.take_one()
-        await worker.beat(first, request=1)
+        first = await rig.worker.take_one()
+        second = await rig.worker.take_one()
+        await rig.worker.beat(first, request=1)
         assert await rig.state(second.id) is State.RUNNING
-        await worker.beat(first, request=2)
+        await rig.worker.beat(first, request=2)
         assert await rig.state(second.id) is State.WAITING
         assert await rig.state(first.id) is State.RUNNING
 
     async def test_beat_that_says_nothing_of_claims_releases_nothing(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        first, second = await worker.take(2)
-        await worker.beat(first)
+        first, second = await rig.worker.take(2)
+        await rig.worker.beat(first)
         assert await rig.state(second.id) is State.RUNNING
 
     async def test_run_that_has_handed_over_is_not_released_when_it_is_not_listed(
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
-        await worker.beat(request=1)
+        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
+        await rig.worker.beat(request=1)
         assert await rig.state(job.id) is State.AWAITING
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
 
     async def test_worker_that_leaves_hands_everything_back_unused(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        runs = await worker.take(2)
-        await worker.beat(leaving=True)
-        again = await rig.worker().take(5)
+        runs = await rig.worker.take(2)
+        await rig.worker.beat(leaving=True)
+        again = await rig.new_worker().take(5)
         assert [run.id for run in again] == [run.id for run in runs]
         assert {run.attempt for run in again} == {1}
 
     async def test_worker_that_leaves_an_awaiting_job_leaves_it_in_doubt(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=90_000))
-        await worker.beat(leaving=True)
+        run = await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=90_000)
+        await rig.worker.beat(leaving=True)
         view = await rig.view(job.id)
         assert (view.state, view.in_doubt, view.worker) == (State.AWAITING, True, None)
-        assert await worker.say(Failed(run.id, run.run)) is Verdict.LOST
+        assert await rig.worker.say(Failed(run.id, run.run)) is Verdict.LOST
 
     async def test_run_that_a_leaving_worker_still_lists_uses_its_attempt(self, rig: Rig) -> None:
         started, unheard = await rig.add_many(2)
-        worker = rig.worker()
-        run, _ = await worker.take(2)
-        await worker.beat(run, request=worker.request, leaving=True)
+        run, _ = await rig.worker.take(2)
+        await rig.worker.beat(run, request=rig.worker.request, leaving=True)
         views = [await rig.view(job.id) for job in (started, unheard)]
         assert [view.state for view in views] == [State.SCHEDULED, State.WAITING]
         assert [view.runs[-1].outcome for view in views] == ["lost", "unused"]
@@ -172,28 +159,25 @@ class LeaseGroup(ConformanceGroup):
 
     async def test_progress_is_kept_on_the_job(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
+        run = await rig.worker.take_one()
+        await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
         assert (await rig.view(job.id)).progress == b'{"done":4}'
-        await worker.beat(run)
+        await rig.worker.beat(run)
         assert (await rig.view(job.id)).progress == b'{"done":4}'
 
     async def test_beat_of_a_run_that_never_was_says_lost(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
         stranger = ("00000000-0000-4000-8000-000000000000", 1)
-        reply = await worker.beat((job.id, 1), stranger)
+        reply = await rig.worker.beat((job.id, 1), stranger)
         assert set(reply.lost) == {(job.id, 1), stranger}
 
     async def test_worker_is_listed_with_its_lanes_and_what_it_holds(self, rig: Rig) -> None:
         await rig.add_many(2)
-        worker = rig.worker()
-        runs = await worker.take(2)
+        runs = await rig.worker.take(2)
         rig.clock.advance(40)
-        await worker.beat(*runs)
+        await rig.worker.beat(*runs)
         (view,) = (await rig.dump()).workers
-        assert (view.id, view.name) == (worker.id, f"{worker.id}@host")
+        assert (view.id, view.name) == (rig.worker.id, f"{rig.worker.id}@host")
         assert (view.lanes, view.running) == ((LANE,), 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
@@ -201,22 +185,21 @@ class LeaseGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.add()
-        worker = rig.worker()
-        await worker.ask(1, "calls", "mails")
+        await rig.worker.ask(1, "calls", "mails")
         (view,) = (await rig.dump()).workers
         assert (view.lanes, view.name, view.seen_at) == (("calls", "mails"), "", rig.clock())
-        await worker.beat(request=0)
+        await rig.worker.beat(request=0)
         await rig.add()
-        await worker.ask(1, "calls", "texts")
+        await rig.worker.ask(1, "calls", "texts")
         rig.clock.advance(40)
         # One that says neither keeps both.
-        await rig.store.beat(BeatRequest(worker=worker.id, lease_ms=LEASE_MS))
+        await rig.store.beat(BeatRequest(worker=rig.worker.id, lease_ms=LEASE_MS))
         (view,) = (await rig.dump()).workers
-        assert (view.lanes, view.name, view.running) == ((LANE,), f"{worker.id}@host", 2)
+        assert (view.lanes, view.name, view.running) == ((LANE,), f"{rig.worker.id}@host", 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
     async def test_dead_worker_is_listed_for_an_hour(self, rig: Rig) -> None:
-        await rig.worker().beat()
+        await rig.worker.beat()
         await rig.pass_time(LEASE_MS + 3_500_000)
         assert len((await rig.dump()).workers) == 1
         await rig.pass_time(200_000)
@@ -226,7 +209,7 @@ class LeaseGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.add()
-        old, new = rig.worker(), rig.worker()
+        old, new = rig.new_worker(), rig.new_worker()
         run = await old.take_one()
         assert (await new.repeat(request=1)).jobs == []
         assert (await new.beat(run)).lost == ((run.id, run.run),)
@@ -247,7 +230,7 @@ class SweepGroup(ConformanceGroup):
     async def test_sweep_counts_what_it_did(self, rig: Rig) -> None:
         now = rig.clock()
         await rig.add(expires_at=None)
-        await rig.worker().take_one()
+        await rig.worker.take_one()
         await rig.add(due_at=now + 1_000, expires_at=None)
         await rig.add(expires_at=now + 1_000)
         rig.clock.advance(LEASE_MS)
@@ -259,9 +242,8 @@ class SweepGroup(ConformanceGroup):
         last = await rig.add(policy=once, expires_at=None)
         again = await rig.add(expires_at=None)
         awaiting = await rig.add(policy=once, expires_at=None)
-        worker = rig.worker()
-        run = {run.id: run for run in await worker.take(3)}[awaiting.id]
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=LEASE_MS))
+        run = {run.id: run for run in await rig.worker.take(3)}[awaiting.id]
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=LEASE_MS))
         late = await rig.add(expires_at=rig.clock() + 1_000)
         rig.clock.advance(LEASE_MS)
         replies = await rig.sweep()
@@ -286,7 +268,7 @@ class SweepGroup(ConformanceGroup):
             for n in reversed(range(25))
         ]
         jobs = sorted(made, key=lambda job: (job.priority, job.due_at or 0))
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         runs = await worker.take(25)
         handed = [HandedOver(r.id, r.run, key=r.id, timeout_ms=600_000) for r in runs[5:8]]
         await worker.settle(*handed)
@@ -311,14 +293,14 @@ class SweepGroup(ConformanceGroup):
         assert (await rig.store.sweep(10)).again is False
         assert await rig.total("lost") == 23
         rig.clock.advance(100_000)
-        again = await rig.worker().take(30)
+        again = await rig.new_worker().take(30)
         assert {run.id for run in again} >= {run.id for run in (*runs[:5], *runs[8:24])}
         assert {run.attempt for run in again} == {2}
 
     async def test_sweep_is_bounded_over_the_jobs_of_all_dead_workers(self, rig: Rig) -> None:
         await rig.add_many(12)
         for _ in range(3):
-            assert len(await rig.worker().take(4)) == 4
+            assert len(await rig.new_worker().take(4)) == 4
         rig.clock.advance(LEASE_MS)
         replies = [await rig.store.sweep(6) for _ in range(3)]
         assert [(reply.lost, reply.again) for reply in replies] == [
@@ -331,21 +313,20 @@ class SweepGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.add_many(5)
-        worker = rig.worker()
-        runs = await worker.take(5)
+        runs = await rig.worker.take(5)
         rig.clock.advance(LEASE_MS)
         assert (await rig.store.sweep(2)).lost == 2
-        reply = await worker.beat(*runs)
+        reply = await rig.worker.beat(*runs)
         assert reply.lost == tuple((run.id, run.run) for run in runs)
         assert await rig.total("lost") == 5
-        assert await worker.say(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
+        assert await rig.worker.say(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
         assert (await rig.store.sweep(2)).lost == 0
 
     async def test_worker_with_jobs_left_is_found_however_long_ago_it_was_seen(
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(3)
-        await rig.worker().take(3)
+        await rig.worker.take(3)
         rig.clock.advance(2 * 3_600_000)
         for left in (2, 1, 0):
             await rig.store.sweep(1)
@@ -357,12 +338,12 @@ class SweepGroup(ConformanceGroup):
         expiry = (await rig.store.sweep(100)).next_at
         assert expiry is not None
         assert rig.clock() + 7_000 <= expiry <= rig.clock() + 7_001
-        await rig.worker().ask(lease_ms=3_000)
+        await rig.worker.ask(lease_ms=3_000)
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
 
     async def test_second_sweeper_finds_nothing_left(self, rig: Rig) -> None:
         await rig.add()
-        await rig.worker().take_one()
+        await rig.worker.take_one()
         rig.clock.advance(LEASE_MS)
         one, two = await rig.store.sweep(9), await rig.store.sweep(9)
         assert (one.lost, two.lost) == (1, 0)

@@ -106,14 +106,13 @@ async def busy(rig: Rig) -> dict[str, str]:
     parked = await rig.add(gates=(use_of(PHONE, phone="1"),), priority=2)
     for tenant in ("acme", "beta"):
         await rig.add_many(2, lane="fair", tenant=tenant)
-    fair = rig.worker()
+    fair = rig.new_worker()
     for run in await fair.take(3, "fair"):
         await fair.say(Succeeded(run.id, run.run))
-    worker = rig.worker()
+    worker = rig.new_worker()
     await worker.take(5)
     failing = await rig.add(priority=0, policy=policy_with(retry=RetryPolicy(attempts=2)))
-    run = await worker.take_one()
-    await worker.say(Failed(run.id, run.run, error="boom"))
+    await worker.take_and_say(Failed, error="boom")
     keyed = await rig.add(key="k1", tenant="acme", due_at=rig.clock() + 5_000)
     called_off = await rig.add()
     await rig.cancel(called_off.id)

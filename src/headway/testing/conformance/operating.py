@@ -28,7 +28,7 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 async def in_state(rig: Rig, state: State) -> str:
     """The id of a new job that has come into a state."""
-    worker = rig.worker()
+    worker = rig.new_worker()
     if state is State.SCHEDULED:
         return (await rig.add(due_at=rig.clock() + 9_000)).id
     if state is State.AWAITING:
@@ -123,7 +123,7 @@ class ActGroup(ConformanceGroup):
         assert (view.priority, view.due_at, view.args) == (9, due_at, b'{"number":2}')
         assert view.state is State.SCHEDULED
         rig.clock.advance(4_000)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert (run.priority, run.args) == (9, b'{"number":2}')
 
     async def test_edit_out_of_range_is_refused_and_writes_nothing(self, rig: Rig) -> None:
@@ -142,13 +142,12 @@ class ActGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         if awaiting:
-            await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+            await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.act(verb, job.id) == [Acted.DONE]
         assert await rig.state(job.id) is state
         assert await rig.used("line") == 0
-        assert (await worker.beat(run)).lost == ((run.id, run.run),)
-        assert await worker.say(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
+        assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
+        assert await rig.worker.say(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
         assert await rig.state(job.id) is state

@@ -35,8 +35,7 @@ class ParkingGroup(ConformanceGroup):
         first, second = await rig.add_many(2, gates=(A,))
         other = await rig.add(gates=(B,))
         plain = await rig.add()
-        worker = rig.worker()
-        assert await worker.take_ids(9) == [first.id, other.id, plain.id]
+        assert await rig.worker.take_ids(9) == [first.id, other.id, plain.id]
         view = await rig.view(second.id)
         assert (view.state, view.parked_at, view.shown) == (State.PARKED, "repo:a", "blocked")
         assert (await rig.gate("repo:a")).parked == 1
@@ -44,12 +43,11 @@ class ParkingGroup(ConformanceGroup):
     async def test_permit_given_back_at_a_keyed_gate_starts_exactly_one(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(10, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         for job in jobs[1:]:
-            assert await worker.take(9) == []
-            await worker.settle(Succeeded(run.id, run.run))
-            (run,) = await worker.take(9)
+            assert await rig.worker.take(9) == []
+            await rig.worker.settle(Succeeded(run.id, run.run))
+            (run,) = await rig.worker.take(9)
             assert run.id == job.id
 
     @pytest.mark.parametrize("end", ["fails", "loses its worker"])
@@ -59,30 +57,28 @@ class ParkingGroup(ConformanceGroup):
         await rig.declare(REPO)
         policy = replace(POLICY, retry=RetryPolicy(attempts=9, base_ms=0))
         first, second, third = await rig.add_many(3, gates=(A,), policy=policy)
-        worker = rig.worker()
         for _ in range(2):
-            run = await worker.take_one()
+            run = await rig.worker.take_one()
             assert run.id == first.id
-            assert await rig.worker().take(9) == []
+            assert await rig.new_worker().take(9) == []
             if end == "fails":
-                await worker.settle(Failed(run.id, run.run, error="boom"))
+                await rig.worker.settle(Failed(run.id, run.run, error="boom"))
                 rig.clock.advance(1)
             else:
                 await rig.pass_time(LEASE_MS + 1)
             view = await rig.view(first.id)
             assert (view.state, view.due_at) == (State.WAITING, first.due_at)
         for job in (first, second, third):
-            run = await worker.take_one()
+            run = await rig.worker.take_one()
             assert run.id == job.id
-            await worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.settle(Succeeded(run.id, run.run))
 
     async def test_giving_one_back_moves_one_parked_job(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(50, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
-        await worker.settle(Succeeded(run.id, run.run))
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
+        await rig.worker.settle(Succeeded(run.id, run.run))
         states = await rig.states(*jobs)
         assert (states.count(State.WAITING), states.count(State.PARKED)) == (1, 48)
 
@@ -90,14 +86,13 @@ class ParkingGroup(ConformanceGroup):
         await rig.declare(REPO)
         holder = await rig.add(gates=(A,), priority=1)
         jobs = [await rig.add(gates=(A,), priority=priority) for priority in (30, 10, 20, 10)]
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.id == holder.id
         got: list[str] = []
         for _ in jobs:
-            await worker.take(9)
-            await worker.settle(Succeeded(run.id, run.run))
-            run = await worker.take_one()
+            await rig.worker.take(9)
+            await rig.worker.settle(Succeeded(run.id, run.run))
+            run = await rig.worker.take_one()
             got.append(run.id)
         assert got == [jobs[n].id for n in (1, 3, 2, 0)]
 
@@ -106,9 +101,8 @@ class ParkingGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINES)
         line = use_of(LINES, url="a")
-        worker = rig.worker()
         await rig.add(gates=(line,))
-        await worker.take_one()
+        await rig.worker.take_one()
         await rig.shut("lines:a")
         # Each kind is a flow, and the one that was made last has the first head. It asks for more
         # than is free, and reserves; if the others were fed first, nothing would be left to it.
@@ -118,7 +112,7 @@ class ParkingGroup(ConformanceGroup):
         ]
         both = use_of(LINES, 2, url="a")
         first = await rig.add(gates=(both,), priority=10, kind="kind10")
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         await rig.unshut("lines:a")
         assert await rig.states(first, *others) == [State.PARKED] * 3
         assert (await rig.gate("lines:a")).reserved_for == first.id
@@ -126,82 +120,75 @@ class ParkingGroup(ConformanceGroup):
     async def test_newcomer_of_higher_priority_passes_what_is_parked(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.add_many(3, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
         urgent = await rig.add(gates=(A,), priority=1)
-        await worker.settle(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [urgent.id]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [urgent.id]
 
     async def test_newcomer_never_passes_what_is_parked_before_it(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(2, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
         late = await rig.add(gates=(A,))
-        await worker.settle(Succeeded(run.id, run.run))
-        run = await worker.take_one()
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        run = await rig.worker.take_one()
         assert run.id == jobs[1].id
-        assert await worker.take(9) == []
-        await worker.settle(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [late.id]
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [late.id]
 
     async def test_capacity_changed_at_an_instance_feeds_it(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(4, gates=(A,))
-        worker = rig.worker()
-        await worker.take_one()
-        await worker.take(9)
+        await rig.worker.take_one()
+        await rig.worker.take(9)
         await rig.cap("repo:a", 3)
-        assert await worker.take_ids(9) == [jobs[1].id, jobs[2].id]
+        assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[2].id]
 
     async def test_capacity_changed_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         made = {use: await rig.add_many(3, gates=(use,)) for use in (A, B)}
-        worker = rig.worker()
-        await worker.take(2)
-        await worker.take(9)
+        await rig.worker.take(2)
+        await rig.worker.take(9)
         await rig.cap("repo:{url}", 2)
-        assert set(await worker.take_ids(9)) == {jobs[1].id for jobs in made.values()}
+        assert set(await rig.worker.take_ids(9)) == {jobs[1].id for jobs in made.values()}
 
     async def test_capacity_reset_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.cap("repo:{url}", 0)
         job = await rig.add(gates=(A,))
-        worker = rig.worker()
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         await rig.reset("repo:{url}")
-        assert await worker.take_ids(9) == [job.id]
+        assert await rig.worker.take_ids(9) == [job.id]
 
     async def test_capacity_declared_anew_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(3, gates=(A,))
-        worker = rig.worker()
-        await worker.take(9)
-        await worker.take(9)
+        await rig.worker.take(9)
+        await rig.worker.take(9)
         await rig.declare(Slots("repo:{url}", 2))
-        assert await worker.take_ids(9) == [jobs[1].id]
+        assert await rig.worker.take_ids(9) == [jobs[1].id]
 
     async def test_snoozed_failed_and_released_runs_feed_the_gate_they_held(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(4, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
-        await worker.settle(Failed(run.id, run.run, after_ms=50_000))
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
+        await rig.worker.settle(Failed(run.id, run.run, after_ms=50_000))
+        run = await rig.worker.take_one()
         assert run.id == jobs[1].id
-        await worker.settle(Released(run.id, run.run))
-        run = await worker.take_one()
+        await rig.worker.settle(Released(run.id, run.run))
+        run = await rig.worker.take_one()
         assert run.id == jobs[1].id
-        await worker.settle(GaveBack(run.id, run.run, gate="repo:a"))
-        assert await worker.take_ids(9) == [jobs[2].id]
+        await rig.worker.settle(GaveBack(run.id, run.run, gate="repo:a"))
+        assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_lost_lease_feeds_the_gate_it_held(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(2, gates=(A,))
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         await worker.take_one()
         await worker.take(9)
         await rig.pass_time(30_001)
@@ -212,42 +199,38 @@ class ParkingGroup(ConformanceGroup):
     async def test_parked_job_that_is_cancelled_leaves_the_others_in_order(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(4, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
         await rig.cancel(jobs[1].id)
         assert (await rig.gate("repo:a")).parked == 2
-        await worker.settle(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [jobs[2].id]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_parked_job_edited_to_a_better_priority_goes_first(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(4, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
         await rig.act(Verb.EDIT, jobs[3].id, edit=Edit(priority=1))
-        await worker.settle(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [jobs[3].id]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [jobs[3].id]
 
     async def test_parked_job_edited_to_a_later_due_time_waits_for_it(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(3, gates=(A,))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take(9)
+        run = await rig.worker.take_one()
+        await rig.worker.take(9)
         due_at = rig.clock() + 5_000
         await rig.act(Verb.EDIT, jobs[1].id, edit=Edit(due_at=due_at))
         assert await rig.state(jobs[1].id) is State.SCHEDULED
-        await worker.settle(Succeeded(run.id, run.run))
-        assert await worker.take_ids(9) == [jobs[2].id]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_parked_job_past_its_expiry_is_dead(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.add(gates=(A,))
         job = await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         assert await rig.state(job.id) is State.PARKED
         await rig.pass_time(4_001)
         view = await rig.view(job.id)
@@ -258,11 +241,10 @@ class ParkingGroup(ConformanceGroup):
         await rig.declare(LINE, PHONE)
         gates = [(use_of(LINE), use_of(PHONE, phone=str(n % 3))) for n in range(9)]
         jobs = [await rig.add(gates=uses) for uses in gates]
-        worker = rig.worker()
         got: list[str] = []
         for _ in jobs:
-            (run,) = await worker.take(9)
-            await worker.settle(Succeeded(run.id, run.run))
+            (run,) = await rig.worker.take(9)
+            await rig.worker.settle(Succeeded(run.id, run.run))
             got.append(run.id)
         assert got == [job.id for job in jobs]
 
@@ -270,20 +252,18 @@ class ParkingGroup(ConformanceGroup):
         await rig.declare(PHONE, HOURLY)
         gates = (use_of(PHONE, phone="1"), use_of(HOURLY, phone="1"))
         jobs = await rig.add_many(3, gates=gates)
-        worker = rig.worker()
         for job in jobs:
-            run = await worker.take_one()
+            run = await rig.worker.take_one()
             assert run.id == job.id
-            assert await worker.take(9) == []
-            await worker.settle(Succeeded(run.id, run.run))
-            assert await worker.take(9) == []
+            assert await rig.worker.take(9) == []
+            await rig.worker.settle(Succeeded(run.id, run.run))
+            assert await rig.worker.take(9) == []
             rig.clock.advance(3_600_000)
 
     async def test_sweep_feeds_a_keyed_gate_whose_time_has_come(self, rig: Rig) -> None:
         await rig.declare(HOURLY)
         jobs = await rig.add_many(2, gates=(use_of(HOURLY, phone="1"),))
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         assert await rig.state(jobs[1].id) is State.PARKED
         await rig.pass_time(3_600_000)
         assert await rig.state(jobs[1].id) is State.WAITING
@@ -292,10 +272,9 @@ class ParkingGroup(ConformanceGroup):
         await rig.declare(REPO)
         await rig.add_many(300, gates=(A,), priority=1)
         plain = await rig.add_many(3, priority=900)
-        worker = rig.worker()
         got: list[str] = []
         for _ in range(10):
-            reply = await worker.ask(4)
+            reply = await rig.worker.ask(4)
             got += [run.id for run in reply.jobs]
             if not reply.again:
                 break

@@ -68,7 +68,7 @@ async def dial(
         The run.
     """
     job = await rig.add(gates=gates, policy=policy, priority=1, expires_at=None)
-    worker = rig.worker()
+    worker = rig.new_worker()
     run = await worker.take_one()
     assert run.id == job.id
     await worker.settle(HandedOver(run.id, run.run, key=key, timeout_ms=timeout_ms))

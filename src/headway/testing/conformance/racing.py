@@ -64,13 +64,13 @@ class RaceGroup(ConformanceGroup):
     async def test_workers_that_race_do_each_job_once(self, rig: Rig) -> None:
         ids = await fill(rig)
         done = Counter[str]()
-        await asyncio.gather(*(drain(rig, rig.worker(), done) for _ in range(5)))
+        await asyncio.gather(*(drain(rig, rig.new_worker(), done) for _ in range(5)))
         assert done == Counter(ids)
 
     async def test_operation_may_be_awaited_from_any_loop_in_any_thread(self, rig: Rig) -> None:
         ids = await fill(rig)
         done = Counter[str]()
-        workers = [rig.worker() for _ in range(3)]
+        workers = [rig.new_worker() for _ in range(3)]
         await asyncio.gather(
             *(asyncio.to_thread(drain_in_a_loop, rig, worker, done) for worker in workers)
         )
@@ -79,17 +79,16 @@ class RaceGroup(ConformanceGroup):
     async def test_settlements_of_one_run_that_race_are_written_once(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         outcomes = [Succeeded(run.id, run.run), Failed(run.id, run.run)] * 5
-        verdicts = await asyncio.gather(*(worker.say(outcome) for outcome in outcomes))
+        verdicts = await asyncio.gather(*(rig.worker.say(outcome) for outcome in outcomes))
         assert Counter(verdicts) == {Verdict.DONE: 1, Verdict.ALREADY: 9}
         assert await rig.state(job.id) in {State.SUCCEEDED, State.SCHEDULED}
         assert await rig.used("line") == 0
 
     async def test_sweepers_that_race_do_each_thing_once(self, rig: Rig) -> None:
         await rig.add_many(20)
-        await rig.worker().take(20)
+        await rig.worker.take(20)
         rig.clock.advance(60_000)
         replies = await asyncio.gather(*(rig.store.sweep(100) for _ in range(5)))
         assert sum(reply.lost for reply in replies) == 20
@@ -97,7 +96,7 @@ class RaceGroup(ConformanceGroup):
 
     async def test_audit_is_read_in_pages_that_cover_everything_once(self, rig: Rig) -> None:
         await fill(rig)
-        runs = await rig.worker().take(30)
+        runs = await rig.worker.take(30)
         cursor: str | None = None
         held = permits = pages = 0
         while True:

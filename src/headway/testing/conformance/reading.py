@@ -81,9 +81,8 @@ class ListingGroup(ConformanceGroup):
     async def test_listing_by_states_shows_those_states(self, rig: Rig) -> None:
         jobs = await rig.add_many(6)
         later = await rig.add(due_at=rig.clock() + 9_000)
-        worker = rig.worker()
-        runs = await worker.take(4)
-        await worker.settle(
+        runs = await rig.worker.take(4)
+        await rig.worker.settle(
             Succeeded(runs[0].id, 1),
             Died(runs[1].id, 1),
             HandedOver(runs[2].id, 1, key="k", timeout_ms=9_000),
@@ -114,7 +113,7 @@ class ListingGroup(ConformanceGroup):
 
     async def test_listing_by_worker_shows_what_it_holds_in_order_of_start(self, rig: Rig) -> None:
         jobs = [await rig.add(priority=9 - n) for n in range(5)]
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         await worker.take(3)
         (taken,) = await other.take(1)
         await worker.settle(
@@ -131,10 +130,8 @@ class ListingGroup(ConformanceGroup):
 
     async def test_listing_can_show_the_runs(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Snoozed(run.id, run.run, after_ms=0))
-        await worker.take_one()
+        await rig.worker.take_and_say(Snoozed, after_ms=0)
+        await rig.worker.take_one()
         (with_runs,) = (await rig.store.read(JobsQuery(runs=True))).rows
         (without,) = (await rig.store.read(JobsQuery())).rows
         assert with_runs.runs == (await rig.view(job.id)).runs
@@ -147,7 +144,7 @@ class ListingGroup(ConformanceGroup):
 
     async def test_read_changes_nothing(self, rig: Rig) -> None:
         await rig.add_many(3, due_at=rig.clock() + 5)
-        await rig.worker().take()
+        await rig.worker.take()
         rig.clock.advance(10)
         before = await rig.dump()
         assert await rig.dump() == before
@@ -192,7 +189,7 @@ class FlowsGroup(ConformanceGroup):
             await rig.add(kind=f"k{n}", gates=(use,))
         await rig.add(kind="k0", gates=(use,))
         await rig.add(kind="other", gates=(use_of(phone, phone="2"),))
-        await rig.worker().take(9)
+        await rig.worker.take(9)
         for n in range(7):
             await rig.add(kind=f"k{n}")
             await rig.add(kind="other", lane="elsewhere", tenant=f"t{n}")
@@ -226,9 +223,8 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_flows_leave_out_jobs_that_started_or_ended(self, rig: Rig) -> None:
         jobs = await rig.add_many(5)
-        worker = rig.worker()
-        runs = await worker.take(3)
-        await worker.settle(Succeeded(runs[0].id, 1))
+        runs = await rig.worker.take(3)
+        await rig.worker.settle(Succeeded(runs[0].id, 1))
         await rig.cancel(jobs[3].id)
         (flow,) = (await rig.store.read(FlowsQuery(lane=LANE, first=100))).rows
         assert (flow.count, flow.first) == (1, (jobs[4].id,))
@@ -238,7 +234,7 @@ class FlowsGroup(ConformanceGroup):
         await rig.declare(phone)
         uses = [use_of(phone, phone=n) for n in ("1", "2")]
         jobs = [await rig.add(gates=(use,), tenant=t) for t in "ab" for use in uses for _ in "xy"]
-        taken = {one.id for one in await rig.worker().take(9)}
+        taken = {one.id for one in await rig.new_worker().take(9)}
         assert len(taken) == 2
         parked: list[str] = []
         for use in uses:
@@ -256,7 +252,7 @@ class FlowsGroup(ConformanceGroup):
         await rig.declare(phone)
         use = use_of(phone, phone="1")
         jobs = [await rig.add(gates=(use,), priority=9 - n) for n in range(5)]
-        await rig.worker().take(9)
+        await rig.worker.take(9)
         ids = [job.id for job in reversed(jobs)][1:]
         for first in (1, 3, 100):
             (flow,) = (await rig.store.read(FlowsQuery(gate=use.name, first=first))).rows
@@ -273,7 +269,7 @@ class FlowsGroup(ConformanceGroup):
         await rig.add(gates=(never,))
         for _ in range(2):
             await rig.add(gates=(use_of(lines),))
-        await rig.worker().take(20)
+        await rig.worker.take(20)
         names = ["phone:1", "phone:3", "phone:5", "phone:7", "phone:never"]
         for limit in (1, 2, 5, 100):
             gates: list[GateState] = []
@@ -297,7 +293,7 @@ class FlowsGroup(ConformanceGroup):
         never = replace(one, amount=2)
         unfit = [await rig.add(gates=(never,), tenant=tenant) for tenant in ("a", "b", "same")]
         fit = [await rig.add(gates=(one,), tenant="same") for _ in range(2)]
-        await rig.worker().take(9)
+        await rig.worker.take(9)
         page = await rig.store.read(FlowsQuery(gate=one.name, first=9))
         assert {(flow.tenant, flow.unfit, flow.first) for flow in page.rows} == {
             ("a", True, (unfit[0].id,)),
@@ -339,7 +335,7 @@ class StatsGroup(ConformanceGroup):
         gate = Slots("repo:{url}", 1)
         await rig.declare(gate)
         added = 0
-        workers = [rig.worker() for _ in range(3)]
+        workers = [rig.new_worker() for _ in range(3)]
         for turn in range(30):
             added += len(await rig.add_many(3, due_at=rig.clock() + turn % 4 * 500))
             added += len(await rig.add_many(2, gates=(use_of(gate, url=turn % 2),)))
@@ -376,13 +372,12 @@ class StatsGroup(ConformanceGroup):
         gate = Slots("repo:{url}", 1)
         await rig.declare(gate)
         first, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.take()
+        run = await rig.worker.take_one()
+        await rig.worker.take()
         rig.clock.advance(4_000)
-        await worker.say(Succeeded(run.id, run.run))
+        await rig.worker.say(Succeeded(run.id, run.run))
         rig.clock.advance(500)
-        await worker.take_one()
+        await rig.worker.take_one()
         waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in (first, second)]
         assert waits == [0, 4_000]
 
@@ -395,18 +390,17 @@ class StatsGroup(ConformanceGroup):
             await rig.add(gates=(use_of(line),), due_at=rig.clock() + after)
             for after in (-900, -800, -700, 1_000)
         ]
-        worker = rig.worker()
-        runs = await worker.take(9)
+        runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [first.id, second.id]
         rig.clock.advance(4_000)
-        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
         rig.clock.advance(500)
-        runs = await worker.take(9)
+        runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [third.id, fourth.id]
-        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
         fifth = await rig.add(gates=(use_of(line),), due_at=rig.clock())
         rig.clock.advance(200)
-        assert await worker.take_ids(9) == [fifth.id]
+        assert await rig.worker.take_ids(9) == [fifth.id]
         waits = [
             (await rig.view(job.id)).runs[0].blocked_ms
             for job in (first, second, third, fourth, fifth)

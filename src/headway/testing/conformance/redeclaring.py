@@ -48,15 +48,14 @@ class RedeclareGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(before)
         await rig.add_many(3, gates=(use_of(before),))
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         rig.clock.advance(2)
-        reply = await worker.ask(9)
+        reply = await rig.worker.ask(9)
         assert reply.jobs == []
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await rig.declare(after)
-        assert await worker.take(9) != []
+        assert await rig.worker.take(9) != []
 
     @pytest.mark.parametrize(("before", "after"), KEYED, ids=named(KEYED))
     async def test_wider_keyed_gate_feeds_what_is_parked_and_wakes_who_sleeps(
@@ -64,15 +63,14 @@ class RedeclareGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(before)
         jobs = await rig.add_many(2, gates=(use_of(before, n="7"),))
-        worker = rig.worker()
-        await worker.take(9)
-        reply = await worker.ask(9)
+        await rig.worker.take(9)
+        reply = await rig.worker.ask(9)
         assert reply.jobs == []
         assert await rig.state(jobs[-1].id) is State.PARKED
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await rig.declare(after)
-        assert jobs[-1].id in await worker.take_ids(9)
+        assert jobs[-1].id in await rig.worker.take_ids(9)
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -89,21 +87,19 @@ class RedeclareGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(before)
         await rig.add_many(2, gates=(use_of(before),))
-        worker = rig.worker()
-        assert len(await worker.take(1)) == 1
+        assert len(await rig.worker.take(1)) == 1
         await rig.declare(after)
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
 
     async def test_hours_declared_anew_hold_at_once(self, rig: Rig) -> None:
         await rig.declare(SHUT)
         job = await rig.add(gates=(use_of(SHUT),))
-        worker = rig.worker()
-        reply = await worker.ask(9)
+        reply = await rig.worker.ask(9)
         assert reply.jobs == []
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await rig.declare(Hours("shop", "00:00-24:00", tz="UTC"))
-        assert await worker.take_ids(9) == [job.id]
+        assert await rig.worker.take_ids(9) == [job.id]
 
     @pytest.mark.parametrize("name", ["numbers", "numbers:{n}"], ids=["shared", "keyed"])
     @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(pool)
         use = use_of(pool, n="7")
         job = await rig.add(gates=(use,))
-        assert await rig.worker().take(9) == []
+        assert await rig.worker.take(9) == []
         why = await rig.why(job.id)
         assert (why.shown, why.never_fits) == ("blocked", (use.name,))
         assert said.format(use.name) in why.sentence
@@ -135,9 +131,8 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(pool)
         use = use_of(pool, n="7")
         jobs = await rig.add_many(4, gates=(use,))
-        worker = rig.worker()
-        first, second = await worker.take(9)
-        await worker.say(HandedOver(first.id, first.run, key="sid", timeout_ms=60_000))
+        first, second = await rig.worker.take(9)
+        await rig.worker.say(HandedOver(first.id, first.run, key="sid", timeout_ms=60_000))
         await rig.declare(Pool(name, {"b": 1}))
         await rig.check()
         gone = await rig.gate(f"{use.name}/a")
@@ -147,22 +142,21 @@ class RedeclareGroup(ConformanceGroup):
         await rig.tell("sid")
         await rig.check()
         assert await rig.used(f"{use.name}/a") == 0
-        assert await worker.take(9) == []
-        await worker.say(Succeeded(second.id, second.run))
-        (run,) = await worker.take(9)
+        assert await rig.worker.take(9) == []
+        await rig.worker.say(Succeeded(second.id, second.run))
+        (run,) = await rig.worker.take(9)
         assert (run.id, dict(run.members)) == (jobs[2].id, {use.name: "b"})
 
     async def test_member_declared_again_counts_what_is_still_out(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1})
         await rig.declare(pool)
         await rig.add_many(2, gates=(use_of(pool),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.declare(Pool("numbers", {}))
         await rig.declare(pool)
-        assert await worker.take(9) == []
-        await worker.say(Succeeded(run.id, run.run))
-        assert len(await worker.take(9)) == 1
+        assert await rig.worker.take(9) == []
+        await rig.worker.say(Succeeded(run.id, run.run))
+        assert len(await rig.worker.take(9)) == 1
 
     async def test_permit_of_a_member_no_longer_declared_is_released_by_force(
         self, rig: Rig
@@ -170,7 +164,7 @@ class RedeclareGroup(ConformanceGroup):
         pool = Pool("numbers", {"a": 1})
         await rig.declare(pool)
         await rig.add(gates=(use_of(pool),))
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         await rig.declare(Pool("numbers", {}))
         assert await rig.store.release_permit("numbers/a", run.id, "ann", "stuck")
         assert await rig.used("numbers/a") == 0

@@ -21,20 +21,19 @@ class ReleasePermitGroup(ConformanceGroup):
     async def test_released_permit_lets_the_next_start_and_is_on_the_trail(self, rig: Rig) -> None:
         await rig.declare(LINE)
         first, second = await rig.add_many(2, gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert await rig.store.release_permit("line", first.id, "bob", "stuck") is True
-        assert await worker.take_ids(5) == [second.id]
+        assert await rig.worker.take_ids(5) == [second.id]
         (line,) = (await rig.dump()).trail[-1:]
         assert (line.author, line.reason, line.at) == ("bob", "stuck", rig.clock())
         await rig.check()
-        await worker.say(Succeeded(run.id, run.run))
+        await rig.worker.say(Succeeded(run.id, run.run))
         assert await rig.holders("line") == [second.id]
 
     async def test_permit_is_released_once(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        await rig.worker().take()
+        await rig.worker.take()
         assert await rig.store.release_permit("line", job.id, "bob", "stuck") is True
         assert await rig.store.release_permit("line", job.id, "bob", "stuck") is False
         assert await rig.used("line") == 0
@@ -42,10 +41,9 @@ class ReleasePermitGroup(ConformanceGroup):
     async def test_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
-        worker = rig.worker()
-        await worker.take(5)
+        await rig.worker.take(5)
         await rig.store.release_permit("phone:1", first.id, "bob", "stuck")
-        assert await worker.take_ids(5) == [second.id]
+        assert await rig.worker.take_ids(5) == [second.id]
 
     async def test_permit_that_nobody_holds_is_not_released(self, rig: Rig) -> None:
         await rig.declare(LINE)

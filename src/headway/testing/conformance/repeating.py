@@ -77,7 +77,7 @@ class Story:
             await rig.add(due_at=rig.clock() + 5_000),
             await rig.add(gates=uses[:3]),
         ]
-        worker = rig.worker()
+        worker = rig.new_worker()
         runs = await worker.take(9)
         held = {run.id for run in runs}
         assert {jobs[0].id, jobs[2].id, jobs[3].id} == held

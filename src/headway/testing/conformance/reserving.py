@@ -38,7 +38,7 @@ class Stream:
         self.rig = rig
         self.gate = gate
         self.lane = lane
-        self.worker = rig.worker()
+        self.worker = rig.new_worker()
         self.running: list[Claimed] = []
 
     async def begin(self) -> None:
@@ -110,25 +110,23 @@ class ReserveGroup(ConformanceGroup):
         await rig.declare(Slots("six", 6))
         six = Slots("six", 6)
         holders = await rig.add_many(5, kind="held", gates=(use_of(six),))
-        worker = rig.worker()
-        held = await worker.take(9)
+        held = await rig.worker.take(9)
         assert len(held) == len(holders)
         big = await rig.add(kind="big", priority=0, gates=(use_of(six, 2),))
         small = await rig.add_many(3, kind="small", gates=(use_of(six),))
-        assert await worker.take(9) == []
-        await worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
-        assert await worker.take_ids(9) == [big.id, small[0].id]
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
+        assert await rig.worker.take_ids(9) == [big.id, small[0].id]
 
     async def test_job_that_comes_before_takes_what_is_reserved(self, rig: Rig) -> None:
         await rig.declare(WIDE)
         await rig.add_many(3, kind="held", gates=(use_of(WIDE),))
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         await rig.add(kind="big", priority=5, gates=(use_of(WIDE, 3),))
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         urgent = await rig.add(kind="small", priority=1, gates=(use_of(WIDE),))
         await rig.add(kind="small", priority=9, gates=(use_of(WIDE),))
-        assert await worker.take_ids(9) == [urgent.id]
+        assert await rig.worker.take_ids(9) == [urgent.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
@@ -137,17 +135,16 @@ class ReserveGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(gate)
         await rig.add_many(3, kind="held", gates=(use(gate, 1),))
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
         small = await rig.add(kind="small", lane=SIDE, gates=(use(gate, 1),))
-        assert await worker.take(9) == []
-        reply = await worker.ask(9, SIDE)
+        assert await rig.worker.take(9) == []
+        reply = await rig.worker.ask(9, SIDE)
         assert reply.jobs == []
         edit = Edit(due_at=rig.clock() + 3_600_000) if verb is Verb.EDIT else Edit()
         await rig.act(verb, big.id, edit=edit)
         await rig.store.wait([SIDE], None, reply.seen)
-        assert await worker.take_ids(9, SIDE) == [small.id]
+        assert await rig.worker.take_ids(9, SIDE) == [small.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
     async def test_reservation_ends_in_time_if_nobody_serves_its_lane(
@@ -155,54 +152,51 @@ class ReserveGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(gate)
         await rig.add_many(2, kind="held", gates=(use(gate, 1),))
-        worker = rig.worker()
-        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
         await rig.add(kind="big", priority=0, lane=SIDE, gates=(use(gate, 3),))
-        assert await worker.take(9, SIDE) == []
+        assert await rig.worker.take(9, SIDE) == []
         small = await rig.add(kind="small", gates=(use(gate, 1),))
-        reply = await worker.ask(9)
+        reply = await rig.worker.ask(9)
         assert reply.jobs == []
         assert reply.next_at == rig.clock() + RESERVED_MS
-        # Now it fits, and no worker claims it.
-        await worker.settle(Succeeded(held[0].id, held[0].run))
+        # Now it fits, and no rig.worker claims it.
+        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
         rig.clock.advance(RESERVED_MS - 1)
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         rig.clock.advance(RESERVED_MS + 1)
-        assert await worker.take_ids(9) == [small.id]
+        assert await rig.worker.take_ids(9) == [small.id]
 
     async def test_claims_of_its_lane_renew_a_reservation(self, rig: Rig) -> None:
         await rig.declare(WIDE)
         await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
-        worker = rig.worker()
-        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
         big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
         await rig.add(kind="small", lane=SIDE, gates=(use_of(WIDE),))
         for _ in range(4):
-            reply = await worker.ask(9)
+            reply = await rig.worker.ask(9)
             assert reply.jobs == []
             assert reply.next_at == rig.clock() + RESERVED_MS // 2
-            assert await worker.take(9, SIDE) == []
+            assert await rig.worker.take(9, SIDE) == []
             rig.clock.advance(RESERVED_MS // 2)
-        await worker.settle(Succeeded(held[0].id, held[0].run))
-        assert await worker.take(9, SIDE) == []
-        assert await worker.take_ids(9) == [big.id]
+        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await rig.worker.take(9, SIDE) == []
+        assert await rig.worker.take_ids(9) == [big.id]
 
     async def test_job_that_is_parked_keeps_its_reservation_without_claims_of_its_lane(
         self, rig: Rig
     ) -> None:
         await rig.declare(LICENCE)
         await rig.add_many(2, kind="held", gates=(use(LICENCE, 1),))
-        worker = rig.worker()
-        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
         big = await rig.add(kind="big", priority=0, gates=(use(LICENCE, 3),))
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         for _ in range(3):
             rig.clock.advance(RESERVED_MS + 1)
             await rig.add(kind="small", lane=SIDE, gates=(use(LICENCE, 1),))
-            assert await worker.take(9, SIDE) == []
-        await worker.settle(Succeeded(held[0].id, held[0].run))
-        assert await worker.take(9, SIDE) == []
-        assert await worker.take_ids(9) == [big.id]
+            assert await rig.worker.take(9, SIDE) == []
+        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await rig.worker.take(9, SIDE) == []
+        assert await rig.worker.take_ids(9) == [big.id]
 
     @pytest.mark.parametrize("why", ["never", "closed", "other"])
     async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
@@ -210,8 +204,7 @@ class ReserveGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(WIDE, OTHER)
         await rig.add_many(2, kind="held", gates=(use_of(WIDE), use_of(OTHER)))
-        worker = rig.worker()
-        await worker.take(9)
+        await rig.worker.take(9)
         if why == "never":
             await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 5),))
         elif why == "closed":
@@ -220,7 +213,7 @@ class ReserveGroup(ConformanceGroup):
         else:
             await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3), use_of(OTHER)))
         small = await rig.add_many(3, kind="small", gates=(use_of(WIDE),))
-        assert await worker.take_ids(9) == [small[0].id, small[1].id]
+        assert await rig.worker.take_ids(9) == [small[0].id, small[1].id]
 
     async def test_two_that_each_need_what_is_reserved_for_the_other_start_in_turn(
         self, rig: Rig
@@ -228,7 +221,7 @@ class ReserveGroup(ConformanceGroup):
         one, two = Slots("one", 3), Slots("two", 3)
         await rig.declare(one, two)
         await rig.add_many(2, kind="held", gates=(use_of(one), use_of(two)))
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         held = await worker.take(9)
         both = (use_of(one, 2), use_of(two, 2))
         first = await rig.add(kind="big", gates=both)
@@ -245,11 +238,10 @@ class ReserveGroup(ConformanceGroup):
     async def test_why_and_the_gate_tell_for_whom_it_is_reserved(self, rig: Rig) -> None:
         await rig.declare(WIDE)
         await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
-        worker = rig.worker()
-        held = await worker.take(9)
+        held = await rig.worker.take(9)
         big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
         small = await rig.add(kind="small", gates=(use_of(WIDE),))
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         gate = await rig.gate("wide")
         assert (gate.free, gate.reserved, gate.reserved_for) == (2, 3, big.id)
         of_big, of_small = await rig.why(big.id), await rig.why(small.id)
@@ -257,7 +249,7 @@ class ReserveGroup(ConformanceGroup):
         assert kept in of_big.sentence
         assert f"(2 of 4), 3 are kept for {big.id}" in of_small.sentence
         assert of_small.shown == "blocked"
-        await worker.settle(Succeeded(held[0].id, held[0].run))
-        assert await worker.take_ids(9) == [big.id]
+        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await rig.worker.take_ids(9) == [big.id]
         gate = await rig.gate("wide")
         assert (gate.reserved, gate.reserved_for) == (0, None)

@@ -82,7 +82,7 @@ class RestoreGroup(ConformanceGroup):
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
         await rig.pass_time(500_000)
-        assert await rig.worker().take(5) == []
+        assert await rig.worker.take(5) == []
 
     async def test_restored_job_ends_by_its_signal_and_gives_its_permits_back(
         self, rig: Rig
@@ -91,11 +91,10 @@ class RestoreGroup(ConformanceGroup):
         job = rig.jobs.make(gates=(use_of(LINE),))
         waiting = await rig.add(gates=(use_of(LINE),))
         await rig.store.restore([under_way(rig, job, "call-1")])
-        worker = rig.worker()
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         assert (await rig.tell("call-1")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
-        assert await worker.take_ids(5) == [waiting.id]
+        assert await rig.worker.take_ids(5) == [waiting.id]
 
     async def test_permits_of_what_is_under_way_are_taken_even_above_the_capacity(
         self, rig: Rig
@@ -110,10 +109,9 @@ class RestoreGroup(ConformanceGroup):
         await rig.tell("call-0")
         await rig.tell("call-1")
         later = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.tell("call-2")
-        assert await worker.take_ids(5) == [later.id]
+        assert await rig.worker.take_ids(5) == [later.id]
 
     async def test_restore_again_by_key_makes_no_second_job(self, rig: Rig) -> None:
         job = rig.jobs.make()
@@ -147,7 +145,7 @@ class RestoreGroup(ConformanceGroup):
         assert (await rig.tell(f"{job.id}:6")).answer is not Heard.APPLIED
         await rig.tell(f"{job.id}:7", Decided.RETRY)
         await rig.pass_time(3_600_000)
-        again = await rig.worker().take_one()
+        again = await rig.worker.take_one()
         assert (again.run, again.attempt) == (8, 2)
         await rig.check()
 
@@ -159,16 +157,15 @@ class RestoreGroup(ConformanceGroup):
         before, line = (use_of(PHONE, phone="1"),), (use_of(LINE),)
         if state == "parked":
             blocker = await rig.add(gates=before)
-            assert await rig.worker().take_ids(1) == [blocker.id]
+            assert await rig.new_worker().take_ids(1) == [blocker.id]
         due_at = rig.clock() + 9_000 if state == "scheduled" else None
         job = await rig.add(gates=before, stage="check", due_at=due_at)
-        worker = rig.worker()
         if state in {"running", "awaiting"}:
-            taken = await worker.take_one()
+            taken = await rig.worker.take_one()
             if state == "awaiting":
-                await worker.say(HandedOver(taken.id, taken.run, key="call-1"))
+                await rig.worker.say(HandedOver(taken.id, taken.run, key="call-1"))
         if state == "parked":
-            assert await worker.take(5) == []
+            assert await rig.worker.take(5) == []
         assert await rig.state(job.id) is State(state)
         now = replace(job, stage="dial", gates=line, args=b'{"now":1}')
         flight = replace(under_way(rig, now, f"{job.id}:5"), newer=True)

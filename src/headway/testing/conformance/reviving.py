@@ -30,10 +30,8 @@ class NewLifeGroup(ConformanceGroup):
         self, rig: Rig, state: State
     ) -> None:
         job = await rig.add()
-        worker = rig.worker()
         for _ in range(2):
-            run = await worker.take_one()
-            await worker.say(Failed(run.id, run.run, after_ms=0))
+            run = await rig.worker.take_and_say(Failed, after_ms=0)
         if state is State.CANCELLED:
             await rig.cancel(job.id)
         else:
@@ -42,17 +40,15 @@ class NewLifeGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.state, view.life, view.run) == (State.WAITING, 2, 2)
         assert (view.finished_at, view.cancel_requested) == (None, False)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert (run.id, run.run, run.attempt) == (job.id, 3, 1)
         assert len((await rig.view(job.id)).runs) == 3
 
     async def test_new_life_has_all_its_attempts(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
         for _ in range(2):
             for _ in range(3):
-                run = await worker.take_one()
-                await worker.say(Failed(run.id, run.run, after_ms=0))
+                await rig.worker.take_and_say(Failed, after_ms=0)
             assert await rig.state(job.id) is State.DEAD
             await rig.act(Verb.RETRY, job.id)
         assert (await rig.view(job.id)).run == 6
@@ -62,20 +58,18 @@ class NewLifeGroup(ConformanceGroup):
         await rig.act(Verb.KILL, job.id)
         edit = Edit(args=b'{"number":0}', priority=3)
         await rig.act(Verb.RETRY, job.id, edit=edit)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert (run.args, run.priority) == (b'{"number":0}', 3)
 
     async def test_new_life_asks_for_its_gates_again(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)
         job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1")))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Died(run.id, run.run))
+        await rig.worker.take_and_say(Died)
         await rig.act(Verb.RETRY, job.id)
         await rig.cap("line", 0)
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.cap("line", 1)
-        assert await worker.take_ids(5) == [job.id]
+        assert await rig.worker.take_ids(5) == [job.id]
         assert await rig.holders("phone:1") == [job.id]
 
     async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
@@ -90,9 +84,7 @@ class NewLifeGroup(ConformanceGroup):
         await rig.act(Verb.KILL, call.id)
         await rig.act(Verb.RETRY, call.id)
         assert (await rig.tell(call.key)).answer is Heard.LATE
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-2", timeout_ms=9_000))
+        await rig.worker.take_and_say(HandedOver, key="call-2", timeout_ms=9_000)
         assert (await rig.tell("call-2")).answer is Heard.APPLIED
 
     async def test_retention_counts_from_the_last_end(self, rig: Rig) -> None:

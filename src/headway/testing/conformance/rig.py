@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Unpack
+
+import pytest
 
 from headway.contract.definitions import (
     CloseGate,
@@ -29,13 +32,13 @@ from headway.contract.views import (
     WhyQuery,
     WhyView,
 )
-from headway.core.cascade import CANDIDATE
+from headway.core.cascade import CANDIDATE, Cascade
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import PlayedWorker
-from headway.testing.dump import Dump, differences, dump, every_job
+from headway.testing.dump import Dump, compare, differences, dump, every_job
 from headway.testing.jobs import JobFactory, JobFields
 
 MakeStore = Callable[[FakeClock], Store]
@@ -54,6 +57,7 @@ class Rig:
 
     Attributes:
         clock: moved by the test alone.
+        worker: the one that claims, in tests that need only one.
     """
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
@@ -61,12 +65,13 @@ class Rig:
         self.clock = clock
         self.jobs = JobFactory(clock)
         self._workers = 0
+        self.worker = self.new_worker()
         self._acts = 0
         self._events = 0
 
     # What goes in ---------------------------------------------------------------------------
 
-    def worker(self) -> PlayedWorker:
+    def new_worker(self) -> PlayedWorker:
         """A worker that was not there before."""
         self._workers += 1
         return PlayedWorker(self.store, f"worker-{self._workers}")
@@ -229,9 +234,25 @@ class Rig:
         """One of the counts since the store was made."""
         return (await self.store.read(StatsQuery())).totals.get(what, 0)
 
+    async def cascade(self, job: str) -> Cascade:
+        """A job's candidates: who is asked, who was, and who is left."""
+        cascade = (await self.view(job)).cascade
+        assert cascade is not None
+        return cascade
+
     async def dump(self) -> Dump:
         """Return all that the store can show."""
         return await dump(self.store)
+
+    @asynccontextmanager
+    async def refuses(
+        self, error: type[Exception], match: str | None = None
+    ) -> AsyncGenerator[None]:
+        """What is called within raises this error, and changes nothing that the store shows."""
+        before = await self.dump()
+        with pytest.raises(error, match=match):
+            yield
+        assert compare(await self.dump(), before) == []
 
     async def check(self) -> None:
         """What holds at every moment of every history.

@@ -72,15 +72,13 @@ class SignalGroup(ConformanceGroup):
         assert view.due_at == rig.clock() + 5_555
         assert (view.reason, view.error, view.runs[0].error) == ("engaged",) * 3
         rig.clock.advance(5_555)
-        run = await rig.worker().take_one()
+        run = await rig.worker.take_one()
         assert (run.run, run.attempt) == (2, 2)
 
     async def test_retry_by_signal_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
         for number in (1, 2, 3):
-            run = await worker.take_one()
-            await worker.say(HandedOver(run.id, run.run, key=f"call-{number}", timeout_ms=9_000))
+            await rig.worker.take_and_say(HandedOver, key=f"call-{number}", timeout_ms=9_000)
             key = f"call-{number}"
             await rig.store.signal(
                 Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0, reason=key)
@@ -130,9 +128,7 @@ class SignalGroup(ConformanceGroup):
             key=call.key, event="a", decided=Decided.RETRY, after_ms=0, known_as="CA-first"
         )
         await rig.store.signal(again)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="second", timeout_ms=9_000))
+        await rig.worker.take_and_say(HandedOver, key="second", timeout_ms=9_000)
         late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA-late")
         assert (await rig.store.signal(late)).answer is Heard.LATE
         first, second = (await rig.view(call.id)).runs
@@ -175,9 +171,7 @@ class SignalGroup(ConformanceGroup):
     async def test_signal_of_an_earlier_run_is_late_for_the_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.store.signal(Signal(key=call.key, event="a", decided=Decided.RETRY, after_ms=0))
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-second", timeout_ms=9_000))
+        await rig.worker.take_and_say(HandedOver, key="call-second", timeout_ms=9_000)
         assert (await rig.tell(call.key)).answer is Heard.LATE
         assert (await rig.tell(f"{call.id}:1")).answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
@@ -186,20 +180,18 @@ class SignalGroup(ConformanceGroup):
     async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert (await rig.tell("call-1", body=b"7")).answer is Heard.KEPT
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         view = await rig.view(job.id)
         assert (view.state, view.result) == (State.SUCCEEDED, b"7")
         assert await rig.used("line") == 0
 
     async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert (await rig.tell(f"{job.id}:1")).answer is Heard.KEPT
-        await worker.say(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
+        await rig.worker.say(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
@@ -215,11 +207,10 @@ class SignalGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         for key in (job.id, "call-1"):
             assert (await rig.store.signal(Signal(key=key, event="a"))).answer is Heard.KEPT
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
@@ -230,10 +221,8 @@ class SignalGroup(ConformanceGroup):
 
     async def test_key_known_before_the_hand_over_holds_after_it(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(KnownAs(run.id, run.run, key="CA77"))
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        run = await rig.worker.take_and_say(KnownAs, key="CA77")
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert (await rig.tell("CA77")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
 
@@ -241,14 +230,11 @@ class SignalGroup(ConformanceGroup):
         job, other = await rig.add(), await rig.add(kind="text")
         await rig.tell("call-1")
         await rig.pass_time(HOUR_MS - 1)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000_000))
+        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=9_000_000)
         assert await rig.state(job.id) is State.SUCCEEDED
         await rig.tell("call-2")
         rig.clock.advance(HOUR_MS + 1)
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-2", timeout_ms=9_000_000))
+        await rig.worker.take_and_say(HandedOver, key="call-2", timeout_ms=9_000_000)
         assert await rig.state(other.id) is State.AWAITING
 
     async def test_event_that_was_kept_too_long_is_forgotten_alone(self, rig: Rig) -> None:
@@ -258,10 +244,8 @@ class SignalGroup(ConformanceGroup):
         await rig.tell("call-1", event="b")
         await rig.tell("call-2", event="a")
         await rig.pass_time(HOUR_MS // 2)
-        worker = rig.worker()
         for key in ("call-1", "call-2"):
-            run = await worker.take_one()
-            await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=9_000))
+            await rig.worker.take_and_say(HandedOver, key=key, timeout_ms=9_000)
         assert await rig.states(*jobs) == [State.SUCCEEDED] * 2
 
     async def test_each_kept_event_is_applied_once_as_the_runs_of_its_key_come(
@@ -272,10 +256,8 @@ class SignalGroup(ConformanceGroup):
         await rig.tell("call-1")
         rig.clock.advance(1)
         await rig.tell("call-1", Decided.DEAD)
-        worker = rig.worker()
         for _ in jobs:
-            run = await worker.take_one()
-            await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+            await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=9_000)
         states = [State.DEAD, State.SUCCEEDED, State.DEAD, State.AWAITING]
         assert await rig.states(*jobs) == states
 
@@ -293,13 +275,12 @@ class SignalGroup(ConformanceGroup):
 
     async def test_early_duplicate_is_kept_once(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         first = await rig.tell("call-1", event="end")
         second = await rig.tell("call-1", event="end")
         assert first.answer is Heard.KEPT
         assert second.answer in {Heard.KEPT, Heard.ALREADY}
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert (await rig.tell("call-1", event="end")).answer is Heard.ALREADY
         assert await rig.total("signals") == 1
 

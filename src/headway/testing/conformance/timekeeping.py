@@ -23,7 +23,7 @@ class TimeGroup(ConformanceGroup):
         high = rig.clock()
         await rig.add()
         rig.clock.advance(-3_600_000)
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         assert (reply.now, reply.jobs[0].due_at < high) == (high, True)
         job = await rig.add(due_at=None)
         view = await rig.view(job.id)
@@ -35,43 +35,40 @@ class TimeGroup(ConformanceGroup):
         job = await rig.add(due_at=rig.clock() + 1_000)
         await rig.sweep()
         rig.clock.advance(-500)
-        worker = rig.worker()
-        assert await worker.take() == []
+        assert await rig.worker.take() == []
         rig.clock.advance(1_500)
-        assert await worker.take_ids() == [job.id]
+        assert await rig.worker.take_ids() == [job.id]
 
     async def test_lease_lives_its_whole_span_though_the_clock_jumps_back(self, rig: Rig) -> None:
         await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         rig.clock.advance(-LEASE_MS * 5)
         await rig.sweep()
         rig.clock.advance(LEASE_MS * 6 - 1)
         await rig.sweep()
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_job_due_by_a_clock_that_was_ahead_stays_due(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 5_000)
         rig.clock.advance(5_000)
         await rig.sweep()
         rig.clock.advance(-5_000)
-        assert await rig.worker().take_ids() == [job.id]
+        assert await rig.worker.take_ids() == [job.id]
 
     async def test_retry_counts_from_the_stores_time(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         high = rig.clock()
         rig.clock.advance(-60_000)
-        await worker.say(Failed(run.id, run.run, after_ms=1_000))
+        await rig.worker.say(Failed(run.id, run.run, after_ms=1_000))
         assert (await rig.view(job.id)).due_at == high + 1_000
-        assert await worker.take() == []
+        assert await rig.worker.take() == []
         rig.clock.jump_to(high + 1_000)
-        assert await worker.take_ids() == [job.id]
+        assert await rig.worker.take_ids() == [job.id]
 
     async def test_jump_far_ahead_breaks_nothing_but_what_it_ends(self, rig: Rig) -> None:
         await rig.add_many(2, expires_at=None)
-        await rig.worker().take()
+        await rig.worker.take()
         await rig.pass_time(10 * 365 * 86_400_000)
         states = [job.state for job in (await rig.dump()).jobs]
         assert sorted(states) == [State.SCHEDULED, State.WAITING]
@@ -82,13 +79,13 @@ class WaitGroup(ConformanceGroup):
     """A hint that something may be claimable; nothing committed is slept through."""
 
     async def test_wait_returns_at_once_for_what_came_after_the_claim(self, rig: Rig) -> None:
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         await rig.add()
         async with asyncio.timeout(LIMIT_S):
             await rig.store.wait([LANE], None, reply.seen)
 
     async def test_wait_returns_when_a_job_comes(self, rig: Rig) -> None:
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
@@ -98,20 +95,19 @@ class WaitGroup(ConformanceGroup):
         line = Slots("line", 1)
         await rig.declare(line)
         await rig.add_many(2, gates=(use_of(line),))
-        worker = rig.worker()
-        run = await worker.take_one()
-        reply = await worker.ask()
+        run = await rig.worker.take_one()
+        reply = await rig.worker.ask()
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(worker.say(Succeeded(run.id, run.run)))
+            tasks.create_task(rig.worker.say(Succeeded(run.id, run.run)))
 
     async def test_lane_that_was_woken_in_vain_is_woken_again(self, rig: Rig) -> None:
         line = Slots("line", 1)
         await rig.declare(line)
         await rig.add_many(2, gates=(use_of(line),))
         await rig.add(lane="other", gates=(use_of(line),))
-        holder, waiter = rig.worker(), rig.worker()
+        holder, waiter = rig.new_worker(), rig.new_worker()
         for _ in range(2):
             run = await holder.take_one()
             reply = await waiter.ask(1, "other")
@@ -126,9 +122,9 @@ class WaitGroup(ConformanceGroup):
         line = Slots("line", 1)
         await rig.declare(line)
         await rig.add(gates=(use_of(line),))
-        holder = rig.worker()
+        holder = rig.new_worker()
         run = await holder.take_one()
-        lanes, worker = [f"lane-{number}" for number in range(100)], rig.worker()
+        lanes, worker = [f"lane-{number}" for number in range(100)], rig.new_worker()
         await rig.enqueue(*(rig.jobs.make(lane=lane, gates=(use_of(line),)) for lane in lanes))
         seen = [(await worker.ask(1, lane)).seen for lane in lanes]
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
@@ -140,13 +136,13 @@ class WaitGroup(ConformanceGroup):
     async def test_wait_returns_when_a_gate_is_opened(self, rig: Rig) -> None:
         await rig.add()
         await rig.shut("all")
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
             tasks.create_task(rig.unshut("all"))
 
     async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
-        reply = await rig.worker().ask()
+        reply = await rig.worker.ask()
         async with asyncio.timeout(LIMIT_S):
             await rig.store.wait([LANE], rig.clock(), reply.seen)

@@ -102,11 +102,10 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_starts_at_its_moment(self, rig: Rig) -> None:
         entry = await declare(rig)
         await fire(rig, entry.revision, 1)
-        worker = rig.worker()
         rig.clock.advance(MINUTE_MS - 1)
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         rig.clock.advance(1)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.due_at == minute(1)
 
     async def test_moment_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
@@ -165,23 +164,21 @@ class TimetableGroup(ConformanceGroup):
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2, 3, 4)
         rig.clock.advance(MINUTE_MS)
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         new = await declare(rig, 3 * MINUTE_MS)
         reply = await fire(rig, new.revision, 3)
         assert reply.fired == (minute(3),)
-        await worker.say(Succeeded(run.id, run.run))
+        await rig.worker.say(Succeeded(run.id, run.run))
         rig.clock.advance(10 * MINUTE_MS)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.due_at == minute(3)
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
 
     async def test_changed_entry_never_fires_a_moment_that_has_fired(self, rig: Rig) -> None:
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
-        worker = rig.worker()
-        assert len(await worker.take(5)) == 2
+        assert len(await rig.worker.take(5)) == 2
         new = await declare(rig, 2 * MINUTE_MS)
         assert (await fire(rig, new.revision, 2)).fired == ()
         assert len((await fire(rig, new.revision, 4)).fired) == 1
@@ -216,13 +213,11 @@ class TimetableGroup(ConformanceGroup):
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2)
         rig.clock.advance(MINUTE_MS)
-        worker = rig.worker()
-        run = await worker.take_one()
-        await worker.say(Failed(run.id, run.run, after_ms=30_000))
+        run = await rig.worker.take_and_say(Failed, after_ms=30_000)
         new = await declare(rig, 2 * MINUTE_MS)
         assert (await fire(rig, new.revision, 1)).fired == ()
         rig.clock.advance(30_000)
-        again = await worker.take_one()
+        again = await rig.worker.take_one()
         assert (again.id, again.attempt) == (run.id, 2)
 
     async def test_entry_that_is_switched_off_lets_its_queued_fires_fall(self, rig: Rig) -> None:
@@ -233,20 +228,18 @@ class TimetableGroup(ConformanceGroup):
         assert off.spec.enabled is False
         assert (await fire(rig, off.revision, 3)).fired == ()
         rig.clock.advance(5 * MINUTE_MS)
-        worker = rig.worker()
-        assert await worker.take(5) == []
+        assert await rig.worker.take(5) == []
         await rig.define(EnableEntry(name=NAME, enabled=True))
         on = await the_entry(rig)
         assert len((await fire(rig, on.revision, 6)).fired) == 1
         rig.clock.advance(MINUTE_MS)
-        assert len(await worker.take(5)) == 1
+        assert len(await rig.worker.take(5)) == 1
 
     async def test_removed_entry_remembers_the_moment_it_fired_last(self, rig: Rig) -> None:
         entry = await declare(rig)
         await fire(rig, entry.revision, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
-        worker = rig.worker()
-        assert len(await worker.take(5)) == 2
+        assert len(await rig.worker.take(5)) == 2
         await rig.define(RemoveEntry(name=NAME))
         assert await rig.store.read(TimetableQuery()) == ()
         assert (await fire(rig, entry.revision, 3)).fired == ()
@@ -259,7 +252,7 @@ class TimetableGroup(ConformanceGroup):
         await fire(rig, entry.revision, 1, 2)
         await rig.define(RemoveEntry(name=NAME))
         rig.clock.advance(5 * MINUTE_MS)
-        assert await rig.worker().take(5) == []
+        assert await rig.worker.take(5) == []
 
     async def test_fire_of_an_entry_that_never_was_is_not_current(self, rig: Rig) -> None:
         reply = await fire(rig, 1, 1)
@@ -275,19 +268,18 @@ class TimetableGroup(ConformanceGroup):
     ) -> None:
         entry = await declare(rig, overlap="skip")
         await fire(rig, entry.revision, 1, 2, 3)
-        worker = rig.worker()
         await rig.pass_time(MINUTE_MS)
         first = (await fired(rig))[0].id
         if holding != "waiting":
-            run = await worker.take_one()
+            run = await rig.worker.take_one()
             if holding == "running":
-                await worker.beat(run, lease_ms=9 * MINUTE_MS)
+                await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
             elif holding == "awaiting":
-                await worker.say(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
+                await rig.worker.say(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
             elif holding == "retrying":
-                await worker.say(Failed(run.id, run.run, after_ms=5 * MINUTE_MS))
+                await rig.worker.say(Failed(run.id, run.run, after_ms=5 * MINUTE_MS))
         await rig.pass_time(2 * MINUTE_MS)
-        got = [run.id for run in await worker.take(5)]
+        got = [run.id for run in await rig.worker.take(5)]
         assert got == ([first] if holding == "waiting" else [])
         assert (await the_entry(rig)).folded == 2
         assert await rig.total("folded") == 2
@@ -295,25 +287,22 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_after_the_earlier_one_ended_is_not_folded(self, rig: Rig) -> None:
         entry = await declare(rig, overlap="skip")
         await fire(rig, entry.revision, 1, 2, 3)
-        worker = rig.worker()
         for _ in range(3):
             rig.clock.advance(MINUTE_MS)
-            run = await worker.take_one()
-            await worker.say(Succeeded(run.id, run.run))
+            await rig.worker.take_and_say(Succeeded)
         assert (await the_entry(rig)).folded == 0
 
     async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
         entry = await declare(rig, overlap="skip")
         await fire(rig, entry.revision, 1, 2, 3, 4, 5)
-        worker = rig.worker()
         rig.clock.advance(MINUTE_MS)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         for _ in range(3):
-            await worker.beat(run, lease_ms=2 * MINUTE_MS)
+            await rig.worker.beat(run, lease_ms=2 * MINUTE_MS)
             await rig.pass_time(MINUTE_MS)
-        await worker.say(Succeeded(run.id, run.run))
+        await rig.worker.say(Succeeded(run.id, run.run))
         rig.clock.advance(MINUTE_MS)
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         assert run.due_at == minute(5)
         assert (await the_entry(rig)).folded == 3
 
@@ -321,10 +310,9 @@ class TimetableGroup(ConformanceGroup):
         await rig.declare(Slots("solo", 1))
         entry = await declare(rig, overlap="one")
         await fire(rig, entry.revision, 1, 2, 3, 4)
-        worker = rig.worker()
         rig.clock.advance(MINUTE_MS)
-        run = await worker.take_one()
-        await worker.beat(run, lease_ms=9 * MINUTE_MS)
+        run = await rig.worker.take_one()
+        await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
         await rig.cap(f"lane:{LANE}", 0)
         await rig.pass_time(3 * MINUTE_MS)
         states = [job.state for job in await fired(rig)]
@@ -335,7 +323,7 @@ class TimetableGroup(ConformanceGroup):
         entry = await declare(rig, overlap="all")
         await fire(rig, entry.revision, 1, 2, 3)
         rig.clock.advance(3 * MINUTE_MS)
-        assert len(await rig.worker().take(5)) == 3
+        assert len(await rig.worker.take(5)) == 3
 
     @pytest.mark.parametrize(
         ("misfire", "cap", "expected"),
@@ -352,10 +340,9 @@ class TimetableGroup(ConformanceGroup):
         entry = await declare(rig, misfire=misfire, cap=cap)
         await fire(rig, entry.revision, 1, 2, ahead=2)
         rig.clock.advance(60 * MINUTE_MS)
-        worker = rig.worker()
-        assert await worker.take(9) == []
+        assert await rig.worker.take(9) == []
         await fire(rig, entry.revision, 3, 4, ahead=60)
-        runs = await worker.take(9)
+        runs = await rig.worker.take(9)
         assert [run.due_at for run in runs] == [minute(number) for number in expected]
         assert (await the_entry(rig)).folded == 4 - len(expected)
 
@@ -363,7 +350,7 @@ class TimetableGroup(ConformanceGroup):
         entry = await declare(rig, overlap="skip")
         await fire(rig, entry.revision, 1, 2, 3, 4)
         rig.clock.advance(60 * MINUTE_MS)
-        assert len(await rig.worker().take(9)) == 1
+        assert len(await rig.worker.take(9)) == 1
         assert (await the_entry(rig)).folded == 3
 
     async def test_fires_pass_the_gates_of_the_entrys_job(self, rig: Rig) -> None:
@@ -380,8 +367,7 @@ class TimetableGroup(ConformanceGroup):
         await rig.define(DeclareEntry(spec=spec))
         await fire(rig, (await the_entry(rig)).revision, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.take(5) == []
-        await worker.say(Succeeded(run.id, run.run))
-        assert len(await worker.take(5)) == 1
+        run = await rig.worker.take_one()
+        assert await rig.worker.take(5) == []
+        await rig.worker.say(Succeeded(run.id, run.run))
+        assert len(await rig.worker.take(5)) == 1

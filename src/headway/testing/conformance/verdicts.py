@@ -59,10 +59,9 @@ class VerdictGroup(ConformanceGroup):
             await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
         else:
             await rig.add()
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         await other.beat()
-        first = await worker.take_one()
-        await worker.say(Released(first.id, first.run))
+        first = await worker.take_and_say(Released)
         run = await worker.take_one()
         assert await worker.say(end(run.id, run.run)) is Verdict.DONE
         for again in (end, Succeeded, Failed):
@@ -79,15 +78,14 @@ class VerdictGroup(ConformanceGroup):
         await rig.declare(LINE)
         await rig.cap("line", 3)
         jobs = await rig.add_many(3, key=None, policy=DEFAULT_POLICY, expires_at=None, gates=gates)
-        worker = rig.worker()
-        for run in await worker.take(3):
-            await worker.say(Failed(run.id, run.run, error="boom", after_ms=0))
+        for run in await rig.worker.take(3):
+            await rig.worker.say(Failed(run.id, run.run, error="boom", after_ms=0))
         rig.clock.advance(40)
-        runs = await worker.take(3)
+        runs = await rig.worker.take(3)
         ends = runs[:1] if alone else runs[:2]
         rig.clock.advance(2)
         outcomes = [Succeeded(run.id, run.run) for run in ends]
-        assert set(await worker.settle(*outcomes)) == {Verdict.DONE}
+        assert set(await rig.worker.settle(*outcomes)) == {Verdict.DONE}
         for run in ends:
             view = await rig.view(run.id)
             assert (view.state, view.worker, view.finished_at) == (
@@ -96,16 +94,20 @@ class VerdictGroup(ConformanceGroup):
             assert (view.run, view.attempt, view.result) == (2, 2, None)
             ended = view.runs[-1]
             assert (ended.run, ended.outcome, ended.error) == (2, "succeeded", "")
-            assert (ended.worker, ended.attempt) == (worker.id, 2)
+            assert (ended.worker, ended.attempt) == (rig.worker.id, 2)
             assert (ended.claimed_at, ended.ended_at) == (rig.clock() - 2, rig.clock())
         rest = {job.id for job in jobs} - {run.id for run in ends}
         for one in rest:
             view = await rig.view(one)
-            assert (view.state, view.worker, view.finished_at) == (State.RUNNING, worker.id, None)
+            assert (view.state, view.worker, view.finished_at) == (
+                State.RUNNING,
+                rig.worker.id,
+                None,
+            )
         assert await rig.used("line") == (len(rest) if gates else 0)
-        reply = await worker.beat(*((run.id, run.run) for run in runs))
+        reply = await rig.worker.beat(*((run.id, run.run) for run in runs))
         assert set(reply.lost) == {(run.id, run.run) for run in ends}
-        await worker.settle(*(Succeeded(run.id, run.run) for run in runs if run.id in rest))
+        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs if run.id in rest))
         await rig.pass_time(DEFAULT_POLICY.keep_ms - 1)
         assert not await rig.missing(ends[0].id)
         await rig.pass_time(1)
@@ -113,12 +115,11 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_earlier_run_is_answered_by_what_became_of_that_run(self, rig: Rig) -> None:
         job = await rig.add()
-        worker, other = rig.worker(), rig.worker()
+        worker, other = rig.new_worker(), rig.new_worker()
         lost = await worker.take_one()
         await rig.pass_time(LEASE_MS + 1)
         rig.clock.advance(2_000)
-        released = await worker.take_one()
-        await worker.say(Released(released.id, released.run))
+        released = await worker.take_and_say(Released)
         live = await other.take_one()
         assert [lost.run, released.run, live.run] == [1, 2, 3]
         assert await worker.say(Released(job.id, 1)) is Verdict.LOST
@@ -129,20 +130,18 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_return_is_answered_already_until_the_run_is_in_doubt(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        await worker.say(Failed(job.id, (await worker.take_one()).run))
+        await rig.worker.say(Failed(job.id, (await rig.worker.take_one()).run))
         rig.clock.advance(2_000)
-        run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=90_000))
-        assert await worker.say(Returned(run.id, run.run)) is Verdict.DONE
+        run = await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=90_000)
+        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.DONE
         before = (await rig.dump()).jobs
-        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
         # What the first run said is no word of this one, which has not ended.
         for outcome in (Succeeded, Failed, Died, Released):
-            assert await worker.say(outcome(run.id, run.run)) is Verdict.LOST
+            assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.LOST
         assert (await rig.dump()).jobs == before
         await rig.tell("call-1")
-        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
 
     @pytest.mark.parametrize("attempts", [1, 2], ids=["dead", "tried again"])
     async def test_run_that_was_lost_is_lost_whatever_it_says(
@@ -150,26 +149,24 @@ class VerdictGroup(ConformanceGroup):
     ) -> None:
         policy = policy_with(retry=replace(POLICY.retry, attempts=attempts))
         job = await rig.add(policy=policy, expires_at=None)
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.pass_time(LEASE_MS + 1)
-        await worker.beat()
+        await rig.worker.beat()
         before = (await rig.dump()).jobs
         for outcome in all_writes(run):
-            assert await worker.say(outcome) is Verdict.LOST, outcome
+            assert await rig.worker.say(outcome) is Verdict.LOST, outcome
         assert (await rig.dump()).jobs == before
         assert await rig.state(job.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
 
     async def test_run_to_be_cancelled_may_say_what_does_not_end_it(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        assert await worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
-        assert await worker.say(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
+        assert await rig.worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        assert await rig.worker.say(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
         assert (await rig.used("line"), await rig.state(job.id)) == (0, State.RUNNING)
-        assert await worker.say(Released(run.id, run.run)) is Verdict.CANCELLED
+        assert await rig.worker.say(Released(run.id, run.run)) is Verdict.CANCELLED
 
     @pytest.mark.parametrize("outcome", [Succeeded, Released])
     async def test_end_of_a_handler_after_its_hand_over_is_recorded_as_its_return(
@@ -188,23 +185,21 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_candidate_found_unfit_after_it_accepted_is_only_recorded(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
-        worker = rig.worker()
-        run = await ask(worker)
+        run = await ask(rig.worker)
         await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
-        assert await worker.say(FoundUnfit(run.id, run.run, reason="late")) is Verdict.DONE
+        assert await rig.worker.say(FoundUnfit(run.id, run.run, reason="late")) is Verdict.DONE
         view = await rig.view(run.id)
         assert (view.state, view.worker, view.in_doubt) == (State.AWAITING, None, False)
         assert view.cascade is not None
         assert view.cascade.accepted == "ann"
-        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
 
     async def test_reason_is_the_last_line_of_the_error_cut_to_its_size(self, rig: Rig) -> None:
         policy = DEFAULT_POLICY
         retried, cut, died, silent = await rig.add_many(4, policy=policy, key=None)
-        worker = rig.worker()
-        runs = {run.id: run.run for run in await worker.take(4)}
+        runs = {run.id: run.run for run in await rig.worker.take(4)}
         long = "x" * (MOST_REASON + 1)
-        await worker.settle(
+        await rig.worker.settle(
             Failed(retried.id, runs[retried.id], error="Traceback\n  boom \n", after_ms=9_000),
             Failed(cut.id, runs[cut.id], error=f"Traceback\n{long}", after_ms=9_000),
             Died(died.id, runs[died.id], reason=long),
@@ -215,10 +210,8 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_last_attempt_that_fails_in_silence_has_a_reason(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
         for _ in range(3):
-            run = await worker.take_one()
-            await worker.say(Failed(run.id, run.run))
+            await rig.worker.take_and_say(Failed)
             rig.clock.advance(90_000)
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == (State.DEAD, "failed", "")
@@ -238,8 +231,7 @@ class VerdictGroup(ConformanceGroup):
         self, rig: Rig, outcome: Callable[[str, int], Outcome], error: type[CallerError]
     ) -> None:
         job, other = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
-        worker = rig.worker()
-        runs = {run.id: run.run for run in await worker.take(2)}
+        runs = {run.id: run.run for run in await rig.worker.take(2)}
         before = await rig.dump()
         for sent in (
             [outcome(job.id, runs[job.id])],
@@ -247,16 +239,15 @@ class VerdictGroup(ConformanceGroup):
             [Succeeded(other.id, runs[other.id]), outcome(job.id, runs[job.id])],
         ):
             with pytest.raises(error):
-                await worker.settle(*sent)
+                await rig.worker.settle(*sent)
             after = await rig.dump()
             assert (after.jobs, after.stats.totals) == (before.jobs, before.stats.totals)
 
     async def test_result_may_have_just_its_limit(self, rig: Rig) -> None:
         job = await rig.add()
-        worker = rig.worker()
-        run = await worker.take_one()
+        run = await rig.worker.take_one()
         whole = b'"' + b"9" * (MAX_RESULT - 2) + b'"'
-        assert await worker.say(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
         assert (await rig.view(job.id)).result == whole
 
     async def test_hand_over_that_waits_for_no_time_has_a_deadline_after_it(self, rig: Rig) -> None:
@@ -265,9 +256,8 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_key_of_a_run_without_hand_over_is_kept_on_it(self, rig: Rig) -> None:
         job = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
-        worker = rig.worker()
-        run = await worker.take_one()
-        assert await worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        run = await rig.worker.take_one()
+        assert await rig.worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headway.contract.claims import (
     BeatReply,
@@ -99,6 +99,12 @@ class PlayedWorker:
         jobs = await self.take(1, *lanes)
         assert len(jobs) == 1, "a job was expected to start, and none did"
         return jobs[0]
+
+    async def take_and_say(self, outcome: Callable[..., Outcome], **fields: object) -> Claimed:
+        """Claim one job, and report an outcome of its run."""
+        run = await self.take_one()
+        await self.say(outcome(run.id, run.run, **fields))
+        return run
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
         """Report outcomes of runs; returns a verdict for each."""
