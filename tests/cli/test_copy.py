@@ -166,8 +166,8 @@ async def test_some_of_everything_is_carried_between_any_two_kinds_and_goes_on(
     assert carried(await target.dump()) == carried(await source.dump())
     assert (await target.tell("call-1")).answer is Heard.APPLIED
     assert await target.state(ids["call"]) is State.SUCCEEDED
-    assert await target.worker().take_ids(9) != []
-    assert await source.worker().take_ids(9) == []
+    assert await target.new_worker().take_ids(9) != []
+    assert await source.new_worker().take_ids(9) == []
     for rig in (source, target):
         await rig.check()
         await rig.store.close()

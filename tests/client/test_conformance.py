@@ -10,7 +10,6 @@ from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance import MakeStore
 from headway.testing.conformance.accepting import AcceptGroup
-from headway.testing.conformance.cancelling import CancelGroup
 from headway.testing.conformance.cascading import CascadeGroup
 from headway.testing.conformance.claiming import ClaimGroup, LaneGroup
 from headway.testing.conformance.closing import ClosingGroup
@@ -18,18 +17,16 @@ from headway.testing.conformance.enqueueing import EnqueueGroup
 from headway.testing.conformance.explaining import WhyGroup
 from headway.testing.conformance.fencing import FencingGroup
 from headway.testing.conformance.following import FollowGroup
-from headway.testing.conformance.handing_over import HandOverGroup, ReconcileGroup
-from headway.testing.conformance.known_keys import KnownKeysGroup
+from headway.testing.conformance.handing_over import HandOverGroup, KnownKeysGroup, ReconcileGroup
 from headway.testing.conformance.leases import LeaseGroup, SweepGroup
+from headway.testing.conformance.operating import CancelGroup, NewLifeGroup
 from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
-from headway.testing.conformance.pools import PoolGroup
-from headway.testing.conformance.racing import RaceGroup
 from headway.testing.conformance.reading import FlowsGroup, ListingGroup, StatsGroup
-from headway.testing.conformance.reviving import NewLifeGroup
+from headway.testing.conformance.repeating import RaceGroup
 from headway.testing.conformance.settling import SettleGroup
 from headway.testing.conformance.signalling import SignalGroup
-from headway.testing.conformance.slots import SlotsGroup
+from headway.testing.conformance.slots import PoolGroup, SlotsGroup
 from tests.client.served import Served
 from tests.client.through import ThroughStore
 

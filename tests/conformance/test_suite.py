@@ -14,7 +14,7 @@ from headway.contract.sweeps import SweepReply
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import StoreConformance
-from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import ConformanceGroup
 from headway.testing.faulty import Fault, FaultyStore
 from tests.conformance import test_repeated
 from tests.redis import test_cluster

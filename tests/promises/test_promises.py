@@ -46,8 +46,7 @@ from headway.core.timetable.fires import fires_between
 from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import Cron
 from headway.stores import open_store
-from headway.testing.conformance.played import dial, policy_with
-from headway.testing.conformance.rig import AUTHOR, REASON, Rig, for_candidate
+from headway.testing.conformance.rig import AUTHOR, REASON, Rig, dial, for_candidate, policy_with
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.dump import every_job
 from headway.testing.jobs import use_of

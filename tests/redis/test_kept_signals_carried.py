@@ -11,9 +11,9 @@ from headway.contract.signals import Decided, Signal
 from headway.core.state import State
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
+from headway.testing.conformance.editing import ALWAYS, CHECK, LINE, OPEN, PHONE
 from headway.testing.conformance.moving import carry
 from headway.testing.conformance.rig import Rig
-from headway.testing.conformance.staging import ALWAYS, CHECK, LINE, OPEN, PHONE
 from tests.servers.redis import GivenRedis, RedisServer
 
 
@@ -46,7 +46,7 @@ async def test_kept_signal_is_applied_in_the_copy_as_it_was_said(
         ended = Signal(key="sid-3", event="end", body=b'{"text":"\xc3\xbc"}')
         await source.store.signal(ended)
         await carry(source, target)
-        worker = target.worker()
+        worker = target.new_worker()
         await worker.take(2)
         await worker.say(HandedOver(first.id, 1, key="sid-1"))
         await worker.say(HandedOver(second.id, 1, key="sid-2"))

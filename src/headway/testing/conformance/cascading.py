@@ -21,9 +21,7 @@ from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import policy_with
-from headway.testing.conformance.rig import Rig, for_candidate
+from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
 from headway.testing.jobs import use_of
 

@@ -11,9 +11,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import dial
-from headway.testing.conformance.rig import AUTHOR, REASON, Rig
+from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 

@@ -22,8 +22,7 @@ from headway.core.errors import (
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob, derived_id
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import POLICY, JobFields, use_of
 

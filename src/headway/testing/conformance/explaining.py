@@ -11,8 +11,7 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import AUTHOR, REASON, Rig
+from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import use_of
 

@@ -32,8 +32,7 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, JobPolicy
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
 from headway.testing.jobs import POLICY, use_of
 

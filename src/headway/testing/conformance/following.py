@@ -27,9 +27,7 @@ from headway.core.errors import IdConflict
 from headway.core.gates.slots import Slots
 from headway.core.job import DEFAULT_POLICY, FollowUp, NewJob, derived_id, ids_after
 from headway.core.state import FINAL, State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import policy_with, take_ids
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with, take_ids
 from headway.testing.conformance.worker import LANE, LEASE_MS
 
 LINE = Slots("line", 1)

@@ -18,8 +18,7 @@ from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.contract.views import StatsQuery, TokensQuery, TokenView
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownGate
 from headway.core.gates.slots import Slots
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import AUTHOR, REASON, Rig
+from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 
 MOST = 10_000
 """Tokens that a store holds."""

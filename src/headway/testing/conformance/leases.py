@@ -11,8 +11,7 @@ from headway.contract.outcomes import Failed, HandedOver, Succeeded, Verdict
 from headway.core.gates.slots import Slots
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 

@@ -1,24 +1,31 @@
-"""An operator's moves: which apply in which state, what they change, and the trail."""
+"""What operators do: cancel, end, delay, revive."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import (
     Died,
+    Failed,
     HandedOver,
+    NextStage,
+    Outcome,
     Released,
+    Snoozed,
     Succeeded,
     Verdict,
 )
+from headway.contract.signals import Decided, Heard
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_PRIORITY
-from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import dial
-from headway.testing.conformance.rig import AUTHOR, REASON, Rig
+from headway.core.state import FINAL, State
+from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial, policy_with
+from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
@@ -151,3 +158,197 @@ class ActGroup(ConformanceGroup):
         assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
         assert await rig.worker.say(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
         assert await rig.state(job.id) is state
+
+
+class CancelGroup(ConformanceGroup):
+    """Queued jobs are cancelled at once; running ones are asked to stop."""
+
+    @pytest.mark.parametrize("state", [State.SCHEDULED, State.WAITING, State.PARKED])
+    async def test_cancel_of_a_queued_job_is_done_at_once(self, rig: Rig, state: State) -> None:
+        job = await in_state(rig, state)
+        assert await rig.state(job) is state
+        assert await rig.cancel(job) == [Acted.DONE]
+        view = await rig.view(job)
+        assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
+        await rig.pass_time(20_000)
+        assert job not in await rig.worker.take_ids(9, "calls", "states", "parked")
+
+    @pytest.mark.parametrize("state", [State.RUNNING, State.AWAITING])
+    async def test_cancel_of_a_held_job_asks_and_leaves_its_permits(
+        self, rig: Rig, state: State
+    ) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        run = await rig.worker.take_one()
+        if state is State.AWAITING:
+            await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+        assert await rig.cancel(job.id) == [Acted.ASKED]
+        view = await rig.view(job.id)
+        assert (view.state, view.cancel_requested) == (state, True)
+        assert await rig.holders("line") == [job.id]
+
+    async def test_next_beat_tells_of_the_cancel(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        one, two = await rig.worker.take(2)
+        await rig.cancel(two.id)
+        reply = await rig.worker.beat(one, two)
+        assert (reply.cancel, reply.lost) == (((two.id, two.run),), ())
+
+    @pytest.mark.parametrize(
+        "outcome",
+        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
+        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
+    )
+    async def test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says(
+        self, rig: Rig, outcome: Callable[..., Outcome]
+    ) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        run = await rig.worker.take_one()
+        await rig.cancel(job.id)
+        assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.CANCELLED
+        view = await rig.view(job.id)
+        assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
+        assert await rig.used("line") == 0
+        assert view.runs[0].outcome
+
+    async def test_outcome_of_a_cancelled_run_is_kept_on_the_run(self, rig: Rig) -> None:
+        job = await rig.add()
+        run = await rig.worker.take_one()
+        await rig.cancel(job.id)
+        await rig.worker.say(Failed(run.id, run.run, error="boom"))
+        (ended,) = (await rig.view(job.id)).runs
+        assert (ended.outcome, ended.error) == ("failed", "boom")
+
+    @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.RETRY, Decided.DEAD])
+    async def test_job_asked_to_cancel_ends_cancelled_whatever_its_signal_says(
+        self, rig: Rig, decided: Decided
+    ) -> None:
+        call = await dial(rig)
+        await rig.cancel(call.id)
+        reply = await rig.tell(call.key, decided)
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert await rig.state(call.id) is State.CANCELLED
+
+    async def test_job_asked_to_cancel_may_still_hand_over_and_ends_cancelled(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        run = await rig.worker.take_one()
+        await rig.cancel(job.id)
+        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert await rig.state(job.id) in {State.AWAITING, State.CANCELLED}
+        await rig.pass_time(9_000)
+        assert await rig.state(job.id) is State.CANCELLED
+
+    async def test_job_asked_to_cancel_ends_cancelled_when_its_lease_is_lost(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        await rig.worker.take()
+        await rig.cancel(job.id)
+        await rig.pass_time(LEASE_MS + 1)
+        assert await rig.state(job.id) is State.CANCELLED
+        assert await rig.used("line") == 0
+
+    async def test_job_asked_to_cancel_ends_cancelled_at_its_deadline(self, rig: Rig) -> None:
+        call = await dial(rig, policy=policy_with(on_deadline="retry"))
+        await rig.cancel(call.id)
+        await rig.pass_time(1_800_000)
+        assert await rig.state(call.id) is State.CANCELLED
+
+    @pytest.mark.parametrize("state", sorted(FINAL))
+    async def test_cancel_of_a_final_job_is_refused(self, rig: Rig, state: State) -> None:
+        job = await in_state(rig, state)
+        before = await rig.view(job)
+        assert await rig.cancel(job) == [Acted.REFUSED]
+        assert (await rig.view(job)).finished_at == before.finished_at
+        assert await rig.state(job) is state
+
+    async def test_cancel_again_while_it_is_asked_for_is_asked_again(self, rig: Rig) -> None:
+        call = await dial(rig)
+        assert await rig.cancel(call.id) == [Acted.ASKED]
+        assert await rig.cancel(call.id) == [Acted.ASKED]
+
+    async def test_cancelled_job_starts_in_no_claim_after_it(self, rig: Rig) -> None:
+        jobs = await rig.add_many(5)
+        await rig.cancel(*(job.id for job in jobs[::2]))
+        assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[3].id]
+
+
+class NewLifeGroup(ConformanceGroup):
+    """An operator's retry of a dead or cancelled job."""
+
+    @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED])
+    async def test_retry_begins_a_new_life_with_the_same_id_and_the_run_goes_on(
+        self, rig: Rig, state: State
+    ) -> None:
+        job = await rig.add()
+        for _ in range(2):
+            run = await rig.worker.take_and_say(Failed, after_ms=0)
+        if state is State.CANCELLED:
+            await rig.cancel(job.id)
+        else:
+            await rig.act(Verb.KILL, job.id)
+        assert await rig.act(Verb.RETRY, job.id) == [Acted.DONE]
+        view = await rig.view(job.id)
+        assert (view.state, view.life, view.run) == (State.WAITING, 2, 2)
+        assert (view.finished_at, view.cancel_requested) == (None, False)
+        run = await rig.worker.take_one()
+        assert (run.id, run.run, run.attempt) == (job.id, 3, 1)
+        assert len((await rig.view(job.id)).runs) == 3
+
+    async def test_new_life_has_all_its_attempts(self, rig: Rig) -> None:
+        job = await rig.add()
+        for _ in range(2):
+            for _ in range(3):
+                await rig.worker.take_and_say(Failed, after_ms=0)
+            assert await rig.state(job.id) is State.DEAD
+            await rig.act(Verb.RETRY, job.id)
+        assert (await rig.view(job.id)).run == 6
+
+    async def test_new_life_may_have_other_arguments(self, rig: Rig) -> None:
+        job = await rig.add()
+        await rig.act(Verb.KILL, job.id)
+        edit = Edit(args=b'{"number":0}', priority=3)
+        await rig.act(Verb.RETRY, job.id, edit=edit)
+        run = await rig.worker.take_one()
+        assert (run.args, run.priority) == (b'{"number":0}', 3)
+
+    async def test_new_life_asks_for_its_gates_again(self, rig: Rig) -> None:
+        await rig.declare(LINE, PHONE)
+        job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1")))
+        await rig.worker.take_and_say(Died)
+        await rig.act(Verb.RETRY, job.id)
+        await rig.cap("line", 0)
+        assert await rig.worker.take(5) == []
+        await rig.cap("line", 1)
+        assert await rig.worker.take_ids(5) == [job.id]
+        assert await rig.holders("phone:1") == [job.id]
+
+    async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
+        job = await rig.add()
+        await rig.act(Verb.KILL, job.id)
+        await rig.act(Verb.RETRY, job.id)
+        await rig.pass_time(job.policy.key_for_ms + 1)
+        assert await rig.enqueue(job) == [(job.id, False)]
+
+    async def test_signal_of_an_earlier_life_is_late_for_the_new_one(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.act(Verb.KILL, call.id)
+        await rig.act(Verb.RETRY, call.id)
+        assert (await rig.tell(call.key)).answer is Heard.LATE
+        await rig.worker.take_and_say(HandedOver, key="call-2", timeout_ms=9_000)
+        assert (await rig.tell("call-2")).answer is Heard.APPLIED
+
+    async def test_retention_counts_from_the_last_end(self, rig: Rig) -> None:
+        job = await rig.add()
+        await rig.act(Verb.KILL, job.id)
+        await rig.pass_time(job.policy.keep_ms - 1)
+        await rig.act(Verb.RETRY, job.id)
+        await rig.pass_time(2)
+        assert await rig.state(job.id) is State.WAITING
+        await rig.cancel(job.id)
+        await rig.pass_time(job.policy.keep_ms - 1)
+        assert await rig.state(job.id) is State.CANCELLED

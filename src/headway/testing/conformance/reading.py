@@ -20,8 +20,7 @@ from headway.contract.views import (
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 

@@ -1,13 +1,18 @@
-"""What each conformance test holds: an empty store, its clock, a job factory, and short words."""
+"""What each conformance test is given: an empty store, its clock, a job factory and a worker.
+
+Situations that several groups begin with are here too.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Unpack
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 import pytest
+import pytest_asyncio
 
 from headway.contract.definitions import (
     CloseGate,
@@ -20,6 +25,7 @@ from headway.contract.definitions import (
 )
 from headway.contract.enqueue import Enqueued
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.outcomes import HandedOver
 from headway.contract.signals import Decided, Signal, SignalKind, SignalReply
 from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
@@ -33,13 +39,14 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.cascade import CANDIDATE, Cascade
-from headway.core.gates.spec import GateSpec
-from headway.core.job import NewJob
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.job import FollowUp, JobPolicy, NewJob
+from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import PlayedWorker
 from headway.testing.dump import Dump, compare, differences, dump, every_job
-from headway.testing.jobs import JobFactory, JobFields
+from headway.testing.jobs import POLICY, JobFactory, JobFields
 
 MakeStore = Callable[[FakeClock], Store]
 """What the author of a store supplies: a new, empty store that uses this clock."""
@@ -280,3 +287,87 @@ class Rig:
 def for_candidate(name: str) -> str:
     """The template of a gate that each candidate of a cascade has for itself."""
     return f"{name}:{CANDIDATE}"
+
+
+class PolicyFields(TypedDict, total=False):
+    """The fields of a policy that a test may set."""
+
+    retry: RetryPolicy
+    timeout_ms: int | None
+    on_deadline: str
+    reconcile: str | None
+    reconcile_within_ms: int
+    on_final: FollowUp | None
+    keep_ms: int
+    key_for_ms: int
+    cascade: bool
+    on_accepted: FollowUp | None
+
+
+def policy_with(**changes: Unpack[PolicyFields]) -> JobPolicy:
+    """The policy of the job factory, with some fields changed."""
+    return replace(POLICY, **changes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A run that has handed over.
+
+    Attributes:
+        key: under which it awaits its signal.
+    """
+
+    id: str
+    run: int
+    key: str
+    worker: PlayedWorker
+
+
+async def take_ids(rig: Rig, *ids: str) -> None:
+    """Enqueue jobs of an unused kind and lane, with ids that other jobs would derive."""
+    for taken in ids:
+        await rig.add(id=taken, kind="other", lane="others", key=None)
+
+
+async def dial(
+    rig: Rig,
+    *,
+    key: str = "call-1",
+    gates: tuple[GateUse, ...] = (),
+    policy: JobPolicy = POLICY,
+    timeout_ms: int = 1_800_000,
+) -> Call:
+    """A new job, started by a new worker and handed over.
+
+    Returns:
+        The run.
+    """
+    job = await rig.add(gates=gates, policy=policy, priority=1, expires_at=None)
+    worker = rig.new_worker()
+    run = await worker.take_one()
+    assert run.id == job.id
+    await worker.settle(HandedOver(run.id, run.run, key=key, timeout_ms=timeout_ms))
+    return Call(id=job.id, run=run.run, key=key, worker=worker)
+
+
+class ConformanceGroup:
+    """A group of tests that runs on the stores of `make_store`; its author overrides that."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        """Makes a new, empty store on each call; to be supplied by the store's author."""
+        pytest.fail("a class that runs the suite has to supply the fixture `make_store`")
+
+    @pytest_asyncio.fixture
+    async def rig(self, make_store: MakeStore) -> AsyncIterator[Rig]:
+        """A store and all that a test needs with it; checked and closed when the test is over."""
+        clock = FakeClock()
+        store = make_store(clock)
+        rig = Rig(store, clock)
+        try:
+            yield rig
+            await rig.check()
+        finally:
+            await store.close()

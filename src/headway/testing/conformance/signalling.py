@@ -14,9 +14,7 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import Call, dial
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)

@@ -8,8 +8,7 @@ from headway.contract.outcomes import Failed, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import use_of
 

@@ -24,9 +24,7 @@ from headway.core.state import State
 from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
-from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import take_ids
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, take_ids
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 

@@ -29,10 +29,8 @@ from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_RESULT
 from headway.core.state import State
 from headway.testing.conformance.accepting import ask, offered, ref
-from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.fencing import all_writes
-from headway.testing.conformance.played import dial, policy_with
-from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 
