@@ -14,7 +14,7 @@ from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob, derived_id
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
+from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -38,8 +38,7 @@ async def offered(rig: Rig, *candidates: str) -> NewJob:
 async def ask(worker: PlayedWorker) -> Claimed:
     """The next turn begins, and its candidate is asked; the handler still runs."""
     run = await worker.take_one()
-    key = f"{run.id}:{run.run}"
-    await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=OFFER_MS))
+    await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
     return run
 
 
@@ -52,11 +51,6 @@ async def accepted(rig: Rig, *candidates: str) -> Claimed:
     reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
     assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
     return run
-
-
-def ref(run: Claimed) -> str:
-    """Under which the run awaits what is said of it."""
-    return f"{run.id}:{run.run}"
 
 
 class AcceptGroup(ConformanceGroup):

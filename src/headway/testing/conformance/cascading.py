@@ -14,14 +14,13 @@ from headway.contract.outcomes import (
     Released,
     Returned,
     Succeeded,
-    Verdict,
 )
 from headway.contract.signals import Decided, Heard
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
+from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -45,15 +44,9 @@ async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
 async def offer(worker: PlayedWorker) -> Claimed:
     """The next turn begins, and its candidate is asked."""
     run = await worker.take_one()
-    key = f"{run.id}:{run.run}"
-    await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=OFFER_MS))
+    await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
     await worker.say(Returned(run.id, run.run))
     return run
-
-
-def ref(run: Claimed) -> str:
-    """Under which the offer awaits its answer."""
-    return f"{run.id}:{run.run}"
 
 
 class CascadeGroup(ConformanceGroup):
@@ -116,8 +109,7 @@ class CascadeGroup(ConformanceGroup):
 
     async def test_unfit_candidate_is_passed_over_with_its_reason(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(FoundUnfit(run.id, run.run, reason="off duty")) is Verdict.DONE
+        run = await rig.worker.take_and_say(FoundUnfit, reason="off duty")
         run = await rig.worker.take_one()
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
         cascade = await rig.cascade(job.id)
@@ -281,6 +273,5 @@ class CascadeGroup(ConformanceGroup):
 
     async def test_candidates_turn_can_end_the_job_by_its_run(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        await rig.worker.take_and_say(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED

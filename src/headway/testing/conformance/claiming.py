@@ -11,7 +11,7 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate
-from headway.contract.outcomes import Failed, Released, Succeeded, Verdict
+from headway.contract.outcomes import Failed, Released, Succeeded
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
@@ -79,8 +79,7 @@ class ClaimGroup(ConformanceGroup):
             )
             for priority, before in ((100, 1), (200, 3), (200, 9), (200, 9), (300, 99))
         ]  # fmt: skip
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        run = await rig.worker.take_and_say(Failed, after_ms=0)
         reply = await rig.worker.ask(5)
         started = [one.id for one in (first, early, same, late, last)][: 3 if gates else 5]
         assert [one.id for one in reply.jobs] == started

@@ -194,15 +194,8 @@ class DefineGroup(ConformanceGroup):
         for phone in range(25):
             await rig.add(gates=(use_of(PHONE, phone=f"{phone:02}"),))
         await rig.worker.take(20)
-        names: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = await rig.store.read(GatesQuery(cursor=cursor, limit=7))
-            assert len(page.rows) <= 7
-            names += [gate.name for gate in page.rows]
-            cursor = page.cursor
-            if cursor is None:
-                break
+        gates = await rig.pages(lambda at: GatesQuery(cursor=at, limit=7), 7)
+        names = [gate.name for gate in gates]
         assert len(names) == len(set(names))
         assert {f"line-{n:02}" for n in range(25)} <= set(names)
         assert sum(name.startswith("phone:") and "{" not in name for name in names) == 20

@@ -45,6 +45,34 @@ SENDER = TokenSpec(
 )
 
 
+NO_TOKENS: dict[str, TokenSpec] = {
+    "id in capitals": replace(ORDERS, id="00000000000000A1"),
+    "short id": replace(ORDERS, id="a1"),
+    "id with a line end": replace(ORDERS, id="00000000000000a1\n"),
+    "no name": replace(ORDERS, name=""),
+    "long name": replace(ORDERS, name="x" * 513),
+    "no role": replace(ORDERS, roles=()),
+    "role twice": replace(ORDERS, roles=(Role.VIEWER, Role.VIEWER)),
+    "no secret": replace(ORDERS, secrets=()),
+    "secret in the place of its digest": replace(
+        ORDERS, secrets=(TokenSecret(digest="open sesame"),)
+    ),
+    "digest in capitals": replace(
+        ORDERS, secrets=(ORDERS.secrets[0], TokenSecret(digest="1F" * 32))
+    ),
+    "long digest": replace(ORDERS, secrets=(TokenSecret(digest="1f" * 33),)),
+    "secret until before 1970": replace(
+        ORDERS, secrets=(TokenSecret(digest="1f" * 32, until_at=-1),)
+    ),
+    "end that is no moment": replace(ORDERS, expires_at=2**63),
+    "no tenant": replace(ORDERS, tenants=()),
+    "tenant with NUL": replace(ORDERS, tenants=("acme\0",)),
+    "no lane": replace(ORDERS, lanes=()),
+    "lane without a name": replace(ORDERS, lanes=("",)),
+    "worker scoped to tenants": replace(ORDERS, roles=(Role.VIEWER, Role.WORKER)),
+}
+
+
 async def tokens(rig: Rig, *ids: str) -> tuple[TokenView, ...]:
     """The tokens of these ids, or all."""
     return await rig.store.read(TokensQuery(ids=ids or None))
@@ -168,49 +196,7 @@ class TokenGroup(ConformanceGroup):
                 CloseGate(name="unknown"),
             )
 
-    @pytest.mark.parametrize(
-        "spec",
-        [
-            replace(ORDERS, id="00000000000000A1"),
-            replace(ORDERS, id="a1"),
-            replace(ORDERS, id="00000000000000a1\n"),
-            replace(ORDERS, name=""),
-            replace(ORDERS, name="x" * 513),
-            replace(ORDERS, roles=()),
-            replace(ORDERS, roles=(Role.VIEWER, Role.VIEWER)),
-            replace(ORDERS, secrets=()),
-            replace(ORDERS, secrets=(TokenSecret(digest="open sesame"),)),
-            replace(ORDERS, secrets=(ORDERS.secrets[0], TokenSecret(digest="1F" * 32))),
-            replace(ORDERS, secrets=(TokenSecret(digest="1f" * 33),)),
-            replace(ORDERS, secrets=(TokenSecret(digest="1f" * 32, until_at=-1),)),
-            replace(ORDERS, expires_at=2**63),
-            replace(ORDERS, tenants=()),
-            replace(ORDERS, tenants=("acme\0",)),
-            replace(ORDERS, lanes=()),
-            replace(ORDERS, lanes=("",)),
-            replace(ORDERS, roles=(Role.VIEWER, Role.WORKER)),
-        ],
-        ids=[
-            "id in capitals",
-            "short id",
-            "id with a line end",
-            "no name",
-            "long name",
-            "no role",
-            "role twice",
-            "no secret",
-            "secret in the place of its digest",
-            "digest in capitals",
-            "long digest",
-            "secret until before 1970",
-            "end that is no moment",
-            "no tenant",
-            "tenant with NUL",
-            "no lane",
-            "lane without a name",
-            "worker scoped to tenants",
-        ],
-    )
+    @pytest.mark.parametrize("spec", NO_TOKENS.values(), ids=NO_TOKENS)
     async def test_what_can_be_no_token_is_refused_and_writes_nothing(
         self, rig: Rig, spec: TokenSpec
     ) -> None:

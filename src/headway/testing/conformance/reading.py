@@ -10,7 +10,6 @@ from headway.contract.outcomes import Died, HandedOver, Snoozed, Succeeded
 from headway.contract.views import (
     FlowsQuery,
     GatesQuery,
-    GateState,
     JobQuery,
     JobsQuery,
     StatsQuery,
@@ -28,22 +27,9 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 async def ids(rig: Rig, query: JobsQuery) -> list[str]:
-    """The ids of a whole listing, page by page.
-
-    Raises:
-        AssertionError: a hundred pages did not suffice.
-    """
-    found: list[str] = []
-    cursor: str | None = None
-    for _ in range(100):
-        page = await rig.store.read(replace(query, cursor=cursor))
-        assert len(page.rows) <= query.limit
-        found += [row.id for row in page.rows]
-        cursor = page.cursor
-        if cursor is None:
-            return found
-    message = "a hundred pages, and no end"
-    raise AssertionError(message)
+    """The ids of a whole listing, page by page."""
+    rows = await rig.pages(lambda at: replace(query, cursor=at), query.limit)
+    return [row.id for row in rows]
 
 
 class ListingGroup(ConformanceGroup):
@@ -193,17 +179,8 @@ class FlowsGroup(ConformanceGroup):
             await rig.add(kind=f"k{n}")
             await rig.add(kind="other", lane="elsewhere", tenant=f"t{n}")
         for query in (FlowsQuery(lane=LANE, limit=limit), FlowsQuery(gate=use.name, limit=limit)):
-            seen: list[str] = []
-            cursor: str | None = None
-            for _ in range(9):
-                page = await rig.store.read(replace(query, cursor=cursor))
-                assert len(page.rows) <= limit
-                seen += [flow.kind for flow in page.rows]
-                cursor = page.cursor
-                if cursor is None:
-                    break
-            assert cursor is None
-            assert sorted(seen) == [f"k{n}" for n in range(7)]
+            flows = await rig.pages(lambda at, query=query: replace(query, cursor=at), limit)
+            assert sorted(flow.kind for flow in flows) == [f"k{n}" for n in range(7)]
 
     @pytest.mark.parametrize("first", [1, 3, 100])
     async def test_flow_names_its_first_waiting_jobs(self, rig: Rig, first: int) -> None:
@@ -271,15 +248,8 @@ class FlowsGroup(ConformanceGroup):
         await rig.worker.take(20)
         names = ["phone:1", "phone:3", "phone:5", "phone:7", "phone:never"]
         for limit in (1, 2, 5, 100):
-            gates: list[GateState] = []
-            cursor: str | None = None
-            for _ in range(9):
-                query = GatesQuery(parked=True, limit=limit, cursor=cursor)
-                page = await rig.store.read(query)
-                gates += page.rows
-                cursor = page.cursor
-                if cursor is None:
-                    break
+            query = GatesQuery(parked=True, limit=limit)
+            gates = await rig.pages(lambda at, query=query: replace(query, cursor=at), limit)
             assert [one.name for one in gates] == names
             assert [one.parked for one in gates] == [1] * 5
             assert {(one.template, one.kind) for one in gates} == {("phone:{phone}", "slots")}
@@ -414,14 +384,8 @@ class TrailGroup(ConformanceGroup):
         for number in range(9):
             rig.clock.advance(1)
             await rig.cap("all", number)
-        lines: list[int] = []
-        cursor: str | None = None
-        while True:
-            page = await rig.store.read(TrailQuery(cursor=cursor, limit=4))
-            lines += [line.at for line in page.rows]
-            cursor = page.cursor
-            if cursor is None:
-                break
+        trail = await rig.pages(lambda at: TrailQuery(cursor=at, limit=4), 4)
+        lines = [line.at for line in trail]
         assert lines == sorted(lines, reverse=True)
         assert len(lines) == 9
 

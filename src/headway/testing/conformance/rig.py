@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import pytest
 import pytest_asyncio
 
+from headway.contract.claims import Claimed
 from headway.contract.definitions import (
     CloseGate,
     DeclareGate,
@@ -34,6 +35,8 @@ from headway.contract.views import (
     GateState,
     JobQuery,
     JobView,
+    Page,
+    Query,
     StatsQuery,
     WhyQuery,
     WhyView,
@@ -50,6 +53,8 @@ from headway.testing.jobs import POLICY, JobFactory, JobFields
 
 MakeStore = Callable[[FakeClock], Store]
 """What the author of a store supplies: a new, empty store that uses this clock."""
+
+Row = TypeVar("Row")
 
 AUTHOR = "ann"
 REASON = "a drill"
@@ -247,6 +252,19 @@ class Rig:
         assert cascade is not None
         return cascade
 
+    async def pages(self, query: Callable[[str | None], Query[Page[Row]]], most: int) -> list[Row]:
+        """All rows of a listing, page by page; none of them has more than it was asked for."""
+        found: list[Row] = []
+        cursor: str | None = None
+        for _ in range(100):
+            page = await self.store.read(query(cursor))
+            assert len(page.rows) <= most
+            found += page.rows
+            cursor = page.cursor
+            if cursor is None:
+                return found
+        pytest.fail("a hundred pages, and no end")
+
     async def dump(self) -> Dump:
         """Return all that the store can show."""
         return await dump(self.store)
@@ -282,6 +300,11 @@ class Rig:
             living = [run.run for run in runs if run.ended_at is None]
             assert not runs or living == ([job.run] if job.state in held else [])
             assert [run.run for run in runs] == sorted({run.run for run in runs})
+
+
+def ref(run: Claimed) -> str:
+    """The key that is a run's own: what is said of it is found by that too."""
+    return f"{run.id}:{run.run}"
 
 
 def for_candidate(name: str) -> str:

@@ -107,8 +107,7 @@ class SettleGroup(ConformanceGroup):
             assert view.runs[-1].error == f"boom {attempt}"
             assert view.runs[-1].outcome == "failed"
             rig.clock.advance(delay_ms)
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(Failed(run.id, run.run, error="boom 3")) is Verdict.DONE
+        run = await rig.worker.take_and_say(Failed, error="boom 3")
         view = await rig.view(job.id)
         assert (view.state, view.error, len(view.runs)) == (State.DEAD, "boom 3", 3)
         assert view.reason
@@ -306,8 +305,7 @@ class SettleGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.DONE
+        run = await rig.worker.take_and_say(outcome)
         before = await rig.dump()
         rig.clock.advance(1)
         assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.ALREADY
@@ -349,8 +347,7 @@ class SettleGroup(ConformanceGroup):
 
     async def test_long_error_is_cut_and_the_job_settled(self, rig: Rig) -> None:
         job = await rig.add()
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(Died(run.id, run.run, error="x" * 50_000)) is Verdict.DONE
+        await rig.worker.take_and_say(Died, error="x" * 50_000)
         assert len((await rig.view(job.id)).error) <= MAX_ERROR
 
     async def test_thousand_outcomes_are_one_request(self, rig: Rig) -> None:

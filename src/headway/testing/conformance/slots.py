@@ -204,8 +204,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.declare(LINE, LOCK)
         await rig.add(gates=(use_of(LINE, 2), use_of(LOCK, name="a")))
         follower = await rig.add(gates=(use_of(LOCK, name="a"),), kind="text")
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(GaveBack(run.id, run.run, gate="lock:a")) is Verdict.DONE
+        run = await rig.worker.take_and_say(GaveBack, gate="lock:a")
         assert (await rig.used("line"), await rig.used("lock:a")) == (2, 0)
         assert await rig.worker.take_ids(5) == [follower.id]
         await rig.worker.settle(GaveBack(run.id, run.run, gate="lock:a"))

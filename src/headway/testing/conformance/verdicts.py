@@ -28,9 +28,9 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_RESULT
 from headway.core.state import State
-from headway.testing.conformance.accepting import ask, offered, ref
+from headway.testing.conformance.accepting import ask, offered
 from headway.testing.conformance.fencing import all_writes
-from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with
+from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 
@@ -60,8 +60,7 @@ class VerdictGroup(ConformanceGroup):
         worker, other = rig.new_worker(), rig.new_worker()
         await other.beat()
         first = await worker.take_and_say(Released)
-        run = await worker.take_one()
-        assert await worker.say(end(run.id, run.run)) is Verdict.DONE
+        run = await worker.take_and_say(end)
         for again in (end, Succeeded, Failed):
             assert await worker.say(again(run.id, run.run)) is Verdict.ALREADY
             assert await worker.say(again(run.id, run.run + 1)) is Verdict.LOST
@@ -254,8 +253,7 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_key_of_a_run_without_hand_over_is_kept_on_it(self, rig: Rig) -> None:
         job = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
-        run = await rig.worker.take_one()
-        assert await rig.worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        run = await rig.worker.take_and_say(KnownAs, key="sid-1")
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
         assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]

@@ -101,9 +101,9 @@ class PlayedWorker:
         return jobs[0]
 
     async def take_and_say(self, outcome: Callable[..., Outcome], **fields: object) -> Claimed:
-        """Claim one job, and report an outcome of its run."""
+        """Claim one job, and report an outcome of its run, which is written."""
         run = await self.take_one()
-        await self.say(outcome(run.id, run.run, **fields))
+        assert await self.say(outcome(run.id, run.run, **fields)) is Verdict.DONE
         return run
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
