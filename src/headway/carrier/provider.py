@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import secrets
 
-from headway.carrier.application import DirectApplication, EventHandler, Notice, event_of
+from headway.carrier.application import (
+    DirectApplication,
+    EventHandler,
+    Notice,
+    event_of,
+    reason_of_text,
+)
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.script import Fate, SimulatedSettings, Taking
 from headway.carrier.twiml import write_reply, write_twiml
-from headway.carrier.webhooks import (
-    HttpApplication,
-    read_call_status,
-    read_inbound_text,
-    read_pressed_keys,
-    read_text_event,
-)
+from headway.carrier.webhooks import SOURCE, HttpApplication
 from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
-from headway.server.hooks.request import HookRequest
+from headway.server.hooks.request import HookRequest, only, read_form
+from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
 from headway.systems.telephony.phone import is_phone
-from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
+from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,
     CallEvent,
     CallOrder,
+    CallStatus,
     Dialled,
     Fetch,
     NotFound,
@@ -149,20 +151,71 @@ class Simulated:
         check_twilio(request, auth_tokens=[self._key])
 
     def read_status(self, request: HookRequest) -> CallEvent | None:
-        """See `Voice.read_status`."""
-        return read_call_status(self.name, request)
+        """See `Voice.read_status`.
+
+        Raises:
+            InvalidValue: the status is unknown.
+        """
+        form = read_form(request.body)
+        status, sid = only(form, "CallStatus"), only(form, "CallSid")
+        if status is None or sid is None or only(form, "CallbackSource") != SOURCE:
+            return None
+        try:
+            known = CallStatus("queued" if status == "initiated" else status)
+        except ValueError:
+            message = f"the call's status {status[:40]!r} is unknown"
+            raise InvalidValue(message) from None
+        length = only(form, "CallDuration")
+        return CallEvent(
+            provider=self.name,
+            call_id=sid,
+            ref=request.asked("ref"),
+            status=known,
+            event=event_id(self.name, sid, status, only(form, "SequenceNumber") or ""),
+            duration_s=int(length) if length and length.isdecimal() else None,
+            reason="the number cannot be reached" if known is CallStatus.FAILED else "",
+            body=dict(form),
+        )
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
         """See `Voice.read_pressed`."""
-        return read_pressed_keys(self.name, request)
+        form = read_form(request.body)
+        sid, digits = only(form, "CallSid"), only(form, "Digits")
+        if sid is None or digits is None:
+            return None
+        event = event_id(self.name, sid, "pressed", request.query, digits)
+        return Pressed(call_id=sid, ref=request.asked("ref"), digits=digits, event=event)
 
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
-        """See `Texts.read_text_status`."""
-        return read_text_event(self.name, request)
+        """See `Texts.read_text_status`.
+
+        Raises:
+            InvalidValue: the status is unknown.
+        """
+        form = read_form(request.body)
+        status, sid = only(form, "MessageStatus"), only(form, "MessageSid")
+        if status is None or sid is None:
+            return None
+        if status not in {one.value for one in TextStatus}:
+            message = f"the message's status {status[:40]!r} is unknown"
+            raise InvalidValue(message)
+        return TextEvent(
+            provider=self.name,
+            message_id=sid,
+            ref=request.asked("ref"),
+            status=TextStatus(status),
+            event=event_id(self.name, sid, status),
+            reason=reason_of_text(TextStatus(status)),
+        )
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
         """See `Texts.read_inbound`."""
-        return read_inbound_text(self.name, request)
+        form = read_form(request.body)
+        sid, text = only(form, "MessageSid"), only(form, "Body")
+        from_, to = only(form, "From"), only(form, "To")
+        if sid is None or text is None or from_ is None or to is None:
+            return None
+        return Inbound(from_=from_, to=to, text=text, event=event_id(self.name, sid))
 
     def speak(self, script: Say | Ask) -> Spoken:
         """See `Voice.speak`."""

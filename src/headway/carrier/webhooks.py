@@ -1,4 +1,4 @@
-"""The webhooks of the simulated world: Twilio's fields, written, signed and read.
+"""The webhooks of the simulated world: Twilio's fields, signed and sent.
 
 Source: Twilio, "StatusCallback", "Gather", "Messaging webhooks".
 """
@@ -16,16 +16,13 @@ import httpx
 
 from headway.carrier.application import DeliveryFailed, DeliveryRefused, Notice, reason_of_text
 from headway.carrier.ledger import Call, Text
-from headway.core.errors import InvalidValue
-from headway.server.hooks.request import HookRequest, only, read_form
-from headway.server.hooks.signals import event_id
-from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+from headway.systems.telephony.texts import TextStatus
+from headway.systems.telephony.voice import CallStatus
 
 Fields = list[tuple[str, str]]
 
 _VERSION = "2010-04-01"
-_SOURCE = "call-progress-events"
+SOURCE = "call-progress-events"
 
 
 def rfc2822(at: int) -> str:
@@ -55,7 +52,7 @@ def status_fields(account: str, call: Call, notice: Notice) -> Fields:
     fields = call_fields(account, call, status)
     fields += [
         ("Timestamp", rfc2822(notice.at)),
-        ("CallbackSource", _SOURCE),
+        ("CallbackSource", SOURCE),
         ("SequenceNumber", str(notice.number)),
     ]
     if notice.status.ended:
@@ -98,77 +95,6 @@ def inbound_fields(account: str, text: Text) -> Fields:
         ("SmsStatus", "received"),
         ("To", text.plan.to),
     ]
-
-
-def read_call_status(name: str, request: HookRequest) -> CallEvent | None:
-    """What a status webhook says of a call; None if it is of another sort.
-
-    Raises:
-        InvalidValue: the status is unknown.
-    """
-    form = read_form(request.body)
-    status, sid = only(form, "CallStatus"), only(form, "CallSid")
-    if status is None or sid is None or only(form, "CallbackSource") != _SOURCE:
-        return None
-    try:
-        known = CallStatus("queued" if status == "initiated" else status)
-    except ValueError:
-        message = f"the call's status {status[:40]!r} is unknown"
-        raise InvalidValue(message) from None
-    length = only(form, "CallDuration")
-    return CallEvent(
-        provider=name,
-        call_id=sid,
-        ref=request.asked("ref"),
-        status=known,
-        event=event_id(name, sid, status, only(form, "SequenceNumber") or ""),
-        duration_s=int(length) if length and length.isdecimal() else None,
-        reason="the number cannot be reached" if known is CallStatus.FAILED else "",
-        body=dict(form),
-    )
-
-
-def read_pressed_keys(name: str, request: HookRequest) -> Pressed | None:
-    """Return the pressed keys of an answer webhook; None if it is of another sort."""
-    form = read_form(request.body)
-    sid, digits = only(form, "CallSid"), only(form, "Digits")
-    if sid is None or digits is None:
-        return None
-    event = event_id(name, sid, "pressed", request.query, digits)
-    return Pressed(call_id=sid, ref=request.asked("ref"), digits=digits, event=event)
-
-
-def read_text_event(name: str, request: HookRequest) -> TextEvent | None:
-    """What a status webhook says of a message; None if it is of another sort.
-
-    Raises:
-        InvalidValue: the status is unknown.
-    """
-    form = read_form(request.body)
-    status, sid = only(form, "MessageStatus"), only(form, "MessageSid")
-    if status is None or sid is None:
-        return None
-    if status not in {one.value for one in TextStatus}:
-        message = f"the message's status {status[:40]!r} is unknown"
-        raise InvalidValue(message)
-    return TextEvent(
-        provider=name,
-        message_id=sid,
-        ref=request.asked("ref"),
-        status=TextStatus(status),
-        event=event_id(name, sid, status),
-        reason=reason_of_text(TextStatus(status)),
-    )
-
-
-def read_inbound_text(name: str, request: HookRequest) -> Inbound | None:
-    """Return the message of an inbound webhook; None if it is of another sort."""
-    form = read_form(request.body)
-    sid, text = only(form, "MessageSid"), only(form, "Body")
-    from_, to = only(form, "From"), only(form, "To")
-    if sid is None or text is None or from_ is None or to is None:
-        return None
-    return Inbound(from_=from_, to=to, text=text, event=event_id(name, sid))
 
 
 TIMEOUT_S = 15
