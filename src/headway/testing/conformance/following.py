@@ -48,7 +48,7 @@ async def by_dying(rig: Rig, _: NewJob) -> None:
 async def by_using_up_its_attempts(rig: Rig, _: NewJob) -> None:
     """Each of its attempts fails."""
     worker = rig.new_worker()
-    for _ in range(3):
+    for _attempt in range(3):
         await worker.take_and_say(Failed, after_ms=0)
 
 
