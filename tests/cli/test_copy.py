@@ -164,7 +164,7 @@ async def test_some_of_everything_is_carried_between_any_two_kinds_and_goes_on(
     copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)
     assert copied.rows["jobs"] == sum(copied.counts.values())
     assert carried(await target.dump()) == carried(await source.dump())
-    assert (await target.tell("call-1")).answer is Heard.APPLIED
+    assert (await target.signal("call-1")).answer is Heard.APPLIED
     assert await target.state(ids["call"]) is State.SUCCEEDED
     assert await target.new_worker().take_ids(9) != []
     assert await source.new_worker().take_ids(9) == []

@@ -51,7 +51,7 @@ async def test_shut_gate_remembers_few_lanes_and_forgets_them_when_it_has_room(
         if place in {1, MOST_LANES}:
             assert await remembered(rig) == tuple(lanes[:place])
     assert await remembered(rig) == (ANY_LANE,)
-    await worker.say(Succeeded(run.id, run.run))
+    await worker.report(Succeeded(run.id, run.run))
     assert await remembered(rig) == ()
     await worker.take_one()
     assert await worker.take(1, "lane-3") == []

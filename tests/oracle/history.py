@@ -170,25 +170,25 @@ class History:
         end = self.random.choices(ends, [5, 1, 1, 1, 2, 1])[0]
         delay = self.random.choice((0, 2, 9))
         if end == "succeed":
-            await worker.say(Succeeded(*fence))
+            await worker.report(Succeeded(*fence))
             self.world.finish(job)
         elif end == "fail":
-            await worker.say(Failed(*fence, after_ms=delay))
+            await worker.report(Failed(*fence, after_ms=delay))
             self.world.requeue(job, now + delay)
         elif end == "snooze":
-            await worker.say(Snoozed(*fence, after_ms=delay))
+            await worker.report(Snoozed(*fence, after_ms=delay))
             self.world.requeue(job, now + delay)
         elif end == "release":
-            await worker.say(Released(*fence))
+            await worker.report(Released(*fence))
             self.world.requeue(job, job.due)
         elif end == "hand_over":
             key = f"{job.id}:{job.run}"
-            await worker.say(HandedOver(*fence, key=key, timeout_ms=LEASE_MS))
+            await worker.report(HandedOver(*fence, key=key, timeout_ms=LEASE_MS))
             self.world.give_back(job, hold="run")
             job.state = "awaiting"
         elif job.permits:
             gate = self.random.choice(job.permits).gate
-            await worker.say(GaveBack(*fence, gate=gate))
+            await worker.report(GaveBack(*fence, gate=gate))
             self.world.give_back(job, gate=gate)
 
     async def signal(self) -> None:

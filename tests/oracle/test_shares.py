@@ -121,11 +121,11 @@ class Shares:
         job = self.random.choice(running)
         worker = next(one for one in self.workers if one.id == job.worker)
         if self.random.random() < 0.9:
-            await worker.say(Succeeded(job.id, job.run))
+            await worker.report(Succeeded(job.id, job.run))
             self.world.finish(job)
             del self.world.jobs[job.id]
         else:
-            await worker.say(Released(job.id, job.run))
+            await worker.report(Released(job.id, job.run))
             self.world.requeue(job, job.due)
 
     async def time(self) -> None:
@@ -134,10 +134,10 @@ class Shares:
     async def pause(self) -> None:
         name = f"tenant:{self.random.choice(TENANTS)}"
         if self.world.is_closed(name):
-            await self.rig.unshut(name)
+            await self.rig.open_gate(name)
             del self.world.closed[name]
         elif self.random.random() < 0.4:
-            await self.rig.shut(name)
+            await self.rig.close_gate(name)
             self.world.closed[name] = FOREVER
 
     async def resize(self) -> None:

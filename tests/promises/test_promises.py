@@ -110,7 +110,7 @@ async def test_2_at_most_one_live_lease_for_a_job_and_every_write_of_another_run
             owner, run = random.choice(ever)
             before = await rig.view(run.id)
             said = random.choice([Succeeded, Released, Failed])(run.id, run.run)
-            verdict = await workers[owner].say(said)
+            verdict = await workers[owner].report(said)
             if live.get(run.id) == (owner, run.run):
                 assert verdict is Verdict.DONE
                 del live[run.id]
@@ -211,18 +211,18 @@ async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -
     reference = f"{call.id}:{call.run}"
     goes_on = Signal(key=reference, event="1", kind=SignalKind.PROGRESS, extend_ms=500_000)
     assert (await rig.store.signal(goes_on)).answer is Heard.APPLIED
-    await asker.say(Succeeded(question.id, question.run))
-    assert await call.worker.say(Failed(call.id, call.run)) is Verdict.LOST
+    await asker.report(Succeeded(question.id, question.run))
+    assert await call.worker.report(Failed(call.id, call.run)) is Verdict.LOST
     await rig.pass_time(499_000)
     assert await rig.holders("line") == [call.id]
     assert await rig.new_worker().take(9) == []
     # It ends, and the job with it.
-    assert (await rig.tell(call.key)).answer is Heard.APPLIED
+    assert (await rig.signal(call.key)).answer is Heard.APPLIED
     view = await rig.view(call.id)
     assert (view.state, view.run) == (State.SUCCEEDED, 1)
     # A handler that returns after its hand-over settles nothing.
     other = await dial(rig, key="call-2")
-    await other.worker.say(Returned(other.id, other.run, error="too late"))
+    await other.worker.report(Returned(other.id, other.run, error="too late"))
     assert await rig.state(other.id) is State.AWAITING
 
 
@@ -234,19 +234,19 @@ async def test_6_a_signal_is_applied_once_by_event_id_kept_if_early_and_definite
     run = await worker.take_one()
     early = Signal(key="call-1", event="ringing", kind=SignalKind.PROGRESS, body=b'{"r":1}')
     assert (await rig.store.signal(early)).answer is Heard.KEPT
-    await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+    await worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
     assert (await rig.view(job.id)).progress == b'{"r":1}'
     assert (await rig.store.signal(early)).answer is Heard.ALREADY
-    assert (await rig.tell("call-1", event="end")).answer is Heard.APPLIED
-    assert (await rig.tell("call-1", event="end")).answer is Heard.ALREADY
-    assert (await rig.tell("call-1", Decided.DEAD, event="end again")).answer is Heard.LATE
+    assert (await rig.signal("call-1", event="end")).answer is Heard.APPLIED
+    assert (await rig.signal("call-1", event="end")).answer is Heard.ALREADY
+    assert (await rig.signal("call-1", Decided.DEAD, event="end again")).answer is Heard.LATE
     note = Signal(key="call-1", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
     assert (await rig.store.signal(note)).answer is Heard.APPLIED
     assert await rig.state(job.id) is State.SUCCEEDED
     # The deadline came first: the loser is told.
     late = await dial(rig, key="call-2", timeout_ms=1_000)
     await rig.pass_time(1_000)
-    reply = await rig.tell("call-2")
+    reply = await rig.signal("call-2")
     assert (reply.answer, reply.state) == (Heard.LATE, State.DEAD)
     assert await rig.state(late.id) is State.DEAD
 
@@ -328,13 +328,13 @@ async def test_10_a_cascade_has_at_most_one_outstanding_offer_and_at_most_one_ac
         assert await worker.take(9) == []
         key = f"{run.id}:{run.run}"
         keys.append(key)
-        await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=1_000))
+        await worker.report(HandedOver(run.id, run.run, key=key, timeout_ms=1_000))
         open_offers = [one for one in (await rig.view(job.id)).runs if one.ended_at is None]
         assert len(open_offers) == 1
         if turn < 4:
-            await (rig.tell(key, Decided.DECLINED) if turn % 2 else rig.pass_time(1_000))
+            await (rig.signal(key, Decided.DECLINED) if turn % 2 else rig.pass_time(1_000))
     for key in (*keys, *keys):
-        reply = await rig.tell(key, Decided.ACCEPTED)
+        reply = await rig.signal(key, Decided.ACCEPTED)
         assert reply.answer in {Heard.APPLIED, Heard.LATE}
         accepted += reply.answer is Heard.APPLIED
     assert accepted == 1
@@ -394,8 +394,8 @@ async def test_13_a_running_or_awaiting_job_is_asked_to_cancel_and_ends_cancelle
     assert await rig.cancel(running.id, awaiting.id) == [Acted.ASKED, Acted.ASKED]
     assert (await worker.beat(run)).cancel == ((run.id, run.run),)
     assert set(await rig.holders("line")) == {running.id, awaiting.id}
-    assert await worker.say(Succeeded(run.id, run.run)) is Verdict.CANCELLED
-    assert (await rig.tell(awaiting.key)).state == State.CANCELLED
+    assert await worker.report(Succeeded(run.id, run.run)) is Verdict.CANCELLED
+    assert (await rig.signal(awaiting.key)).state == State.CANCELLED
     for job in (running.id, awaiting.id):
         view = await rig.view(job)
         assert (view.state, view.runs[-1].outcome) == (State.CANCELLED, "succeeded")
@@ -409,8 +409,8 @@ async def test_14_every_operators_move_is_recorded_with_who_when_and_why(rig: Ri
     run = await worker.take_one()
     begun = len((await rig.dump()).trail)
     moves = [
-        lambda: rig.shut("all"),
-        lambda: rig.unshut("all"),
+        lambda: rig.close_gate("all"),
+        lambda: rig.open_gate("all"),
         lambda: rig.define(SetGate(name="line", capacity=7)),
         lambda: rig.reset("line"),
         lambda: rig.store.release_permit("line", job.id, AUTHOR, REASON),
@@ -427,4 +427,4 @@ async def test_14_every_operators_move_is_recorded_with_who_when_and_why(rig: Ri
         assert (line.at, line.author, line.reason) == (rig.clock(), AUTHOR, REASON)
         assert line.verb
         assert line.target in {"all", "line", job.id, other.id}
-    await worker.say(Succeeded(run.id, run.run))
+    await worker.report(Succeeded(run.id, run.run))

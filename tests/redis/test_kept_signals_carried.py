@@ -48,15 +48,15 @@ async def test_kept_signal_is_applied_in_the_copy_as_it_was_said(
         await carry(source, target)
         worker = target.new_worker()
         await worker.take(2)
-        await worker.say(HandedOver(first.id, 1, key="sid-1"))
-        await worker.say(HandedOver(second.id, 1, key="sid-2"))
+        await worker.report(HandedOver(first.id, 1, key="sid-1"))
+        await worker.report(HandedOver(second.id, 1, key="sid-2"))
         views = [await target.view(job.id) for job in (first, second)]
         assert [(view.stage, view.gates, view.reason) for view in views] == [
             ("check", CHECK, "besetzt: ü"), ("check", ALWAYS, "besetzt: ü"),
         ]  # fmt: skip
         run = await worker.take_one()
-        await worker.say(HandedOver(run.id, run.run, key="sid"))
-        await worker.say(KnownAs(run.id, run.run, key="sid-3"))
+        await worker.report(HandedOver(run.id, run.run, key="sid"))
+        await worker.report(KnownAs(run.id, run.run, key="sid-3"))
         view = await target.view(run.id)
         assert (view.state, view.result) == (State.SUCCEEDED, ended.body)
     finally:

@@ -21,25 +21,11 @@ class FakeClock:
         return self.at
 
     def advance(self, ms: int) -> int:
-        """Move the time on.
-
-        Args:
-            ms: by how much; a negative number jumps back, as real clocks do now and then.
-
-        Returns:
-            The time now.
-        """
+        """Move the time by so many ms, back if negative, and return it."""
         self.at += ms
         return self.at
 
     def jump_to(self, at: int) -> int:
-        """Move the time to an instant, forward or back.
-
-        Args:
-            at: ms UTC.
-
-        Returns:
-            The time now.
-        """
+        """Move the time to an instant, in ms UTC, forward or back, and return it."""
         self.at = at
         return self.at

@@ -63,13 +63,9 @@ class JobFactory:
         self._made = 0
 
     def make(self, **fields: Unpack[JobFields]) -> NewJob:
-        """One job that is due a little before now.
+        """Return one job that is due a little before now, with the fields that the test is about.
 
-        Args:
-            fields: those that the test is about.
-
-        Returns:
-            A job whose id, key, arguments and due time no other of this factory has.
+        No other job of this factory has its id, key, arguments or due time.
         """
         self._made += 1
         number = self._made
@@ -101,15 +97,11 @@ def use_of(
     zone: str | None = None,
     **values: object,
 ) -> GateUse:
-    """What a job needs of a declared gate, its name resolved.
+    """Return what a job needs of a declared gate, its name resolved.
 
     Args:
-        hold: "settled" or "run".
-        zone: the IANA zone, where the hours' own is a template.
+        zone: the IANA zone, if the hours' own is a template.
         values: the arguments that fill the name; `{candidate}` stays as it is.
-
-    Returns:
-        The use.
     """
     if zone is None and spec.hours is not None:
         zone = spec.hours.tz

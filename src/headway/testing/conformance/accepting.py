@@ -38,7 +38,7 @@ async def offered(rig: Rig, *candidates: str) -> NewJob:
 async def ask(worker: PlayedWorker) -> Claimed:
     """The next turn begins, and its candidate is asked; the handler still runs."""
     run = await worker.take_one()
-    await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
+    await worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
     return run
 
 
@@ -47,8 +47,8 @@ async def accepted(rig: Rig, *candidates: str) -> Claimed:
     await offered(rig, *candidates)
     worker = rig.new_worker()
     run = await ask(worker)
-    await worker.say(Returned(run.id, run.run))
-    reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
+    await worker.report(Returned(run.id, run.run))
+    reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
     assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
     return run
 
@@ -72,7 +72,7 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_what_follows_an_acceptance_is_made_in_its_step_and_once(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
-        await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
         (taken,) = [one for one in (await rig.dump()).jobs if one.kind == "taken"]
         assert taken.id == derived_id("on_accepted", run.id, run.run)
         assert json.loads(taken.args) == {
@@ -94,7 +94,7 @@ class AcceptGroup(ConformanceGroup):
         before = await rig.view(run.id)
         for decided in (Decided.ACCEPTED, Decided.DECLINED):
             for candidate in ("ann", "bob", ""):
-                reply = await rig.tell(ref(run), decided, candidate=candidate, body=b"{}")
+                reply = await rig.signal(ref(run), decided, candidate=candidate, body=b"{}")
                 assert (reply.answer, reply.state) == (Heard.LATE, State.AWAITING)
         assert await rig.view(run.id) == before
 
@@ -128,7 +128,7 @@ class AcceptGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         run = await accepted(rig, "ann", "bob")
-        reply = await rig.tell(ref(run), body=b'{"done":1}')
+        reply = await rig.signal(ref(run), body=b'{"done":1}')
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
         view = await rig.view(run.id)
         assert (view.reason, view.result) == ("accepted by ann", b'{"done":1}')
@@ -136,7 +136,7 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_final_signal_can_make_it_dead_with_what_follows_that(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
-        await rig.tell(ref(run), Decided.DEAD, reason="house burnt down")
+        await rig.signal(ref(run), Decided.DEAD, reason="house burnt down")
         view = await rig.view(run.id)
         assert (view.state, view.reason) == (State.DEAD, "house burnt down")
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
@@ -152,14 +152,14 @@ class AcceptGroup(ConformanceGroup):
         assert (following.id, following.candidate) == (run.id, "bob")
         cascade = await rig.cascade(run.id)
         assert cascade.accepted == ""
-        reply = await rig.tell(ref(following), Decided.ACCEPTED, candidate="bob")
+        reply = await rig.signal(ref(following), Decided.ACCEPTED, candidate="bob")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
         kinds = [one.kind for one in (await rig.dump()).jobs]
         assert kinds.count("taken") == 2
 
     async def test_final_retry_with_nobody_left_is_exhausted(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")
-        reply = await rig.tell(ref(run), Decided.RETRY)
+        reply = await rig.signal(ref(run), Decided.RETRY)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.DEAD)
         assert (await rig.view(run.id)).reason == "exhausted"
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
@@ -168,19 +168,19 @@ class AcceptGroup(ConformanceGroup):
     async def test_workers_death_after_the_acceptance_leaves_no_doubt(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
-        await rig.tell(ref(run), Decided.ACCEPTED)
+        await rig.signal(ref(run), Decided.ACCEPTED)
         await rig.pass_time(LEASE_MS)
         view = await rig.view(run.id)
         assert (view.state, view.in_doubt, view.deadline_at) == (State.AWAITING, False, None)
         assert "ask" not in [one.kind for one in (await rig.dump()).jobs]
-        assert (await rig.tell(ref(run))).answer is Heard.APPLIED
+        assert (await rig.signal(ref(run))).answer is Heard.APPLIED
 
     async def test_acceptance_ends_the_doubt_of_an_earlier_death(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.pass_time(LEASE_MS)
         assert (await rig.view(run.id)).in_doubt
-        await rig.tell(ref(run), Decided.ACCEPTED)
+        await rig.signal(ref(run), Decided.ACCEPTED)
         await rig.pass_time(YEAR_MS)
         view = await rig.view(run.id)
         assert (view.state, view.in_doubt) == (State.AWAITING, False)
@@ -190,8 +190,8 @@ class AcceptGroup(ConformanceGroup):
     ) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
-        await rig.tell(ref(run), Decided.ACCEPTED)
-        assert await rig.worker.say(FoundUnfit(run.id, run.run)) is Verdict.DONE
+        await rig.signal(ref(run), Decided.ACCEPTED)
+        assert await rig.worker.report(FoundUnfit(run.id, run.run)) is Verdict.DONE
         view = await rig.view(run.id)
         assert (view.state, view.worker) == (State.AWAITING, None)
         assert view.cascade is not None
@@ -200,8 +200,8 @@ class AcceptGroup(ConformanceGroup):
     async def test_explicit_retry_of_the_run_gives_it_up(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
-        await rig.tell(ref(run), Decided.ACCEPTED)
-        assert await rig.worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        await rig.signal(ref(run), Decided.ACCEPTED)
+        assert await rig.worker.report(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
         assert (await rig.worker.take_one()).candidate == "bob"
 
     @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.DEAD, Decided.RETRY])
@@ -212,7 +212,7 @@ class AcceptGroup(ConformanceGroup):
         assert await rig.cancel(run.id) == [Acted.ASKED]
         assert (await rig.view(run.id)).cancel_requested
         assert await rig.holders("lock:ann") == [run.id]
-        reply = await rig.tell(ref(run), decided)
+        reply = await rig.signal(ref(run), decided)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
         assert await rig.used("lock:ann") == 0
 
@@ -222,7 +222,7 @@ class AcceptGroup(ConformanceGroup):
         job = await offered(rig, "ann", "bob")
         run = await ask(rig.new_worker())
         await rig.cancel(job.id)
-        reply = await rig.tell(ref(run), Decided.ACCEPTED)
+        reply = await rig.signal(ref(run), Decided.ACCEPTED)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
         assert "taken" not in [one.kind for one in (await rig.dump()).jobs]
 
@@ -253,9 +253,9 @@ class AcceptGroup(ConformanceGroup):
     ) -> None:
         await offered(rig, "ann", "bob")
         run = await rig.worker.take_one()
-        reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
         assert reply.answer is Heard.KEPT
-        await rig.worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
+        await rig.worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at) == (State.AWAITING, None)
         assert [one.kind for one in (await rig.dump()).jobs].count("taken") == 1

@@ -44,8 +44,8 @@ async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
 async def offer(worker: PlayedWorker) -> Claimed:
     """The next turn begins, and its candidate is asked."""
     run = await worker.take_one()
-    await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
-    await worker.say(Returned(run.id, run.run))
+    await worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
+    await worker.report(Returned(run.id, run.run))
     return run
 
 
@@ -75,7 +75,7 @@ class CascadeGroup(ConformanceGroup):
     async def test_accept_settles_the_job_and_frees_the_lock(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
-        reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
         cascade = await rig.cascade(job.id)
         (asked,) = cascade.asked
@@ -87,7 +87,7 @@ class CascadeGroup(ConformanceGroup):
     ) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
-        reply = await rig.tell(ref(run), Decided.DECLINED, candidate="ann", reason="busy")
+        reply = await rig.signal(ref(run), Decided.DECLINED, candidate="ann", reason="busy")
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.WAITING)
         run = await offer(rig.worker)
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
@@ -109,7 +109,7 @@ class CascadeGroup(ConformanceGroup):
 
     async def test_unfit_candidate_is_passed_over_with_its_reason(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        run = await rig.worker.take_and_say(FoundUnfit, reason="off duty")
+        run = await rig.worker.take_and_report(FoundUnfit, reason="off duty")
         run = await rig.worker.take_one()
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
         cascade = await rig.cascade(job.id)
@@ -123,11 +123,11 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         for _ in range(2):
             if way == "unfit":
-                run = await rig.worker.take_and_say(FoundUnfit)
+                run = await rig.worker.take_and_report(FoundUnfit)
                 continue
             run = await offer(rig.worker)
             if way == "declined":
-                await rig.tell(ref(run), Decided.DECLINED)
+                await rig.signal(ref(run), Decided.DECLINED)
             else:
                 await rig.pass_time(OFFER_MS)
         view = await rig.view(job.id)
@@ -155,10 +155,10 @@ class CascadeGroup(ConformanceGroup):
 
     async def test_released_and_failed_turns_are_repeated(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        await rig.worker.take_and_say(Released)
+        await rig.worker.take_and_report(Released)
         run = await rig.worker.take_one()
         assert run.candidate == "ann"
-        await rig.worker.say(Failed(run.id, run.run, after_ms=0))
+        await rig.worker.report(Failed(run.id, run.run, after_ms=0))
         run = await rig.worker.take_one()
         assert run.candidate == "ann"
         cascade = await rig.cascade(job.id)
@@ -172,8 +172,8 @@ class CascadeGroup(ConformanceGroup):
         holder = await offer(rig.worker)
         run = await rig.worker.take_one()
         assert run.candidate == "bob"
-        await rig.tell(ref(holder), Decided.ACCEPTED)
-        await rig.worker.say(Released(run.id, run.run))
+        await rig.signal(ref(holder), Decided.ACCEPTED)
+        await rig.worker.report(Released(run.id, run.run))
         again = await rig.worker.take_one()
         assert (again.id, again.candidate) == (run.id, "bob")
 
@@ -184,11 +184,11 @@ class CascadeGroup(ConformanceGroup):
         assert (holder.id, holder.candidate) == (first.id, "ann")
         run = await offer(rig.worker)
         assert run.candidate == "bob"
-        await rig.tell(ref(run), Decided.DECLINED)
+        await rig.signal(ref(run), Decided.DECLINED)
         run = await offer(rig.worker)
         assert run.candidate == "cid"
-        await rig.tell(ref(holder), Decided.ACCEPTED)
-        await rig.tell(ref(run), Decided.DECLINED)
+        await rig.signal(ref(holder), Decided.ACCEPTED)
+        await rig.signal(ref(run), Decided.DECLINED)
         run = await offer(rig.worker)
         assert run.candidate == "ann"
 
@@ -198,7 +198,7 @@ class CascadeGroup(ConformanceGroup):
         holder = await offer(rig.worker)
         assert await rig.worker.take(5) == []
         assert await rig.state(job.id) is State.PARKED
-        await rig.tell(ref(holder), Decided.ACCEPTED)
+        await rig.signal(ref(holder), Decided.ACCEPTED)
         run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "ann")
 
@@ -208,12 +208,12 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         ann, bob = await offer(rig.worker), await offer(rig.worker)
         assert await rig.worker.take(5) == []
-        await rig.tell(ref(ann), Decided.ACCEPTED)
+        await rig.signal(ref(ann), Decided.ACCEPTED)
         run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "ann")
-        await rig.tell(ref(run), Decided.DECLINED)
+        await rig.signal(ref(run), Decided.DECLINED)
         assert await rig.worker.take(5) == []
-        await rig.tell(ref(bob), Decided.ACCEPTED)
+        await rig.signal(ref(bob), Decided.ACCEPTED)
         run = await offer(rig.worker)
         assert run.candidate == "bob"
 
@@ -227,27 +227,27 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         first = await offer(rig.worker)
         await rig.pass_time(OFFER_MS)
-        assert (await rig.tell(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
+        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
         second = await offer(rig.worker)
-        assert (await rig.tell(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
-        assert (await rig.tell(ref(second), Decided.ACCEPTED)).answer is Heard.APPLIED
-        assert (await rig.tell(ref(second), Decided.ACCEPTED)).answer is Heard.LATE
+        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
+        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is Heard.APPLIED
+        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is Heard.LATE
         cascade = await rig.cascade(job.id)
         assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT, Answer.ACCEPTED]
 
     async def test_acceptance_by_somebody_who_is_not_asked_is_late(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
-        reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="bob")
+        reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="bob")
         assert reply.answer is Heard.LATE
         assert await rig.state(job.id) is State.AWAITING
-        assert (await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")).answer == "applied"
+        assert (await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")).answer == "applied"
 
     async def test_one_of_simultaneous_answers_wins(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.new_worker())
         answers = [
-            (await rig.tell(ref(run), decided)).answer
+            (await rig.signal(ref(run), decided)).answer
             for decided in (Decided.ACCEPTED, Decided.DECLINED, Decided.ACCEPTED)
         ]
         assert answers == [Heard.APPLIED, Heard.LATE, Heard.LATE]
@@ -257,7 +257,7 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         await rig.cancel(job.id)
-        await rig.tell(ref(run), Decided.DECLINED)
+        await rig.signal(ref(run), Decided.DECLINED)
         assert await rig.state(job.id) is State.CANCELLED
         assert await rig.used("tech:ann") == 0
 
@@ -267,11 +267,11 @@ class CascadeGroup(ConformanceGroup):
             run = await offer(rig.worker)
             assert await rig.worker.take(5) == []
             assert await rig.holders(f"tech:{run.candidate}") == [job.id]
-            await rig.tell(ref(run), Decided.DECLINED)
+            await rig.signal(ref(run), Decided.DECLINED)
         ended = [one.ended_at for one in (await rig.view(job.id)).runs]
         assert ended.count(None) == 0
 
     async def test_candidates_turn_can_end_the_job_by_its_run(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -79,7 +79,7 @@ class ClaimGroup(ConformanceGroup):
             )
             for priority, before in ((100, 1), (200, 3), (200, 9), (200, 9), (300, 99))
         ]  # fmt: skip
-        run = await rig.worker.take_and_say(Failed, after_ms=0)
+        run = await rig.worker.take_and_report(Failed, after_ms=0)
         reply = await rig.worker.ask(5)
         started = [one.id for one in (first, early, same, late, last)][: 3 if gates else 5]
         assert [one.id for one in reply.jobs] == started
@@ -231,12 +231,12 @@ class ClaimGroup(ConformanceGroup):
 
     async def test_finished_job_is_never_claimed_again(self, rig: Rig) -> None:
         await rig.add()
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         await rig.pass_time(LEASE_MS * 2)
         assert await rig.worker.take(9) == []
 
     async def test_claim_says_when_a_rate_or_an_hour_lets_the_next_go(self, rig: Rig) -> None:
-        await rig.shut("all", rig.clock() + 7_000)
+        await rig.close_gate("all", rig.clock() + 7_000)
         await rig.add()
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 7_000)
@@ -289,7 +289,7 @@ class LaneGroup(ConformanceGroup):
     async def test_closed_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
         await rig.add_many(5, lane="a")
         jobs = await rig.add_many(5, lane="b")
-        await rig.shut("lane:a")
+        await rig.close_gate("lane:a")
         assert await rig.new_worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
 
     async def test_order_within_each_lane_is_kept(self, rig: Rig) -> None:
@@ -323,7 +323,7 @@ class ManyFlowsGroup(ConformanceGroup):
 
     async def test_cursor_that_has_gone_round_says_wait(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
-        await rig.shut("all")
+        await rig.close_gate("all")
         after = None
         for _ in range(12):
             reply = await rig.worker.ask(1, after=after)
@@ -339,7 +339,7 @@ class ManyFlowsGroup(ConformanceGroup):
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600)))
         reply = await rig.worker.ask(1)
         assert reply.again
-        await rig.unshut("tenant:tenant-000")
+        await rig.open_gate("tenant:tenant-000")
         while reply.again:
             reply = await rig.worker.ask(1, after=reply.after)
         if not reply.jobs:

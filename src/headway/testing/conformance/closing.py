@@ -28,7 +28,7 @@ class ClosingGroup(ConformanceGroup):
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
         until_at = rig.clock() + 5_000
-        await rig.shut("line", until_at)
+        await rig.close_gate("line", until_at)
         rig.clock.advance(4_999)
         shut = await rig.worker.ask()
         assert (shut.jobs, shut.next_at) == ([], until_at)
@@ -38,16 +38,16 @@ class ClosingGroup(ConformanceGroup):
     async def test_gate_closed_for_good_stays_closed_until_it_is_opened(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),), expires_at=None)
-        await rig.shut("line")
+        await rig.close_gate("line")
         await rig.pass_time(10 * 365 * 86_400_000)
         assert await rig.worker.take() == []
-        await rig.unshut("line")
+        await rig.open_gate("line")
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_closed_gate_says_who_closed_it_and_why(self, rig: Rig) -> None:
         await rig.declare(LINE)
         until_at = rig.clock() + 5_000
-        await rig.shut("line", until_at)
+        await rig.close_gate("line", until_at)
         gate = await rig.gate("line")
         assert (gate.open, gate.closed_until, gate.opens_at) == (False, until_at, until_at)
         assert (gate.closed_by, gate.closed_reason) == (AUTHOR, REASON)
@@ -59,7 +59,7 @@ class ClosingGroup(ConformanceGroup):
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
-        await rig.shut("line")
+        await rig.close_gate("line")
         assert await rig.holders("line") == [job.id]
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.holders("line") == []
@@ -67,15 +67,15 @@ class ClosingGroup(ConformanceGroup):
     async def test_later_closing_replaces_the_earlier_one(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
-        await rig.shut("line")
-        await rig.shut("line", rig.clock() + 3_000)
+        await rig.close_gate("line")
+        await rig.close_gate("line", rig.clock() + 3_000)
         rig.clock.advance(3_000)
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_rate_can_be_closed(self, rig: Rig) -> None:
         await rig.declare(TWILIO)
         await rig.add(gates=(use_of(TWILIO),))
-        await rig.shut("rate:twilio", rig.clock() + 4_000)
+        await rig.close_gate("rate:twilio", rig.clock() + 4_000)
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 4_000)
 
@@ -83,7 +83,7 @@ class ClosingGroup(ConformanceGroup):
         await rig.declare(PHONE)
         shut = await rig.add(gates=(use_of(PHONE, phone="1"),))
         free = await rig.add(gates=(use_of(PHONE, phone="2"),))
-        await rig.shut("phone:1", rig.clock() + 9_000)
+        await rig.close_gate("phone:1", rig.clock() + 9_000)
         reply = await rig.worker.ask(9)
         assert [run.id for run in reply.jobs] == [free.id]
         assert await rig.state(shut.id) is State.PARKED
@@ -93,11 +93,11 @@ class ClosingGroup(ConformanceGroup):
 
     async def test_keyed_instance_opened_by_hand_feeds_what_is_parked_there(self, rig: Rig) -> None:
         await rig.declare(PHONE)
-        await rig.shut("phone:1")
+        await rig.close_gate("phone:1")
         jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
         assert await rig.worker.take(9) == []
         assert await rig.states(*jobs) == [State.PARKED] * 3
-        await rig.unshut("phone:1")
+        await rig.open_gate("phone:1")
         assert await rig.worker.take_ids(9) == [jobs[0].id]
 
     async def test_handler_closes_a_gate_in_the_step_of_its_settlement(self, rig: Rig) -> None:
@@ -123,7 +123,7 @@ class ClosingGroup(ConformanceGroup):
 
     async def test_closing_of_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):
-            await rig.shut("no such gate")
+            await rig.close_gate("no such gate")
 
     async def test_refused_definition_changes_nothing_that_came_with_it(self, rig: Rig) -> None:
         await rig.declare(LINE)
@@ -134,8 +134,8 @@ class ClosingGroup(ConformanceGroup):
         pool = Pool("numbers", {"a": 1, "b": 1})
         await rig.declare(pool)
         await rig.add(gates=(use_of(pool),))
-        await rig.shut("numbers/a", rig.clock() + 9_000)
-        await rig.shut("numbers/b", rig.clock() + 6_000)
+        await rig.close_gate("numbers/a", rig.clock() + 9_000)
+        await rig.close_gate("numbers/b", rig.clock() + 6_000)
         assert (await rig.worker.ask()).next_at == rig.clock() + 6_000
 
 
@@ -147,18 +147,18 @@ class ImplicitGateGroup(ConformanceGroup):
         self, rig: Rig, name: str
     ) -> None:
         jobs = await rig.add_many(2)
-        await rig.shut(name)
+        await rig.close_gate(name)
         assert await rig.worker.take(9) == []
         assert await rig.states(*jobs) == [State.WAITING] * 2
         assert {(await rig.view(job.id)).shown for job in jobs} == {"blocked"}
-        await rig.unshut(name)
+        await rig.open_gate(name)
         assert await rig.worker.take_ids(9) == [job.id for job in jobs]
 
     @pytest.mark.parametrize("name", IMPLICIT[1:])
     async def test_pause_leaves_what_it_does_not_name(self, rig: Rig, name: str) -> None:
         await rig.add_many(2)
         other = await rig.add(lane="texts", tenant="beta", kind="text")
-        await rig.shut(name)
+        await rig.close_gate(name)
         assert await rig.worker.take_ids(9, LANE, "texts") == [other.id]
 
     @pytest.mark.parametrize("name", IMPLICIT)
@@ -179,11 +179,11 @@ class ImplicitGateGroup(ConformanceGroup):
         one, two = await rig.worker.take(2)
         await rig.cap(name, 2)
         assert await rig.worker.take(9) == []
-        await rig.worker.say(Succeeded(one.id, one.run))
+        await rig.worker.report(Succeeded(one.id, one.run))
         assert await rig.worker.take_ids(9) == [jobs[2].id]
         await rig.reset(name)
         assert await rig.worker.take_ids(9) == [job.id for job in jobs[3:]]
-        await rig.worker.say(Succeeded(two.id, two.run))
+        await rig.worker.report(Succeeded(two.id, two.run))
         await rig.check()
 
     @pytest.mark.parametrize("name", ["all", "tenant:acme", "kind:dial"])
@@ -195,12 +195,12 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.add()
         assert await rig.holders(name) == [early.id, late.id]
         assert await rig.worker.take(9) == []
-        await rig.tell("call-1")
+        await rig.signal("call-1")
         assert len(await rig.worker.take(9)) == 1
 
     async def test_pause_until_a_moment_ends_by_itself(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.shut("all", rig.clock() + 2_000)
+        await rig.close_gate("all", rig.clock() + 2_000)
         assert (await rig.worker.ask()).next_at == rig.clock() + 2_000
         rig.clock.advance(2_000)
         assert await rig.worker.take_ids() == [job.id]
@@ -210,17 +210,17 @@ class ImplicitGateGroup(ConformanceGroup):
         jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
         run = await rig.worker.take_one()
         await rig.worker.take(9)
-        await rig.shut("tenant:acme")
+        await rig.close_gate("tenant:acme")
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take(9) == []
-        await rig.unshut("tenant:acme")
+        await rig.open_gate("tenant:acme")
         assert await rig.worker.take_ids(9) == [jobs[1].id]
         assert await rig.used("phone:1") == 1
 
     async def test_pausing_many_waiting_jobs_changes_none_of_them(self, rig: Rig) -> None:
         await rig.add_many(200)
         before = (await rig.dump()).jobs
-        await rig.shut("all")
+        await rig.close_gate("all")
         after = (await rig.dump()).jobs
         assert [job.state for job in after] == [job.state for job in before]
         assert [job.due_at for job in after] == [job.due_at for job in before]

@@ -122,7 +122,7 @@ class DefineGroup(ConformanceGroup):
     async def test_keyed_template_itself_is_not_closed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         with pytest.raises(CallerError):
-            await rig.shut("phone:{phone}")
+            await rig.close_gate("phone:{phone}")
 
     async def test_negative_capacity_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         await rig.declare(LINE, TWILIO, NUMBERS)
@@ -150,7 +150,7 @@ class DefineGroup(ConformanceGroup):
         await rig.declare(LINE)
         rig.clock.advance(90)
         await rig.cap("line", 5)
-        await rig.shut("line")
+        await rig.close_gate("line")
         trail = [line for line in (await rig.dump()).trail if line.at == rig.clock()]
         assert [line.target for line in trail] == ["line", "line"]
         assert {(line.author, line.reason) for line in trail} == {(AUTHOR, REASON)}
@@ -182,10 +182,10 @@ class DefineGroup(ConformanceGroup):
 
     async def test_lane_shows_that_it_is_paused(self, rig: Rig) -> None:
         await rig.add()
-        await rig.shut(f"lane:{LANE}")
+        await rig.close_gate(f"lane:{LANE}")
         (lane,) = (await rig.dump()).lanes
         assert lane.paused
-        await rig.unshut(f"lane:{LANE}")
+        await rig.open_gate(f"lane:{LANE}")
         (lane,) = (await rig.dump()).lanes
         assert not lane.paused
 
@@ -315,18 +315,18 @@ class RedeclareGroup(ConformanceGroup):
         use = use_of(pool, n="7")
         jobs = await rig.add_many(4, gates=(use,))
         first, second = await rig.worker.take(9)
-        await rig.worker.say(HandedOver(first.id, first.run, key="sid", timeout_ms=60_000))
+        await rig.worker.report(HandedOver(first.id, first.run, key="sid", timeout_ms=60_000))
         await rig.declare(Pool(name, {"b": 1}))
         await rig.check()
         gone = await rig.gate(f"{use.name}/a")
         assert (gone.kind, gone.capacity, gone.used) == ("slots", 0, 1)
         assert [holder.job for holder in gone.holders] == [first.id]
         assert (await rig.view(first.id)).runs[-1].permits == {use.name: "a"}
-        await rig.tell("sid")
+        await rig.signal("sid")
         await rig.check()
         assert await rig.used(f"{use.name}/a") == 0
         assert await rig.worker.take(9) == []
-        await rig.worker.say(Succeeded(second.id, second.run))
+        await rig.worker.report(Succeeded(second.id, second.run))
         (run,) = await rig.worker.take(9)
         assert (run.id, dict(run.members)) == (jobs[2].id, {use.name: "b"})
 
@@ -338,7 +338,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(Pool("numbers", {}))
         await rig.declare(pool)
         assert await rig.worker.take(9) == []
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         assert len(await rig.worker.take(9)) == 1
 
     async def test_permit_of_a_member_no_longer_declared_is_released_by_force(

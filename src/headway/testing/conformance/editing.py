@@ -51,7 +51,7 @@ class StageGroup(ConformanceGroup):
         job = await dialled(rig, rig.worker)
         await rig.cap("line", 0)
         failed = Failed(job.id, 1, error="busy", after_ms=0, stage="check", gates=CHECK)
-        assert await rig.worker.say(failed) is Verdict.DONE
+        assert await rig.worker.report(failed) is Verdict.DONE
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.WAITING, "check", CHECK)
         assert view.runs[0].stage == "dial"
@@ -61,13 +61,13 @@ class StageGroup(ConformanceGroup):
 
     async def test_failed_run_with_the_policys_delay_changes_its_stage_too(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        await rig.worker.say(Failed(job.id, 1, error="busy", stage="check", gates=()))
+        await rig.worker.report(Failed(job.id, 1, error="busy", stage="check", gates=()))
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.SCHEDULED, "check", ())
 
     async def test_failed_run_without_a_stage_stays_where_it_was(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        await rig.worker.say(Failed(job.id, 1, after_ms=0))
+        await rig.worker.report(Failed(job.id, 1, after_ms=0))
         view = await rig.view(job.id)
         assert (view.stage, view.gates) == ("dial", DIAL)
 
@@ -75,7 +75,7 @@ class StageGroup(ConformanceGroup):
         job = await dialled(rig, rig.worker)
         for run in (1, 2, 3):
             last = Failed(job.id, run, after_ms=0, stage="check" if run == 3 else "")
-            await rig.worker.say(last)
+            await rig.worker.report(last)
             await rig.worker.take(9)
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.DEAD, "dial", DIAL)
@@ -86,16 +86,16 @@ class StageGroup(ConformanceGroup):
         job = await dialled(rig, rig.worker)
         await rig.cancel(job.id)
         failed = Failed(job.id, 1, after_ms=0, stage="check", gates=CHECK)
-        assert await rig.worker.say(failed) is Verdict.CANCELLED
+        assert await rig.worker.report(failed) is Verdict.CANCELLED
         assert (await rig.view(job.id)).stage == "dial"
 
     async def test_stage_with_unknown_gates_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         before = await rig.dump()
         with pytest.raises(UnknownGate):
-            await rig.worker.say(Failed(job.id, 1, after_ms=0, stage="check", gates=NOWHERE))
+            await rig.worker.report(Failed(job.id, 1, after_ms=0, stage="check", gates=NOWHERE))
         with pytest.raises(InvalidValue):
-            await rig.worker.say(Failed(job.id, 1, after_ms=0, gates=CHECK))
+            await rig.worker.report(Failed(job.id, 1, after_ms=0, gates=CHECK))
         assert await rig.dump() == before
 
     async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
@@ -109,7 +109,7 @@ class StageGroup(ConformanceGroup):
 
     async def test_hours_of_the_stage_are_known_at_once(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        await rig.worker.say(Failed(job.id, 1, after_ms=0, stage="check", gates=ALWAYS))
+        await rig.worker.report(Failed(job.id, 1, after_ms=0, stage="check", gates=ALWAYS))
         assert await rig.worker.take_ids(9) == [job.id]
 
     @pytest.mark.parametrize("after_ms", [None, 0, 5_000])
@@ -150,9 +150,9 @@ class StageGroup(ConformanceGroup):
             gates=gates,
         )
         assert (await rig.store.signal(again)).answer is Heard.KEPT
-        await rig.worker.say(HandedOver(job.id, 1, key=f"{job.id}:1", timeout_ms=60_000))
+        await rig.worker.report(HandedOver(job.id, 1, key=f"{job.id}:1", timeout_ms=60_000))
         if not known:
-            await rig.worker.say(KnownAs(job.id, 1, key="sid"))
+            await rig.worker.report(KnownAs(job.id, 1, key="sid"))
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.WAITING, "check", gates)
         assert (await rig.worker.take_one()).stage == "check"
@@ -189,7 +189,7 @@ class StageGroup(ConformanceGroup):
 
     async def test_next_stage_of_hours_that_are_new_goes_on_at_once(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        await rig.worker.say(NextStage(job.id, 1, stage="late", gates=ALWAYS))
+        await rig.worker.report(NextStage(job.id, 1, stage="late", gates=ALWAYS))
         run = await rig.worker.take_one()
         assert (run.id, run.stage, run.attempt) == (job.id, "late", 1)
 
@@ -256,7 +256,7 @@ class EditGroup(ConformanceGroup):
         rig.clock.advance(500)
         assert await rig.worker.take_ids(9) == [second.id]
         assert (await rig.view(second.id)).runs[0].blocked_ms == 4_000
-        await rig.worker.say(Succeeded(holder.id, 1))
+        await rig.worker.report(Succeeded(holder.id, 1))
         assert await rig.worker.take_ids(9) == [third.id]
 
     async def test_fed_job_that_is_edited_hands_its_ticket_on(self, rig: Rig) -> None:
@@ -264,7 +264,7 @@ class EditGroup(ConformanceGroup):
         use = use_of(PHONE, phone="7")
         holder, second, third = await rig.add_many(3, gates=(use,))
         await rig.worker.take(9)
-        await rig.worker.say(Succeeded(holder.id, 1))
+        await rig.worker.report(Succeeded(holder.id, 1))
         assert await rig.states(second, third) == [State.WAITING, State.PARKED]
         await rig.act(Verb.EDIT, second.id, edit=Edit(gates=(), due_at=rig.clock() + 1_000))
         assert await rig.worker.take_ids(9) == [third.id]
@@ -327,7 +327,7 @@ class EditGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(SEAT)
         job = await rig.add(candidates=("a", "b"), gates=(use_of(SEAT),), policy=ASKING)
-        await rig.worker.take_and_say(FoundUnfit, reason="ill")
+        await rig.worker.take_and_report(FoundUnfit, reason="ill")
         assert await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("d", "a"))) == [Acted.DONE]
         cascade = await rig.cascade(job.id)
         assert cascade.left == ("d", "a")
@@ -340,7 +340,7 @@ class EditGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(SEAT)
         job = await rig.add(candidates=("a", "b"), gates=(use_of(SEAT),), policy=ASKING)
-        await rig.worker.take_and_say(NextStage, stage="two", gates=(use_of(SEAT),))
+        await rig.worker.take_and_report(NextStage, stage="two", gates=(use_of(SEAT),))
         await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("b", "c")))
         cascade = await rig.cascade(job.id)
         assert cascade.turn == ""

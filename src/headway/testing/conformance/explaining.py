@@ -98,7 +98,7 @@ class WhyGroup(ConformanceGroup):
     ) -> None:
         job = await rig.add()
         until_at = rig.clock() + 60_000
-        await rig.shut(name, until_at)
+        await rig.close_gate(name, until_at)
         why = await rig.why(job.id)
         (gate,) = why.closed
         assert (gate.name, gate.closed_by, gate.closed_reason) == (name, AUTHOR, REASON)
@@ -112,7 +112,7 @@ class WhyGroup(ConformanceGroup):
         await rig.declare(NUMBERS)
         members = [f"numbers/{member}" for member, _ in NUMBERS.members]
         until_at = rig.clock() + 60_000
-        await rig.shut(members[0], until_at)
+        await rig.close_gate(members[0], until_at)
         holder = await rig.add(gates=(use_of(NUMBERS),), kind="text")
         job = await rig.add(gates=(use_of(NUMBERS),))
         assert len(await rig.worker.take(9)) == 1
@@ -120,7 +120,7 @@ class WhyGroup(ConformanceGroup):
         assert "pool numbers is full" in sentence
         assert f"1 of {len(members)} members closed" in sentence
         for name in members[1:]:
-            await rig.shut(name)
+            await rig.close_gate(name)
         why = await rig.why(job.id)
         assert "full" not in why.sentence
         assert "pool numbers: every member is closed: numbers/" in why.sentence
@@ -164,13 +164,13 @@ class WhyGroup(ConformanceGroup):
 
     async def test_awaiting_job_says_its_deadline(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.AWAITING, rig.clock() + 60_000)
 
     async def test_retrying_job_says_what_failed(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Failed, error="line busy")
+        await rig.worker.take_and_report(Failed, error="line busy")
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.SCHEDULED, rig.clock() + 2_000)
         assert "line busy" in why.sentence

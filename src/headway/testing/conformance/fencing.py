@@ -198,7 +198,7 @@ class FencingGroup(ConformanceGroup):
         policy, gates = SHAPES[shape]
         job = await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
         owner = rig.new_worker()
-        await owner.take_and_say(Released)
+        await owner.take_and_report(Released)
         run = await owner.take_one()
         if awaits:
             await owner.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
@@ -235,7 +235,7 @@ class FencingGroup(ConformanceGroup):
         assert after == before
         assert await rig.missing(child.id)
         if not awaits:
-            assert await owner.say(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await owner.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
     @pytest.mark.parametrize("result", [None, b"9"], ids=["no result", "a result"])
     @pytest.mark.parametrize("shape", SHAPES)
@@ -274,7 +274,7 @@ class FencingGroup(ConformanceGroup):
         child = rig.jobs.make()
         closing = Closing(gate="line", for_ms=1)
         for outcome in all_writes(run):
-            verdict = await rig.worker.say(outcome)
+            verdict = await rig.worker.report(outcome)
             assert verdict in {Verdict.LOST, Verdict.ALREADY}, outcome
         for kind in (Succeeded, Released):
             await rig.worker.settle(kind(run.id, run.run, then=(child,), close=(closing,)))
@@ -307,8 +307,8 @@ class FencingGroup(ConformanceGroup):
         run = await worker.take_one()
         await stranger.beat()
         for outcome in all_writes(run):
-            assert await stranger.say(outcome) is Verdict.LOST, outcome
-        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await stranger.report(outcome) is Verdict.LOST, outcome
+        assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_restored_job_is_not_settled_by_the_worker_that_had_it(self, rig: Rig) -> None:
         job = rig.jobs.make()
@@ -321,9 +321,9 @@ class FencingGroup(ConformanceGroup):
         before = await rig.dump()
         for run in {0, 1, view.run}:
             for kind in (Succeeded, Failed, Died, Snoozed, Released, HandedOver, GaveBack):
-                assert await rig.worker.say(kind(job.id, run)) is Verdict.LOST
+                assert await rig.worker.report(kind(job.id, run)) is Verdict.LOST
         assert (await rig.dump()).jobs == before.jobs
-        await rig.tell("call-1")
+        await rig.signal("call-1")
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_lease_that_has_ended_is_not_revived_by_a_beat(self, rig: Rig) -> None:
@@ -339,4 +339,4 @@ class FencingGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE

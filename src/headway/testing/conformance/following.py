@@ -42,14 +42,14 @@ async def followers(rig: Rig) -> list[JobView]:
 
 async def by_dying(rig: Rig, _: NewJob) -> None:
     """Its run says that no further attempt is wanted."""
-    await rig.new_worker().take_and_say(Died, reason="bad")
+    await rig.new_worker().take_and_report(Died, reason="bad")
 
 
 async def by_using_up_its_attempts(rig: Rig, _: NewJob) -> None:
     """Each of its attempts fails."""
     worker = rig.new_worker()
     for _attempt in range(3):
-        await worker.take_and_say(Failed, after_ms=0)
+        await worker.take_and_report(Failed, after_ms=0)
 
 
 async def by_expiring_in_a_sweep(rig: Rig, _: NewJob) -> None:
@@ -67,14 +67,14 @@ async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
 
 async def by_its_deadline(rig: Rig, _: NewJob) -> None:
     """No answer comes."""
-    await rig.new_worker().take_and_say(HandedOver, key="k", timeout_ms=9_000)
+    await rig.new_worker().take_and_report(HandedOver, key="k", timeout_ms=9_000)
     await rig.pass_time(9_000)
 
 
 async def by_a_signal(rig: Rig, _: NewJob) -> None:
     """The outside world says so."""
-    await rig.new_worker().take_and_say(HandedOver, key="k", timeout_ms=9_000)
-    await rig.tell("k", Decided.DEAD)
+    await rig.new_worker().take_and_report(HandedOver, key="k", timeout_ms=9_000)
+    await rig.signal("k", Decided.DEAD)
 
 
 async def by_an_operator(rig: Rig, job: NewJob) -> None:
@@ -107,9 +107,9 @@ class FollowGroup(ConformanceGroup):
     async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
         await rig.add_many(2, policy=ALERT)
         one, two = await rig.worker.take(2)
-        await rig.worker.say(Succeeded(one.id, one.run))
+        await rig.worker.report(Succeeded(one.id, one.run))
         await rig.cancel(two.id)
-        await rig.worker.say(Released(two.id, two.run))
+        await rig.worker.report(Released(two.id, two.run))
         assert await rig.state(two.id) is State.CANCELLED
         assert await followers(rig) == []
 
@@ -192,15 +192,15 @@ class FollowGroup(ConformanceGroup):
         child = rig.jobs.make(kind="alert")
         await take_ids(rig, child.id)
         with pytest.raises(IdConflict, match=child.id):
-            await rig.worker.say(Succeeded(run.id, run.run, then=(child,)))
+            await rig.worker.report(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(run.id) is State.RUNNING
         assert await followers(rig) == []
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
         assert len(await followers(rig)) == 1
 
     async def test_retried_job_creates_nothing_yet(self, rig: Rig) -> None:
         await rig.add(policy=ALERT)
-        await rig.worker.take_and_say(Failed)
+        await rig.worker.take_and_report(Failed)
         assert await followers(rig) == []
 
     @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ class FollowGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         children = (rig.jobs.make(kind="alert"), rig.jobs.make(kind="alert", key=None))
         said = outcome(run.id, run.run, then=children)
-        assert await rig.worker.say(said) is Verdict.DONE
+        assert await rig.worker.report(said) is Verdict.DONE
         assert [job.id for job in await followers(rig)] == [child.id for child in children]
-        assert await rig.worker.say(said) is Verdict.ALREADY
+        assert await rig.worker.report(said) is Verdict.ALREADY
         assert len(await followers(rig)) == 2
 
     @pytest.mark.parametrize("beside", [0, 1, 2], ids=["alone", "beside one", "beside two"])
@@ -246,14 +246,14 @@ class FollowGroup(ConformanceGroup):
         await rig.add()
         run = await rig.worker.take_one()
         again = rig.jobs.make(kind="alert", key=known.key, args=known.args, subject=known.subject)
-        await rig.worker.say(Succeeded(run.id, run.run, then=(again,)))
+        await rig.worker.report(Succeeded(run.id, run.run, then=(again,)))
         assert [job.id for job in await followers(rig)] == [known.id]
 
     async def test_then_job_due_later_is_scheduled(self, rig: Rig) -> None:
         await rig.add()
         run = await rig.worker.take_one()
         child = rig.jobs.make(kind="alert", due_at=rig.clock() + 9_000)
-        await rig.worker.say(Succeeded(run.id, run.run, then=(child,)))
+        await rig.worker.report(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(child.id) is State.SCHEDULED
         rig.clock.advance(9_000)
         assert await rig.worker.take_ids(5) == [child.id]

@@ -47,10 +47,10 @@ class HandOverGroup(ConformanceGroup):
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),))
         follower = await rig.add(gates=(use_of(LINE),))
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         assert await rig.holders("line") == [call.id]
         assert await call.worker.take(5) == []
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         assert await call.worker.take_ids(5) == [follower.id]
 
     async def test_repeated_hand_over_answers_already_and_does_not_extend(self, rig: Rig) -> None:
@@ -58,14 +58,14 @@ class HandOverGroup(ConformanceGroup):
         before = (await rig.dump()).jobs
         rig.clock.advance(500)
         again = HandedOver(call.id, call.run, key=call.key, timeout_ms=TIMEOUT_MS)
-        assert await call.worker.say(again) is Verdict.ALREADY
+        assert await call.worker.report(again) is Verdict.ALREADY
         assert (await rig.dump()).jobs == before
 
     async def test_return_of_a_handler_that_handed_over_is_only_recorded(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert await call.worker.say(Returned(call.id, call.run, error="oops")) is Verdict.DONE
+        assert await call.worker.report(Returned(call.id, call.run, error="oops")) is Verdict.DONE
         assert await rig.state(call.id) is State.AWAITING
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         view = await rig.view(call.id)
         assert (view.state, view.error) == (State.SUCCEEDED, "oops")
 
@@ -82,16 +82,16 @@ class HandOverGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),))
-        assert await call.worker.say(outcome(call.id, call.run)) is Verdict.DONE
+        assert await call.worker.report(outcome(call.id, call.run)) is Verdict.DONE
         assert await rig.state(call.id) is state
         assert await rig.used("line") == 0
-        assert (await rig.tell(call.key)).answer is Heard.LATE
+        assert (await rig.signal(call.key)).answer is Heard.LATE
 
     async def test_explicit_outcome_after_the_signal_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         before = (await rig.dump()).jobs
-        verdict = await call.worker.say(Failed(call.id, call.run))
+        verdict = await call.worker.report(Failed(call.id, call.run))
         assert verdict in {Verdict.ALREADY, Verdict.LOST}
         assert (await rig.dump()).jobs == before
 
@@ -103,7 +103,7 @@ class HandOverGroup(ConformanceGroup):
         assert (view.state, view.in_doubt, view.run) == (State.AWAITING, True, 1)
         assert await rig.holders("line") == [call.id]
         assert await rig.worker.take(5) == []
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_progress_ends_the_doubt_and_nothing_else(self, rig: Rig) -> None:
@@ -121,21 +121,21 @@ class HandOverGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS + 1)
         before = (await rig.dump()).jobs
         for kind in (Returned, Failed, Died, Snoozed, KnownAs, GaveBack, HandedOver):
-            assert await call.worker.say(kind(call.id, call.run)) is Verdict.LOST, kind
+            assert await call.worker.report(kind(call.id, call.run)) is Verdict.LOST, kind
         assert (await rig.dump()).jobs == before
 
     async def test_lease_that_ends_after_the_handler_returned_leaves_no_doubt(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt is False
 
     async def test_deadline_makes_the_job_dead_by_default(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),))
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS - 1)
         assert await rig.state(call.id) is State.AWAITING
         await rig.pass_time(1)
@@ -163,7 +163,7 @@ class HandOverGroup(ConformanceGroup):
     async def test_gate_can_be_given_back_while_the_job_awaits(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),))
-        assert await call.worker.say(GaveBack(call.id, call.run, gate="line")) is Verdict.DONE
+        assert await call.worker.report(GaveBack(call.id, call.run, gate="line")) is Verdict.DONE
         assert await rig.used("line") == 0
 
 
@@ -181,7 +181,7 @@ class ReconcileGroup(ConformanceGroup):
     async def test_deadline_asks_the_provider_and_holds_the_permits(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),), policy=ASKING)
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
         assert await rig.state(call.id) is State.AWAITING
         assert await rig.holders("line") == [call.id]
@@ -254,7 +254,7 @@ class ReconcileGroup(ConformanceGroup):
 
     async def test_answer_running_extends_the_deadline(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
         extend = Signal(
             key=f"{call.id}:{call.run}", event="asked", kind=SignalKind.PROGRESS, extend_ms=90_000
@@ -262,11 +262,11 @@ class ReconcileGroup(ConformanceGroup):
         assert (await rig.store.signal(extend)).answer is Heard.APPLIED
         await rig.pass_time(89_999)
         assert await rig.state(call.id) is State.AWAITING
-        assert (await rig.tell(call.key)).answer is Heard.APPLIED
+        assert (await rig.signal(call.key)).answer is Heard.APPLIED
 
     async def test_no_answer_within_its_span_lets_the_deadline_decide(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
-        await call.worker.say(Returned(call.id, call.run))
+        await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
         await rig.pass_time(9_999)
         assert await rig.state(call.id) is State.AWAITING
@@ -275,7 +275,7 @@ class ReconcileGroup(ConformanceGroup):
 
     async def test_settled_job_is_asked_for_no_more(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         await rig.pass_time(TIMEOUT_MS * 2)
         assert await reconcilers(rig) == []
 
@@ -283,7 +283,7 @@ class ReconcileGroup(ConformanceGroup):
         follow = FollowUp(kind="alert", states=(State.DEAD,))
         call = await dial(rig, policy=policy_with(reconcile="ask", on_final=follow))
         await rig.pass_time(LEASE_MS + 1)
-        await rig.tell(f"{call.id}:{call.run}", Decided.DEAD, reason="carrier lost it")
+        await rig.signal(f"{call.id}:{call.run}", Decided.DEAD, reason="carrier lost it")
         kinds = [job.kind for job in (await rig.dump()).jobs]
         assert kinds.count("alert") == 1
 
@@ -295,10 +295,10 @@ async def call(worker: PlayedWorker, *keys: str) -> str:
     """A run hands over under the first key, or its own, and is known as the others; its job."""
     run = await worker.take_one()
     first = keys[0] if keys else f"{run.id}:{run.run}"
-    await worker.say(HandedOver(run.id, run.run, key=first, timeout_ms=MINUTE_MS))
+    await worker.report(HandedOver(run.id, run.run, key=first, timeout_ms=MINUTE_MS))
     for key in keys[1:]:
-        await worker.say(KnownAs(run.id, run.run, key=key))
-    await worker.say(Returned(run.id, run.run))
+        await worker.report(KnownAs(run.id, run.run, key=key))
+    await worker.report(Returned(run.id, run.run))
     return run.id
 
 
@@ -308,15 +308,15 @@ class KnownKeysGroup(ConformanceGroup):
     async def test_each_run_tells_its_keys_by_name_and_not_its_reference(self, rig: Rig) -> None:
         job = await rig.add()
         await call(rig.worker, "sid-b", "sid-ä", "sid-a")
-        await rig.tell("sid-a", Decided.RETRY)
+        await rig.signal("sid-a", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
         await call(rig.worker)
-        await rig.tell(f"{job.id}:2", Decided.RETRY)
+        await rig.signal(f"{job.id}:2", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
         await call(rig.worker, f"{job.id}:3", "sid-c")
         expected = [("sid-a", "sid-b", "sid-ä"), (), ("sid-c",)]
         assert [run.keys for run in (await rig.view(job.id)).runs] == expected
-        await rig.tell("sid-c")
+        await rig.signal("sid-c")
         assert [run.keys for run in (await rig.view(job.id)).runs] == expected
 
     async def test_listing_with_runs_tells_the_keys_of_each_job(self, rig: Rig) -> None:
@@ -332,7 +332,7 @@ class KnownKeysGroup(ConformanceGroup):
     async def test_key_that_a_later_run_took_over_is_told_of_that_run_alone(self, rig: Rig) -> None:
         job = await rig.add()
         await call(rig.worker, "line-7")
-        await rig.tell("line-7", Decided.RETRY)
+        await rig.signal("line-7", Decided.RETRY)
         await rig.pass_time(MINUTE_MS)
         await call(rig.worker, "line-7")
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ("line-7",)]
@@ -343,6 +343,6 @@ class KnownKeysGroup(ConformanceGroup):
 
     async def test_run_that_never_handed_over_has_no_keys(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Failed, after_ms=0)
+        await rig.worker.take_and_report(Failed, after_ms=0)
         await rig.worker.take_one()
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ()]

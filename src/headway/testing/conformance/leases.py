@@ -29,7 +29,7 @@ class LeaseGroup(ConformanceGroup):
             reply = await rig.worker.beat(one, two)
             assert (reply.lost, reply.cancel) == ((), ())
             assert (reply.now, reply.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
-        assert await rig.worker.say(Succeeded(one.id, one.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(one.id, one.run)) is Verdict.DONE
 
     async def test_beat_extends_by_the_span_that_it_names(self, rig: Rig) -> None:
         await rig.add()
@@ -37,7 +37,7 @@ class LeaseGroup(ConformanceGroup):
         reply = await rig.worker.beat(run, lease_ms=90_000)
         assert reply.lease_until == rig.clock() + 90_000
         await rig.pass_time(89_999)
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_beat_of_one_worker_extends_no_other(self, rig: Rig) -> None:
         await rig.add_many(2)
@@ -80,11 +80,11 @@ class LeaseGroup(ConformanceGroup):
         rig.clock.advance(LEASE_MS + 1)
         new = await rig.worker.take_one()
         assert (old.id, new.id) == (first.id, second.id)
-        assert await rig.worker.say(Succeeded(old.id, old.run)) is Verdict.LOST
+        assert await rig.worker.report(Succeeded(old.id, old.run)) is Verdict.LOST
         assert (await rig.worker.beat(old, new)).lost == ((old.id, old.run),)
         await rig.sweep()
         assert await rig.state(first.id) is State.SCHEDULED
-        assert await rig.worker.say(Succeeded(new.id, new.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(new.id, new.run)) is Verdict.DONE
 
     async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
         job = await rig.add()
@@ -125,7 +125,7 @@ class LeaseGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         await rig.worker.beat(request=1)
         assert await rig.state(job.id) is State.AWAITING
         assert await rig.worker.take(5) == []
@@ -140,11 +140,11 @@ class LeaseGroup(ConformanceGroup):
 
     async def test_worker_that_leaves_an_awaiting_job_leaves_it_in_doubt(self, rig: Rig) -> None:
         job = await rig.add()
-        run = await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=90_000)
+        run = await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=90_000)
         await rig.worker.beat(leaving=True)
         view = await rig.view(job.id)
         assert (view.state, view.in_doubt, view.worker) == (State.AWAITING, True, None)
-        assert await rig.worker.say(Failed(run.id, run.run)) is Verdict.LOST
+        assert await rig.worker.report(Failed(run.id, run.run)) is Verdict.LOST
 
     async def test_run_that_a_leaving_worker_still_lists_uses_its_attempt(self, rig: Rig) -> None:
         started, unheard = await rig.add_many(2)
@@ -212,7 +212,7 @@ class LeaseGroup(ConformanceGroup):
         run = await old.take_one()
         assert (await new.repeat(request=1)).jobs == []
         assert (await new.beat(run)).lost == ((run.id, run.run),)
-        assert await old.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await old.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
 
 class SweepGroup(ConformanceGroup):
@@ -242,7 +242,7 @@ class SweepGroup(ConformanceGroup):
         again = await rig.add(expires_at=None)
         awaiting = await rig.add(policy=once, expires_at=None)
         run = {run.id: run for run in await rig.worker.take(3)}[awaiting.id]
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=LEASE_MS))
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=LEASE_MS))
         late = await rig.add(expires_at=rig.clock() + 1_000)
         rig.clock.advance(LEASE_MS)
         replies = await rig.sweep()
@@ -283,8 +283,8 @@ class SweepGroup(ConformanceGroup):
             assert states[done:] == held
             assert State.RUNNING not in states[:done]
             for run in runs:
-                assert await worker.say(Succeeded(run.id, run.run)) is Verdict.LOST
-                assert await worker.say(Failed(run.id, run.run, error="no")) is Verdict.LOST
+                assert await worker.report(Succeeded(run.id, run.run)) is Verdict.LOST
+                assert await worker.report(Failed(run.id, run.run, error="no")) is Verdict.LOST
             assert await rig.states(*jobs) == states
             await rig.check()
         assert states[:24] == [State.SCHEDULED] * 5 + [State.AWAITING] * 3 + [State.SCHEDULED] * 16
@@ -318,7 +318,7 @@ class SweepGroup(ConformanceGroup):
         reply = await rig.worker.beat(*runs)
         assert reply.lost == tuple((run.id, run.run) for run in runs)
         assert await rig.total("lost") == 5
-        assert await rig.worker.say(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
+        assert await rig.worker.report(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
         assert (await rig.store.sweep(2)).lost == 0
 
     async def test_worker_with_jobs_left_is_found_however_long_ago_it_was_seen(

@@ -81,11 +81,7 @@ def standing(dump: Dump) -> Dump:
 
 
 async def busy(rig: Rig) -> dict[str, str]:
-    """A store in which there is some of everything.
-
-    Returns:
-        Ids of jobs by what they are.
-    """
+    """Fill a store with some of everything, and return the ids of jobs by what they are."""
     await rig.declare(LINE, PHONE, NUMBERS, OFTEN, OFFICE)
     await rig.define(
         DeclareLane(spec=LaneSpec(name="fair", fair="tenant", weights=(("acme", 2),))),
@@ -109,17 +105,17 @@ async def busy(rig: Rig) -> dict[str, str]:
         await rig.add_many(2, lane="fair", tenant=tenant)
     fair = rig.new_worker()
     for run in await fair.take(3, "fair"):
-        await fair.say(Succeeded(run.id, run.run))
+        await fair.report(Succeeded(run.id, run.run))
     worker = rig.new_worker()
     await worker.take(5)
     failing = await rig.add(priority=0, policy=policy_with(retry=RetryPolicy(attempts=2)))
-    await worker.take_and_say(Failed, error="boom")
+    await worker.take_and_report(Failed, error="boom")
     keyed = await rig.add(key="k1", tenant="acme", due_at=rig.clock() + 5_000)
     called_off = await rig.add()
     await rig.cancel(called_off.id)
     await rig.cap("all", 50)
-    await rig.shut("tenant:beta", rig.clock() + 90_000)
-    await rig.tell("call-not-there-yet", event="early")
+    await rig.close_gate("tenant:beta", rig.clock() + 90_000)
+    await rig.signal("call-not-there-yet", event="early")
     (entry,) = await rig.store.read(TimetableQuery())
     await rig.store.fire(
         FireRequest(
@@ -168,7 +164,7 @@ class MovingGroup(ConformanceGroup):
         ids = await busy(rig)
         await carry(rig, target)
         assert await target.state(ids["parked"]) is State.PARKED
-        assert (await target.tell("call-1")).answer is Heard.APPLIED
+        assert (await target.signal("call-1")).answer is Heard.APPLIED
         assert await target.state(ids["call"]) is State.SUCCEEDED
         assert await target.used("numbers") == 0
         worker = target.new_worker()
@@ -177,14 +173,14 @@ class MovingGroup(ConformanceGroup):
         kept = await target.view(ids["keyed"])
         same = replace(again, kind=kept.kind, lane=kept.lane, subject=kept.subject, args=kept.args)
         assert await target.enqueue(same) == [(ids["keyed"], False)]
-        assert (await target.tell("call-1", event="event-x")).answer is Heard.LATE
+        assert (await target.signal("call-1", event="event-x")).answer is Heard.LATE
 
     async def test_copy_knows_how_often_a_rate_was_used_and_what_was_heard_early(
         self, rig: Rig, target: Rig
     ) -> None:
         await busy(rig)
         await carry(rig, target)
-        await target.tell("call-1")
+        await target.signal("call-1")
         first, second = [
             await target.add(gates=(use_of(OFTEN, phone="1"),), priority=0) for _ in range(2)
         ]
@@ -213,13 +209,13 @@ class MovingGroup(ConformanceGroup):
         assert standing(await target.dump()) == standing(await rig.dump())
         worker = target.new_worker()
         assert waiting.id in await worker.take_ids(9)
-        await worker.say(HandedOver(waiting.id, 1, key="later", timeout_ms=60_000))
+        await worker.report(HandedOver(waiting.id, 1, key="later", timeout_ms=60_000))
         moved = await target.view(waiting.id)
         assert (moved.state, moved.stage, moved.gates) == (State.WAITING, "check", kept.gates)
-        assert (await target.tell(ref(run), Decided.ACCEPTED, event="sms")).answer is Heard.LATE
+        assert (await target.signal(ref(run), Decided.ACCEPTED, event="sms")).answer is Heard.LATE
         await target.pass_time(1_000_000)
         assert await target.holders("lock:ann") == [run.id]
-        assert (await target.tell(ref(run), event="done")).state == State.SUCCEEDED
+        assert (await target.signal(ref(run), event="done")).state == State.SUCCEEDED
         assert await target.used("lock:ann") == 0
 
     async def test_large_store_is_copied_in_chunks(self, rig: Rig, target: Rig) -> None:
@@ -309,7 +305,7 @@ class RestoreGroup(ConformanceGroup):
         waiting = await rig.add(gates=(use_of(SINGLE),))
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.worker.take(5) == []
-        assert (await rig.tell("call-1")).answer is Heard.APPLIED
+        assert (await rig.signal("call-1")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.worker.take_ids(5) == [waiting.id]
 
@@ -323,11 +319,11 @@ class RestoreGroup(ConformanceGroup):
         gate = await rig.gate("line")
         assert (gate.used, gate.free, gate.open) == (3, 0, False)
         await rig.check()
-        await rig.tell("call-0")
-        await rig.tell("call-1")
+        await rig.signal("call-0")
+        await rig.signal("call-1")
         later = await rig.add(gates=(use_of(SINGLE),))
         assert await rig.worker.take(5) == []
-        await rig.tell("call-2")
+        await rig.signal("call-2")
         assert await rig.worker.take_ids(5) == [later.id]
 
     async def test_restore_again_by_key_makes_no_second_job(self, rig: Rig) -> None:
@@ -359,8 +355,8 @@ class RestoreGroup(ConformanceGroup):
         job = rig.jobs.make(gates=(use_of(SINGLE),), policy=policy_with(on_deadline="retry"))
         await rig.store.restore([under_way(rig, job, f"{job.id}:7")])
         assert (await rig.view(job.id)).run == 7
-        assert (await rig.tell(f"{job.id}:6")).answer is not Heard.APPLIED
-        await rig.tell(f"{job.id}:7", Decided.RETRY)
+        assert (await rig.signal(f"{job.id}:6")).answer is not Heard.APPLIED
+        await rig.signal(f"{job.id}:7", Decided.RETRY)
         await rig.pass_time(3_600_000)
         again = await rig.worker.take_one()
         assert (again.run, again.attempt) == (8, 2)
@@ -380,7 +376,7 @@ class RestoreGroup(ConformanceGroup):
         if state in {"running", "awaiting"}:
             taken = await rig.worker.take_one()
             if state == "awaiting":
-                await rig.worker.say(HandedOver(taken.id, taken.run, key="call-1"))
+                await rig.worker.report(HandedOver(taken.id, taken.run, key="call-1"))
         if state == "parked":
             assert await rig.worker.take(5) == []
         assert await rig.state(job.id) is State(state)
@@ -394,7 +390,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.check()
         assert await rig.store.restore([flight]) == [(job.id, False)]
         assert (await rig.view(job.id)).run == 5
-        assert (await rig.tell(f"{job.id}:5")).answer is Heard.APPLIED
+        assert (await rig.signal(f"{job.id}:5")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.holders("line") == []
         await rig.check()
@@ -426,7 +422,7 @@ class RestoreGroup(ConformanceGroup):
         assert kinds.count("ask") == 1
 
     async def test_early_signal_settles_a_job_as_it_is_restored(self, rig: Rig) -> None:
-        assert (await rig.tell("call-1")).answer is Heard.KEPT
+        assert (await rig.signal("call-1")).answer is Heard.KEPT
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -52,9 +52,9 @@ async def in_state(rig: Rig, state: State) -> str:
     elif state is not State.WAITING:
         run = await worker.take_one("states")
         if state is State.SUCCEEDED:
-            await worker.say(Succeeded(run.id, run.run))
+            await worker.report(Succeeded(run.id, run.run))
         elif state is State.DEAD:
-            await worker.say(Died(run.id, run.run))
+            await worker.report(Died(run.id, run.run))
     return job.id
 
 
@@ -151,12 +151,12 @@ class ActGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
         if awaiting:
-            await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+            await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.act(verb, job.id) == [Acted.DONE]
         assert await rig.state(job.id) is state
         assert await rig.used("line") == 0
         assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
-        assert await rig.worker.say(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
+        assert await rig.worker.report(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
         assert await rig.state(job.id) is state
 
 
@@ -181,7 +181,7 @@ class CancelGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
         if state is State.AWAITING:
-            await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+            await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
         assert await rig.cancel(job.id) == [Acted.ASKED]
         view = await rig.view(job.id)
         assert (view.state, view.cancel_requested) == (state, True)
@@ -206,7 +206,7 @@ class CancelGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.CANCELLED
+        assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.CANCELLED
         view = await rig.view(job.id)
         assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
         assert await rig.used("line") == 0
@@ -216,7 +216,7 @@ class CancelGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        await rig.worker.say(Failed(run.id, run.run, error="boom"))
+        await rig.worker.report(Failed(run.id, run.run, error="boom"))
         (ended,) = (await rig.view(job.id)).runs
         assert (ended.outcome, ended.error) == ("failed", "boom")
 
@@ -226,7 +226,7 @@ class CancelGroup(ConformanceGroup):
     ) -> None:
         call = await dial(rig)
         await rig.cancel(call.id)
-        reply = await rig.tell(call.key, decided)
+        reply = await rig.signal(call.key, decided)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
         assert await rig.state(call.id) is State.CANCELLED
 
@@ -236,7 +236,7 @@ class CancelGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.state(job.id) in {State.AWAITING, State.CANCELLED}
         await rig.pass_time(9_000)
         assert await rig.state(job.id) is State.CANCELLED
@@ -286,7 +286,7 @@ class NewLifeGroup(ConformanceGroup):
     ) -> None:
         job = await rig.add()
         for _ in range(2):
-            run = await rig.worker.take_and_say(Failed, after_ms=0)
+            run = await rig.worker.take_and_report(Failed, after_ms=0)
         if state is State.CANCELLED:
             await rig.cancel(job.id)
         else:
@@ -303,7 +303,7 @@ class NewLifeGroup(ConformanceGroup):
         job = await rig.add()
         for _ in range(2):
             for _ in range(3):
-                await rig.worker.take_and_say(Failed, after_ms=0)
+                await rig.worker.take_and_report(Failed, after_ms=0)
             assert await rig.state(job.id) is State.DEAD
             await rig.act(Verb.RETRY, job.id)
         assert (await rig.view(job.id)).run == 6
@@ -319,7 +319,7 @@ class NewLifeGroup(ConformanceGroup):
     async def test_new_life_asks_for_its_gates_again(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)
         job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1")))
-        await rig.worker.take_and_say(Died)
+        await rig.worker.take_and_report(Died)
         await rig.act(Verb.RETRY, job.id)
         await rig.cap("line", 0)
         assert await rig.worker.take(5) == []
@@ -338,9 +338,9 @@ class NewLifeGroup(ConformanceGroup):
         call = await dial(rig)
         await rig.act(Verb.KILL, call.id)
         await rig.act(Verb.RETRY, call.id)
-        assert (await rig.tell(call.key)).answer is Heard.LATE
-        await rig.worker.take_and_say(HandedOver, key="call-2", timeout_ms=9_000)
-        assert (await rig.tell("call-2")).answer is Heard.APPLIED
+        assert (await rig.signal(call.key)).answer is Heard.LATE
+        await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000)
+        assert (await rig.signal("call-2")).answer is Heard.APPLIED
 
     async def test_retention_counts_from_the_last_end(self, rig: Rig) -> None:
         job = await rig.add()

@@ -63,7 +63,7 @@ class OrderGroup(ConformanceGroup):
 
     async def test_retried_job_takes_the_place_of_its_new_due_time(self, rig: Rig) -> None:
         first, second = await rig.add(), await rig.add()
-        await rig.worker.take_and_say(Failed, after_ms=10)
+        await rig.worker.take_and_report(Failed, after_ms=10)
         rig.clock.advance(10)
         assert await rig.worker.take_ids(9) == [second.id, first.id]
 
@@ -149,10 +149,10 @@ class SchedulingGroup(ConformanceGroup):
 
     async def test_job_that_started_once_never_expires(self, rig: Rig) -> None:
         job = await rig.add(expires_at=rig.clock() + 5_000)
-        await rig.worker.take_and_say(Failed, after_ms=9_000)
+        await rig.worker.take_and_report(Failed, after_ms=9_000)
         await rig.pass_time(9_000)
         assert await rig.state(job.id) is State.WAITING
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_expired_job_that_an_operator_retries_does_not_expire_again(
@@ -206,11 +206,10 @@ async def fair_lane(rig: Rig, **weights: int) -> PlayedWorker:
 
 
 async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> list[str]:
-    """The tenants that start, one after the other, at a gate of one permit.
+    """Return the tenants that start, one after the other, at a gate of one permit.
 
     Args:
-        worker: who claims and ends all that it got, again and again.
-        n: how many jobs each claim asks for.
+        worker: claims and ends all that it got, again and again.
         count: how many starts at the gate.
         claims: how many claims there are between two ends.
     """
@@ -261,9 +260,9 @@ class FairnessGroup(ConformanceGroup):
         for tenant in ("acme", "beta"):
             await rig.add_many(200, tenant=tenant)
         await one_by_one(worker, 20)
-        await rig.shut("tenant:beta")
+        await rig.close_gate("tenant:beta")
         assert shares(await one_by_one(worker, 60)) == {"acme": 60}
-        await rig.unshut("tenant:beta")
+        await rig.open_gate("tenant:beta")
         got = shares(await one_by_one(worker, 40))
         assert abs(got["acme"] - got["beta"]) <= 2
 

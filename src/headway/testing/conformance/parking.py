@@ -102,7 +102,7 @@ class ParkingGroup(ConformanceGroup):
         line = use_of(LINES, url="a")
         await rig.add(gates=(line,))
         await rig.worker.take_one()
-        await rig.shut("lines:a")
+        await rig.close_gate("lines:a")
         # Each kind is a flow, and the one that was made last has the first head. It asks for more
         # than is free, and reserves; if the others were fed first, nothing would be left to it.
         others = [
@@ -112,7 +112,7 @@ class ParkingGroup(ConformanceGroup):
         both = use_of(LINES, 2, url="a")
         first = await rig.add(gates=(both,), priority=10, kind="kind10")
         assert await rig.worker.take(9) == []
-        await rig.unshut("lines:a")
+        await rig.open_gate("lines:a")
         assert await rig.states(first, *others) == [State.PARKED] * 3
         assert (await rig.gate("lines:a")).reserved_for == first.id
 
@@ -311,7 +311,7 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         small = await rig.add(gates=(one,))
         assert await rig.worker.take(9) == []
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])

@@ -165,9 +165,9 @@ class HoursGroup(ConformanceGroup):
         shut = await rig.worker.ask()
         assert (shut.jobs, shut.next_at) == ([], rig.clock() + 1)
         rig.clock.advance(1)
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         rig.clock.jump_to(parse_instant("2026-03-02T11:59:59.999+01:00"))
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         rig.clock.advance(1)
         lunch = await rig.worker.ask()
         assert (lunch.jobs, lunch.next_at) == ([], parse_instant("2026-03-02T13:00+01:00"))
@@ -260,7 +260,7 @@ class HoursGroup(ConformanceGroup):
         rig.clock.jump_to(parse_instant("2026-03-02T10:00+01:00"))
         await rig.declare(OFFICE)
         job = await rig.add(gates=(use_of(OFFICE),))
-        await rig.shut("hours:office")
+        await rig.close_gate("hours:office")
         assert await rig.worker.take() == []
-        await rig.unshut("hours:office")
+        await rig.open_gate("hours:office")
         assert await rig.worker.take_ids() == [job.id]

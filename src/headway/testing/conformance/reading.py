@@ -115,7 +115,7 @@ class ListingGroup(ConformanceGroup):
 
     async def test_listing_can_show_the_runs(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Snoozed, after_ms=0)
+        await rig.worker.take_and_report(Snoozed, after_ms=0)
         await rig.worker.take_one()
         (with_runs,) = (await rig.store.read(JobsQuery(runs=True))).rows
         (without,) = (await rig.store.read(JobsQuery())).rows
@@ -344,7 +344,7 @@ class StatsGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         await rig.worker.take()
         rig.clock.advance(4_000)
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         rig.clock.advance(500)
         await rig.worker.take_one()
         waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in (first, second)]

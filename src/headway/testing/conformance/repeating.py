@@ -83,7 +83,7 @@ class Story:
         runs = await worker.take(9)
         held = {run.id for run in runs}
         assert {jobs[0].id, jobs[2].id, jobs[3].id} == held
-        await worker.say(HandedOver(jobs[3].id, 1, key="call-1", timeout_ms=60_000))
+        await worker.report(HandedOver(jobs[3].id, 1, key="call-1", timeout_ms=60_000))
         rig.clock.advance(40)
         return cls(rig=rig, worker=worker, jobs=jobs)
 
@@ -93,7 +93,7 @@ Act = Callable[[Story], Awaitable[object]]
 
 def _settle(outcome: Callable[[str], Outcome]) -> Act:
     """One outcome of the gated job that runs."""
-    return lambda story: story.worker.say(outcome(story.jobs[0].id))
+    return lambda story: story.worker.report(outcome(story.jobs[0].id))
 
 
 _PLAIN = NewJob(id="00000000-0000-4000-8000-0000000000bb", kind="tidy")
@@ -128,7 +128,7 @@ ACTS: dict[str, Act] = {
     "settle handed over": _settle(lambda job: HandedOver(job, 1, key="k", timeout_ms=9_000)),
     "settle known as": _settle(lambda job: KnownAs(job, 1, key="CA77")),
     "settle gave back": _settle(lambda job: GaveBack(job, 1, gate="phone:1")),
-    "settle returned": lambda story: story.worker.say(Returned(story.jobs[3].id, 1, error="x")),
+    "settle returned": lambda story: story.worker.report(Returned(story.jobs[3].id, 1, error="x")),
     "beat": lambda story: story.worker.beat(
         (story.jobs[0].id, 1),
         request=1,
@@ -276,7 +276,7 @@ async def drain(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
     for _ in range(1_000):
         runs = await worker.take(3)
         for run in runs:
-            assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
             done[run.id] += 1
         if done.total() >= JOBS:
             return
@@ -313,7 +313,7 @@ class RaceGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(TRUNK),))
         run = await rig.worker.take_one()
         outcomes = [Succeeded(run.id, run.run), Failed(run.id, run.run)] * 5
-        verdicts = await asyncio.gather(*(rig.worker.say(outcome) for outcome in outcomes))
+        verdicts = await asyncio.gather(*(rig.worker.report(outcome) for outcome in outcomes))
         assert Counter(verdicts) == {Verdict.DONE: 1, Verdict.ALREADY: 9}
         assert await rig.state(job.id) in {State.SUCCEEDED, State.SCHEDULED}
         assert await rig.used("line") == 0

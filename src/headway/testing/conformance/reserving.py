@@ -149,7 +149,7 @@ class TicketGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert await rig.worker.take(9, "paused") == []
         assert await rig.worker.take(9) == []
-        await rig.shut("lane:paused")
+        await rig.close_gate("lane:paused")
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take(9, "paused") == []
         assert len(await rig.worker.take(9)) == 1
@@ -347,7 +347,7 @@ class ReserveGroup(ConformanceGroup):
             await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 5),))
         elif why == "closed":
             await rig.add(kind="big", tenant="beta", priority=0, gates=(use_of(WIDE, 3),))
-            await rig.shut("tenant:beta")
+            await rig.close_gate("tenant:beta")
         else:
             await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3), use_of(OTHER)))
         small = await rig.add_many(3, kind="small", gates=(use_of(WIDE),))

@@ -122,12 +122,12 @@ class Rig:
         """Forget an operator's values of a gate."""
         await self.define(ResetGate(name=name))
 
-    async def shut(self, name: str, until_at: int | None = None) -> None:
+    async def close_gate(self, name: str, until_at: int | None = None) -> None:
         """Close a gate, as an operator does."""
         await self.define(CloseGate(name=name, until_at=until_at, reason=REASON))
 
-    async def unshut(self, name: str) -> None:
-        """End a closing."""
+    async def open_gate(self, name: str) -> None:
+        """Open a gate that was closed."""
         await self.define(OpenGate(name=name))
 
     async def act(
@@ -152,7 +152,7 @@ class Rig:
         """Cancel, as an operator does."""
         return await self.act(Verb.CANCEL, *ids)
 
-    async def tell(
+    async def signal(
         self,
         key: str,
         decided: Decided = Decided.SUCCEEDED,
@@ -182,21 +182,13 @@ class Rig:
         await self.sweep()
 
     async def sweep(self) -> list[SweepReply]:
-        """Sweep until nothing more is due now.
-
-        Returns:
-            The reply of each sweep.
-
-        Raises:
-            AssertionError: a thousand sweeps did not suffice.
-        """
+        """Sweep until nothing more is due now, and return the reply of each sweep."""
         replies: list[SweepReply] = []
         for _ in range(1000):
             replies.append(await self.store.sweep(1000))
             if not replies[-1].again:
                 return replies
-        message = "a thousand sweeps, and the last one still says that more is due"
-        raise AssertionError(message)
+        pytest.fail("a thousand sweeps, and the last one still says that more is due")
 
     # What comes out -------------------------------------------------------------------------
 
@@ -360,11 +352,7 @@ async def dial(
     policy: JobPolicy = POLICY,
     timeout_ms: int = 1_800_000,
 ) -> Call:
-    """A new job, started by a new worker and handed over.
-
-    Returns:
-        The run.
-    """
+    """Return a new job, started by a new worker and handed over."""
     job = await rig.add(gates=gates, policy=policy, priority=1, expires_at=None)
     worker = rig.new_worker()
     run = await worker.take_one()

@@ -44,7 +44,7 @@ async def _hand_over(rig: Rig, worker: PlayedWorker, run: Claimed, *last: Outcom
     await worker.settle(HandedOver(run.id, run.run, key="call", timeout_ms=9_000), *last)
     if not last:
         await worker.settle(Returned(run.id, run.run))
-        await rig.tell("call", Decided.DEAD)
+        await rig.signal("call", Decided.DEAD)
 
 
 async def _cancel(rig: Rig, worker: PlayedWorker, run: Claimed) -> None:
@@ -87,7 +87,7 @@ class SettleGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_one()
         rig.clock.advance(40)
-        verdict = await rig.worker.say(Succeeded(run.id, run.run, result=b'{"ok":1}'))
+        verdict = await rig.worker.report(Succeeded(run.id, run.run, result=b'{"ok":1}'))
         view = await rig.view(job.id)
         assert (verdict, view.state, view.result) == (Verdict.DONE, "succeeded", b'{"ok":1}')
         assert (view.finished_at, view.worker) == (rig.clock(), None)
@@ -107,7 +107,7 @@ class SettleGroup(ConformanceGroup):
             assert view.runs[-1].error == f"boom {attempt}"
             assert view.runs[-1].outcome == "failed"
             rig.clock.advance(delay_ms)
-        run = await rig.worker.take_and_say(Failed, error="boom 3")
+        run = await rig.worker.take_and_report(Failed, error="boom 3")
         view = await rig.view(job.id)
         assert (view.state, view.error, len(view.runs)) == (State.DEAD, "boom 3", 3)
         assert view.reason
@@ -143,12 +143,12 @@ class SettleGroup(ConformanceGroup):
     async def test_failure_with_a_delay_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
-            await rig.worker.take_and_say(Failed, after_ms=0)
+            await rig.worker.take_and_report(Failed, after_ms=0)
         assert await rig.state(job.id) is State.DEAD
 
     async def test_died_job_is_dead_at_its_first_attempt(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Died, reason="bad number", error="+1 is none")
+        await rig.worker.take_and_report(Died, reason="bad number", error="+1 is none")
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == ("dead", "bad number", "+1 is none")
 
@@ -177,16 +177,16 @@ class SettleGroup(ConformanceGroup):
     async def test_run_keeps_what_its_handler_raised_after_the_hand_over(self, rig: Rig) -> None:
         job = await rig.add(policy=TWICE)
         for key, decided in (("call-1", Decided.RETRY), ("call-2", Decided.DEAD)):
-            run = await rig.worker.take_and_say(HandedOver, key=key, timeout_ms=9_000)
+            run = await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
             await rig.worker.settle(Returned(run.id, run.run, error=f"raised after {key}"))
-            await rig.tell(key, decided)
+            await rig.signal(key, decided)
             rig.clock.advance(POLICY.retry.cap_ms)
         errors = [run.error for run in (await rig.view(job.id)).runs]
         assert errors == ["raised after call-1", "raised after call-2"]
 
     async def test_snoozed_job_is_due_later_and_repeats_its_attempt(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Snoozed, after_ms=5_000)
+        await rig.worker.take_and_report(Snoozed, after_ms=5_000)
         view = await rig.view(job.id)
         assert (view.state, view.due_at) == (State.SCHEDULED, rig.clock() + 5_000)
         assert view.runs[0].outcome == "snoozed"
@@ -202,11 +202,11 @@ class SettleGroup(ConformanceGroup):
     async def test_snooze_gives_the_job_its_reason_if_it_has_one(self, rig: Rig) -> None:
         job = await rig.add()
         for given, kept in (("quiet hours", "quiet hours"), ("", "quiet hours"), ("away", "away")):
-            await rig.worker.take_and_say(Snoozed, after_ms=9, reason=given)
+            await rig.worker.take_and_report(Snoozed, after_ms=9, reason=given)
             view = await rig.view(job.id)
             assert (view.state, view.reason) == (State.SCHEDULED, kept)
             rig.clock.advance(9)
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         assert (await rig.view(job.id)).reason == ""
 
     async def test_snoozes_use_up_no_attempt(self, rig: Rig) -> None:
@@ -263,14 +263,14 @@ class SettleGroup(ConformanceGroup):
         job, other = await rig.add_many(2)
         run = await rig.worker.take_one()
         with pytest.raises(error):
-            await rig.worker.say(NextStage(run.id, run.run, stage="dial", gates=uses))
+            await rig.worker.report(NextStage(run.id, run.run, stage="dial", gates=uses))
         assert await rig.state(job.id) is State.RUNNING
         assert await rig.worker.take_ids(5) == [other.id]
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_released_job_is_claimable_at_once_with_the_same_attempt(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Released, reason="full")
+        await rig.worker.take_and_report(Released, reason="full")
         view = await rig.view(job.id)
         assert (view.state, view.due_at) == (State.WAITING, job.due_at)
         run = await rig.new_worker().take_one()
@@ -305,10 +305,10 @@ class SettleGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_and_say(outcome)
+        run = await rig.worker.take_and_report(outcome)
         before = await rig.dump()
         rig.clock.advance(1)
-        assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.ALREADY
         after = await rig.dump()
         assert after.jobs == before.jobs
         assert after.gates == before.gates
@@ -338,16 +338,16 @@ class SettleGroup(ConformanceGroup):
     async def test_settlements_again_after_the_next_claim_change_nothing(self, rig: Rig) -> None:
         await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
-        run = await worker.take_and_say(Released)
+        run = await worker.take_and_report(Released)
         again = await other.take_one()
-        assert await worker.say(Released(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
-        assert await other.say(Succeeded(again.id, again.run)) is Verdict.DONE
-        assert await worker.say(Died(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
+        assert await worker.report(Released(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
+        assert await other.report(Succeeded(again.id, again.run)) is Verdict.DONE
+        assert await worker.report(Died(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
         assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_long_error_is_cut_and_the_job_settled(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.take_and_say(Died, error="x" * 50_000)
+        await rig.worker.take_and_report(Died, error="x" * 50_000)
         assert len((await rig.view(job.id)).error) <= MAX_ERROR
 
     async def test_thousand_outcomes_are_one_request(self, rig: Rig) -> None:
@@ -389,7 +389,7 @@ class SettleGroup(ConformanceGroup):
 
     async def test_final_job_is_forgotten_after_its_retention(self, rig: Rig) -> None:
         job, other = await rig.add(), await rig.add()
-        await rig.worker.take_and_say(Succeeded)
+        await rig.worker.take_and_report(Succeeded)
         await rig.pass_time(POLICY.keep_ms - 1)
         assert await rig.state(job.id) is State.SUCCEEDED
         await rig.pass_time(2)

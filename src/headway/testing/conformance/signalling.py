@@ -39,7 +39,7 @@ class SignalGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(use_of(LINE),))
-        reply = await rig.tell(call.key, decided, body=b'{"sec":9}', reason="hung up")
+        reply = await rig.signal(call.key, decided, body=b'{"sec":9}', reason="hung up")
         assert (reply.answer, reply.job, reply.state) == (Heard.APPLIED, call.id, state)
         view = await rig.view(call.id)
         assert (view.state, view.worker, view.deadline_at) == (state, None, None)
@@ -58,7 +58,7 @@ class SignalGroup(ConformanceGroup):
         self, rig: Rig, decided: Decided, reason: str
     ) -> None:
         call = await dial(rig)
-        await rig.tell(call.key, decided)
+        await rig.signal(call.key, decided)
         assert (await rig.view(call.id)).reason == reason
 
     async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
@@ -76,7 +76,7 @@ class SignalGroup(ConformanceGroup):
     async def test_retry_by_signal_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
         job = await rig.add()
         for number in (1, 2, 3):
-            await rig.worker.take_and_say(HandedOver, key=f"call-{number}", timeout_ms=9_000)
+            await rig.worker.take_and_report(HandedOver, key=f"call-{number}", timeout_ms=9_000)
             key = f"call-{number}"
             await rig.store.signal(
                 Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0, reason=key)
@@ -86,22 +86,22 @@ class SignalGroup(ConformanceGroup):
 
     async def test_job_and_run_are_a_key_of_their_own(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.tell(f"{call.id}:{call.run}")).answer is Heard.APPLIED
+        assert (await rig.signal(f"{call.id}:{call.run}")).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_key_that_is_nearly_a_reference_names_no_run(self, rig: Rig) -> None:
         call = await dial(rig)
         for tail in ("", ":", ":x", ":2", ":1:1", ":\u0661", ":\u00b9", ":0000000001"):
-            reply = await rig.tell(f"{call.id}{tail}")
+            reply = await rig.signal(f"{call.id}{tail}")
             assert (reply.answer, reply.job) == (Heard.KEPT, None), tail
-        assert (await rig.tell("unknown:1")).answer is Heard.KEPT
+        assert (await rig.signal("unknown:1")).answer is Heard.KEPT
 
     async def test_duplicate_event_answers_already_and_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.tell(call.key, event="end")).answer is Heard.APPLIED
+        assert (await rig.signal(call.key, event="end")).answer is Heard.APPLIED
         before = (await rig.dump()).jobs
         rig.clock.advance(1)
-        again = await rig.tell(call.key, Decided.DEAD, event="end")
+        again = await rig.signal(call.key, Decided.DEAD, event="end")
         assert (again.answer, again.state) == (Heard.ALREADY, State.SUCCEEDED)
         assert (await rig.dump()).jobs == before
 
@@ -109,16 +109,16 @@ class SignalGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
-        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
-        await rig.tell("CA77", event="end")
-        assert (await rig.tell(call.key, event="end")).answer is Heard.ALREADY
+        await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
+        await rig.signal("CA77", event="end")
+        assert (await rig.signal(call.key, event="end")).answer is Heard.ALREADY
 
     async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
         call = await dial(rig)
         ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
         assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
         assert "CA77" in (await rig.view(call.id)).runs[0].keys
-        assert (await rig.tell("CA77")).state == State.SUCCEEDED
+        assert (await rig.signal("CA77")).state == State.SUCCEEDED
 
     async def test_late_signal_makes_its_own_run_known_and_no_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -126,41 +126,41 @@ class SignalGroup(ConformanceGroup):
             key=call.key, event="a", decided=Decided.RETRY, after_ms=0, known_as="CA-first"
         )
         await rig.store.signal(again)
-        await rig.worker.take_and_say(HandedOver, key="second", timeout_ms=9_000)
+        await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
         late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA-late")
         assert (await rig.store.signal(late)).answer is Heard.LATE
         first, second = (await rig.view(call.id)).runs
         assert {"CA-first", "CA-late"} <= set(first.keys)
         assert second.keys == ("second",)
-        assert (await rig.tell("CA-late")).answer is Heard.LATE
+        assert (await rig.signal("CA-late")).answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_what_came_under_a_key_is_applied_once_a_signal_tells_whose_it_is(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
-        assert (await rig.tell("CA77", event="end")).answer is Heard.KEPT
+        assert (await rig.signal("CA77", event="end")).answer is Heard.KEPT
         ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
         assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_second_final_signal_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.tell(call.key)
-        late = await rig.tell(call.key, Decided.DEAD)
+        await rig.signal(call.key)
+        late = await rig.signal(call.key, Decided.DEAD)
         assert (late.answer, late.job, late.state) == (Heard.LATE, call.id, State.SUCCEEDED)
         assert await rig.total("late_signals") == 1
 
     async def test_signal_after_the_deadline_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.pass_time(TIMEOUT_MS)
-        late = await rig.tell(call.key)
+        late = await rig.signal(call.key)
         assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
 
     async def test_signal_and_deadline_race_in_the_store_and_one_wins(self, rig: Rig) -> None:
         call = await dial(rig)
         rig.clock.advance(TIMEOUT_MS)
-        reply = await rig.tell(call.key)
+        reply = await rig.signal(call.key)
         await rig.sweep()
         expected = State.SUCCEEDED if reply.answer is Heard.APPLIED else State.DEAD
         assert await rig.state(call.id) is expected
@@ -169,18 +169,18 @@ class SignalGroup(ConformanceGroup):
     async def test_signal_of_an_earlier_run_is_late_for_the_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.store.signal(Signal(key=call.key, event="a", decided=Decided.RETRY, after_ms=0))
-        await rig.worker.take_and_say(HandedOver, key="call-second", timeout_ms=9_000)
-        assert (await rig.tell(call.key)).answer is Heard.LATE
-        assert (await rig.tell(f"{call.id}:1")).answer is Heard.LATE
+        await rig.worker.take_and_report(HandedOver, key="call-second", timeout_ms=9_000)
+        assert (await rig.signal(call.key)).answer is Heard.LATE
+        assert (await rig.signal(f"{call.id}:1")).answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
-        assert (await rig.tell("call-second")).answer is Heard.APPLIED
+        assert (await rig.signal("call-second")).answer is Heard.APPLIED
 
     async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
-        assert (await rig.tell("call-1", body=b"7")).answer is Heard.KEPT
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert (await rig.signal("call-1", body=b"7")).answer is Heard.KEPT
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         view = await rig.view(job.id)
         assert (view.state, view.result) == (State.SUCCEEDED, b"7")
         assert await rig.used("line") == 0
@@ -188,8 +188,8 @@ class SignalGroup(ConformanceGroup):
     async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
         job = await rig.add()
         run = await rig.worker.take_one()
-        assert (await rig.tell(f"{job.id}:1")).answer is Heard.KEPT
-        await rig.worker.say(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
+        assert (await rig.signal(f"{job.id}:1")).answer is Heard.KEPT
+        await rig.worker.report(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
@@ -208,54 +208,54 @@ class SignalGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         for key in (job.id, "call-1"):
             assert (await rig.store.signal(Signal(key=key, event="a"))).answer is Heard.KEPT
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.tell("CA77")).answer is Heard.KEPT
-        assert await call.worker.say(KnownAs(call.id, call.run, key="CA77")) is Verdict.DONE
+        assert (await rig.signal("CA77")).answer is Heard.KEPT
+        assert await call.worker.report(KnownAs(call.id, call.run, key="CA77")) is Verdict.DONE
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_key_known_before_the_hand_over_holds_after_it(self, rig: Rig) -> None:
         job = await rig.add()
-        run = await rig.worker.take_and_say(KnownAs, key="CA77")
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert (await rig.tell("CA77")).answer is Heard.APPLIED
+        run = await rig.worker.take_and_report(KnownAs, key="CA77")
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert (await rig.signal("CA77")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_early_signal_is_kept_for_an_hour_and_no_longer(self, rig: Rig) -> None:
         job, other = await rig.add(), await rig.add(kind="text")
-        await rig.tell("call-1")
+        await rig.signal("call-1")
         await rig.pass_time(HOUR_MS - 1)
-        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=9_000_000)
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=9_000_000)
         assert await rig.state(job.id) is State.SUCCEEDED
-        await rig.tell("call-2")
+        await rig.signal("call-2")
         rig.clock.advance(HOUR_MS + 1)
-        await rig.worker.take_and_say(HandedOver, key="call-2", timeout_ms=9_000_000)
+        await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000_000)
         assert await rig.state(other.id) is State.AWAITING
 
     async def test_event_that_was_kept_too_long_is_forgotten_alone(self, rig: Rig) -> None:
         jobs = await rig.add_many(2)
-        await rig.tell("call-1", Decided.DEAD, event="a")
+        await rig.signal("call-1", Decided.DEAD, event="a")
         rig.clock.advance(HOUR_MS // 2)
-        await rig.tell("call-1", event="b")
-        await rig.tell("call-2", event="a")
+        await rig.signal("call-1", event="b")
+        await rig.signal("call-2", event="a")
         await rig.pass_time(HOUR_MS // 2)
         for key in ("call-1", "call-2"):
-            await rig.worker.take_and_say(HandedOver, key=key, timeout_ms=9_000)
+            await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
         assert await rig.states(*jobs) == [State.SUCCEEDED] * 2
 
     async def test_each_kept_event_is_applied_once_as_the_runs_of_its_key_come(
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(4)
-        await rig.tell("call-1", Decided.DEAD)
-        await rig.tell("call-1")
+        await rig.signal("call-1", Decided.DEAD)
+        await rig.signal("call-1")
         rig.clock.advance(1)
-        await rig.tell("call-1", Decided.DEAD)
+        await rig.signal("call-1", Decided.DEAD)
         for _ in jobs:
-            await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=9_000)
+            await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=9_000)
         states = [State.DEAD, State.SUCCEEDED, State.DEAD, State.AWAITING]
         assert await rig.states(*jobs) == states
 
@@ -268,18 +268,18 @@ class SignalGroup(ConformanceGroup):
         assert (await rig.store.signal(replace(ring, key=call.key))).answer is Heard.APPLIED
         deadline_at = rig.clock() + 60_000
         rig.clock.advance(1_000)
-        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
+        await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
         assert (await rig.view(call.id)).deadline_at == deadline_at
 
     async def test_early_duplicate_is_kept_once(self, rig: Rig) -> None:
         await rig.add()
         run = await rig.worker.take_one()
-        first = await rig.tell("call-1", event="end")
-        second = await rig.tell("call-1", event="end")
+        first = await rig.signal("call-1", event="end")
+        second = await rig.signal("call-1", event="end")
         assert first.answer is Heard.KEPT
         assert second.answer in {Heard.KEPT, Heard.ALREADY}
-        await rig.worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert (await rig.tell("call-1", event="end")).answer is Heard.ALREADY
+        await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert (await rig.signal("call-1", event="end")).answer is Heard.ALREADY
         assert await rig.total("signals") == 1
 
     async def test_progress_extends_the_deadline(self, rig: Rig) -> None:
@@ -298,14 +298,14 @@ class SignalGroup(ConformanceGroup):
 
     async def test_progress_after_the_end_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         signal = Signal(key=call.key, event="ring", kind=SignalKind.PROGRESS, extend_ms=9)
         assert (await rig.store.signal(signal)).answer is Heard.LATE
         assert (await rig.view(call.id)).deadline_at is None
 
     async def test_note_labels_the_job_also_after_its_end_and_once(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         note = Signal(
             key=call.key, event="dlr", kind=SignalKind.NOTE, label="DELIVERED", reason="receipt"
         )
@@ -317,8 +317,8 @@ class SignalGroup(ConformanceGroup):
 
     async def test_known_key_finds_the_run_for_notes_after_its_end(self, rig: Rig) -> None:
         call = await dial(rig)
-        await call.worker.say(KnownAs(call.id, call.run, key="SM55"))
-        await rig.tell("SM55")
+        await call.worker.report(KnownAs(call.id, call.run, key="SM55"))
+        await rig.signal("SM55")
         note = Signal(key="SM55", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
         reply = await rig.store.signal(note)
         assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
@@ -326,26 +326,26 @@ class SignalGroup(ConformanceGroup):
     async def test_known_as_again_answers_already(self, rig: Rig) -> None:
         call = await dial(rig)
         known = KnownAs(call.id, call.run, key="CA77")
-        assert await call.worker.say(known) is Verdict.DONE
-        assert await call.worker.say(known) in {Verdict.ALREADY, Verdict.DONE}
-        assert (await rig.tell("CA77")).answer is Heard.APPLIED
+        assert await call.worker.report(known) is Verdict.DONE
+        assert await call.worker.report(known) in {Verdict.ALREADY, Verdict.DONE}
+        assert (await rig.signal("CA77")).answer is Heard.APPLIED
 
     async def test_key_of_one_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
         call = await dial(rig)
         other = await dial(rig, key="call-other")
-        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
-        await other.worker.say(KnownAs(other.id, other.run, key="CA77"))
-        reply = await rig.tell("CA77")
+        await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
+        await other.worker.report(KnownAs(other.id, other.run, key="CA77"))
+        reply = await rig.signal("CA77")
         states = {await rig.state(call.id), await rig.state(other.id)}
         assert reply.answer is Heard.APPLIED
         assert states == {State.SUCCEEDED, State.AWAITING}
 
     async def test_signal_without_a_job_is_kept_and_names_no_job(self, rig: Rig) -> None:
-        reply = await rig.tell("never heard of")
+        reply = await rig.signal("never heard of")
         assert (reply.answer, reply.job, reply.state) == (Heard.KEPT, None, None)
 
     async def test_thousand_deliveries_of_one_event_have_one_effect(self, rig: Rig) -> None:
         call: Call = await dial(rig)
-        answers = [(await rig.tell(call.key, event="end")).answer for _ in range(1000)]
+        answers = [(await rig.signal(call.key, event="end")).answer for _ in range(1000)]
         assert answers == [Heard.APPLIED] + [Heard.ALREADY] * 999
         assert await rig.total("succeeded") == 1

@@ -161,7 +161,7 @@ class SlotsGroup(ConformanceGroup):
         gate = await rig.gate("wide")
         assert (gate.used, gate.free, gate.capacity) == (4, 0, 2)
         for run in runs[:2]:
-            assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
             assert await rig.worker.take(5) == []
         await rig.worker.settle(Succeeded(runs[2].id, runs[2].run))
         assert await rig.worker.take_ids(5) == [jobs[4].id]
@@ -194,9 +194,9 @@ class SlotsGroup(ConformanceGroup):
     async def test_permit_held_for_the_run_comes_back_at_hand_over(self, rig: Rig) -> None:
         await rig.declare(LINE, WIDE)
         job = await rig.add(gates=(use_of(LINE, hold="run"), use_of(WIDE, 3)))
-        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         assert (await rig.used("line"), await rig.used("wide")) == (0, 3)
-        await rig.tell("call-1")
+        await rig.signal("call-1")
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.used("wide") == 0
 
@@ -204,7 +204,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.declare(LINE, LOCK)
         await rig.add(gates=(use_of(LINE, 2), use_of(LOCK, name="a")))
         follower = await rig.add(gates=(use_of(LOCK, name="a"),), kind="text")
-        run = await rig.worker.take_and_say(GaveBack, gate="lock:a")
+        run = await rig.worker.take_and_report(GaveBack, gate="lock:a")
         assert (await rig.used("line"), await rig.used("lock:a")) == (2, 0)
         assert await rig.worker.take_ids(5) == [follower.id]
         await rig.worker.settle(GaveBack(run.id, run.run, gate="lock:a"))
@@ -255,7 +255,7 @@ class ReleasePermitGroup(ConformanceGroup):
         (line,) = (await rig.dump()).trail[-1:]
         assert (line.author, line.reason, line.at) == ("bob", "stuck", rig.clock())
         await rig.check()
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         assert await rig.holders("line") == [second.id]
 
     async def test_permit_is_released_once(self, rig: Rig) -> None:
@@ -346,7 +346,7 @@ class PoolGroup(ConformanceGroup):
     async def test_closed_member_is_passed_over(self, rig: Rig) -> None:
         await rig.declare(FIRST)
         await rig.add_many(20, gates=(use_of(FIRST),))
-        await rig.shut("first/a", rig.clock() + 5_000)
+        await rig.close_gate("first/a", rig.clock() + 5_000)
         assert chosen(await rig.worker.take(9), "first") == "bbcc"
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 5_000
         rig.clock.advance(5_000)
@@ -360,7 +360,7 @@ class PoolGroup(ConformanceGroup):
         await rig.declare(pair)
         use = use_of(pair, customer="x") if "{" in name else use_of(pair)
         until_at = rig.clock() + 5_000
-        await rig.shut(f"{use.name}/a", until_at)
+        await rig.close_gate(f"{use.name}/a", until_at)
         jobs = await rig.add_many(2, gates=(use,))
         # The same claim takes the member that is free.
         reply = await rig.worker.ask(9)
@@ -372,9 +372,9 @@ class PoolGroup(ConformanceGroup):
     async def test_closed_pool_stops_all_its_members(self, rig: Rig) -> None:
         await rig.declare(FIRST)
         await rig.add_many(2, gates=(use_of(FIRST),))
-        await rig.shut("first")
+        await rig.close_gate("first")
         assert await rig.worker.take(9) == []
-        await rig.unshut("first")
+        await rig.open_gate("first")
         assert len(await rig.worker.take(9)) == 2
 
     async def test_members_capacity_is_changed_by_hand(self, rig: Rig) -> None:
@@ -414,9 +414,9 @@ class PoolGroup(ConformanceGroup):
     async def test_member_is_kept_while_the_job_awaits(self, rig: Rig) -> None:
         await rig.declare(FIRST)
         await rig.add(gates=(use_of(FIRST),))
-        await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=60_000)
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         assert (await rig.gate("first")).members[0].used == 1
-        await rig.tell("call-1")
+        await rig.signal("call-1")
         assert (await rig.gate("first")).members[0].used == 0
 
     async def test_keyed_pool_parks_for_each_key_by_itself(self, rig: Rig) -> None:

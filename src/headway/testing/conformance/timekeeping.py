@@ -45,7 +45,7 @@ class TimeGroup(ConformanceGroup):
         await rig.sweep()
         rig.clock.advance(LEASE_MS * 6 - 1)
         await rig.sweep()
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_job_due_by_a_clock_that_was_ahead_stays_due(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 5_000)
@@ -59,7 +59,7 @@ class TimeGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         high = rig.clock()
         rig.clock.advance(-60_000)
-        await rig.worker.say(Failed(run.id, run.run, after_ms=1_000))
+        await rig.worker.report(Failed(run.id, run.run, after_ms=1_000))
         assert (await rig.view(job.id)).due_at == high + 1_000
         assert await rig.worker.take() == []
         rig.clock.jump_to(high + 1_000)
@@ -99,7 +99,7 @@ class WaitGroup(ConformanceGroup):
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(rig.worker.say(Succeeded(run.id, run.run)))
+            tasks.create_task(rig.worker.report(Succeeded(run.id, run.run)))
 
     async def test_lane_that_was_woken_in_vain_is_woken_again(self, rig: Rig) -> None:
         line = Slots("line", 1)
@@ -114,7 +114,7 @@ class WaitGroup(ConformanceGroup):
             async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
                 tasks.create_task(rig.store.wait(["other"], None, reply.seen))
                 await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-                tasks.create_task(holder.say(Succeeded(run.id, run.run)))
+                tasks.create_task(holder.report(Succeeded(run.id, run.run)))
         assert len(await waiter.take(1, "other")) == 1
 
     async def test_every_lane_of_many_that_were_turned_away_is_woken(self, rig: Rig) -> None:
@@ -130,16 +130,16 @@ class WaitGroup(ConformanceGroup):
             for lane in (lanes[0], lanes[-1]):
                 tasks.create_task(rig.store.wait([lane], None, seen[-1]))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiters begin; no time passes)
-            tasks.create_task(holder.say(Succeeded(run.id, run.run)))
+            tasks.create_task(holder.report(Succeeded(run.id, run.run)))
 
     async def test_wait_returns_when_a_gate_is_opened(self, rig: Rig) -> None:
         await rig.add()
-        await rig.shut("all")
+        await rig.close_gate("all")
         reply = await rig.worker.ask()
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(rig.unshut("all"))
+            tasks.create_task(rig.open_gate("all"))
 
     async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
         reply = await rig.worker.ask()

@@ -166,7 +166,7 @@ class TimetableGroup(ConformanceGroup):
         new = await declare(rig, 3 * MINUTE_MS)
         reply = await fire(rig, new.revision, 3)
         assert reply.fired == (minute(3),)
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         rig.clock.advance(10 * MINUTE_MS)
         run = await rig.worker.take_one()
         assert run.due_at == minute(3)
@@ -211,7 +211,7 @@ class TimetableGroup(ConformanceGroup):
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2)
         rig.clock.advance(MINUTE_MS)
-        run = await rig.worker.take_and_say(Failed, after_ms=30_000)
+        run = await rig.worker.take_and_report(Failed, after_ms=30_000)
         new = await declare(rig, 2 * MINUTE_MS)
         assert (await fire(rig, new.revision, 1)).fired == ()
         rig.clock.advance(30_000)
@@ -273,9 +273,9 @@ class TimetableGroup(ConformanceGroup):
             if holding == "running":
                 await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
             elif holding == "awaiting":
-                await rig.worker.say(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
+                await rig.worker.report(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
             elif holding == "retrying":
-                await rig.worker.say(Failed(run.id, run.run, after_ms=5 * MINUTE_MS))
+                await rig.worker.report(Failed(run.id, run.run, after_ms=5 * MINUTE_MS))
         await rig.pass_time(2 * MINUTE_MS)
         got = [run.id for run in await rig.worker.take(5)]
         assert got == ([first] if holding == "waiting" else [])
@@ -287,7 +287,7 @@ class TimetableGroup(ConformanceGroup):
         await fire(rig, entry.revision, 1, 2, 3)
         for _ in range(3):
             rig.clock.advance(MINUTE_MS)
-            await rig.worker.take_and_say(Succeeded)
+            await rig.worker.take_and_report(Succeeded)
         assert (await the_entry(rig)).folded == 0
 
     async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
@@ -298,7 +298,7 @@ class TimetableGroup(ConformanceGroup):
         for _ in range(3):
             await rig.worker.beat(run, lease_ms=2 * MINUTE_MS)
             await rig.pass_time(MINUTE_MS)
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         assert run.due_at == minute(5)
@@ -367,5 +367,5 @@ class TimetableGroup(ConformanceGroup):
         rig.clock.advance(2 * MINUTE_MS)
         run = await rig.worker.take_one()
         assert await rig.worker.take(5) == []
-        await rig.worker.say(Succeeded(run.id, run.run))
+        await rig.worker.report(Succeeded(run.id, run.run))
         assert len(await rig.worker.take(5)) == 1

@@ -59,13 +59,13 @@ class VerdictGroup(ConformanceGroup):
             await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
         await other.beat()
-        first = await worker.take_and_say(Released)
-        run = await worker.take_and_say(end)
+        first = await worker.take_and_report(Released)
+        run = await worker.take_and_report(end)
         for again in (end, Succeeded, Failed):
-            assert await worker.say(again(run.id, run.run)) is Verdict.ALREADY
-            assert await worker.say(again(run.id, run.run + 1)) is Verdict.LOST
-            assert await other.say(again(run.id, run.run)) is Verdict.LOST
-            assert await other.say(again(run.id, first.run)) is Verdict.LOST
+            assert await worker.report(again(run.id, run.run)) is Verdict.ALREADY
+            assert await worker.report(again(run.id, run.run + 1)) is Verdict.LOST
+            assert await other.report(again(run.id, run.run)) is Verdict.LOST
+            assert await other.report(again(run.id, first.run)) is Verdict.LOST
 
     @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among runs that go on"])
     @pytest.mark.parametrize("gates", [(), (use_of(LINE),)], ids=["plain", "gated"])
@@ -76,7 +76,7 @@ class VerdictGroup(ConformanceGroup):
         await rig.cap("line", 3)
         jobs = await rig.add_many(3, key=None, policy=DEFAULT_POLICY, expires_at=None, gates=gates)
         for run in await rig.worker.take(3):
-            await rig.worker.say(Failed(run.id, run.run, error="boom", after_ms=0))
+            await rig.worker.report(Failed(run.id, run.run, error="boom", after_ms=0))
         rig.clock.advance(40)
         runs = await rig.worker.take(3)
         ends = runs[:1] if alone else runs[:2]
@@ -116,29 +116,29 @@ class VerdictGroup(ConformanceGroup):
         lost = await worker.take_one()
         await rig.pass_time(LEASE_MS + 1)
         rig.clock.advance(2_000)
-        released = await worker.take_and_say(Released)
+        released = await worker.take_and_report(Released)
         live = await other.take_one()
         assert [lost.run, released.run, live.run] == [1, 2, 3]
-        assert await worker.say(Released(job.id, 1)) is Verdict.LOST
-        assert await worker.say(Released(job.id, 2)) is Verdict.ALREADY
-        assert await worker.say(Released(job.id, 3)) is Verdict.LOST
-        assert await other.say(Released(job.id, 2)) is Verdict.LOST
-        assert await other.say(Succeeded(job.id, 3)) is Verdict.DONE
+        assert await worker.report(Released(job.id, 1)) is Verdict.LOST
+        assert await worker.report(Released(job.id, 2)) is Verdict.ALREADY
+        assert await worker.report(Released(job.id, 3)) is Verdict.LOST
+        assert await other.report(Released(job.id, 2)) is Verdict.LOST
+        assert await other.report(Succeeded(job.id, 3)) is Verdict.DONE
 
     async def test_return_is_answered_already_until_the_run_is_in_doubt(self, rig: Rig) -> None:
         job = await rig.add()
-        await rig.worker.say(Failed(job.id, (await rig.worker.take_one()).run))
+        await rig.worker.report(Failed(job.id, (await rig.worker.take_one()).run))
         rig.clock.advance(2_000)
-        run = await rig.worker.take_and_say(HandedOver, key="call-1", timeout_ms=90_000)
-        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.DONE
+        run = await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=90_000)
+        assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.DONE
         before = (await rig.dump()).jobs
-        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
         # What the first run said is no word of this one, which has not ended.
         for outcome in (Succeeded, Failed, Died, Released):
-            assert await rig.worker.say(outcome(run.id, run.run)) is Verdict.LOST
+            assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.LOST
         assert (await rig.dump()).jobs == before
-        await rig.tell("call-1")
-        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        await rig.signal("call-1")
+        assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
 
     @pytest.mark.parametrize("attempts", [1, 2], ids=["dead", "tried again"])
     async def test_run_that_was_lost_is_lost_whatever_it_says(
@@ -151,7 +151,7 @@ class VerdictGroup(ConformanceGroup):
         await rig.worker.beat()
         before = (await rig.dump()).jobs
         for outcome in all_writes(run):
-            assert await rig.worker.say(outcome) is Verdict.LOST, outcome
+            assert await rig.worker.report(outcome) is Verdict.LOST, outcome
         assert (await rig.dump()).jobs == before
         assert await rig.state(job.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
 
@@ -160,36 +160,36 @@ class VerdictGroup(ConformanceGroup):
         job = await rig.add(gates=(use_of(LINE),))
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        assert await rig.worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
-        assert await rig.worker.say(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
+        assert await rig.worker.report(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        assert await rig.worker.report(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
         assert (await rig.used("line"), await rig.state(job.id)) == (0, State.RUNNING)
-        assert await rig.worker.say(Released(run.id, run.run)) is Verdict.CANCELLED
+        assert await rig.worker.report(Released(run.id, run.run)) is Verdict.CANCELLED
 
     @pytest.mark.parametrize("outcome", [Succeeded, Released])
     async def test_end_of_a_handler_after_its_hand_over_is_recorded_as_its_return(
         self, rig: Rig, outcome: Callable[[str, int], Outcome]
     ) -> None:
         call = await dial(rig, policy=DEFAULT_POLICY)
-        assert await call.worker.say(outcome(call.id, call.run)) is Verdict.DONE
+        assert await call.worker.report(outcome(call.id, call.run)) is Verdict.DONE
         view = await rig.view(call.id)
         assert (view.state, view.worker) == (State.AWAITING, None)
-        assert await call.worker.say(Returned(call.id, call.run)) is Verdict.ALREADY
+        assert await call.worker.report(Returned(call.id, call.run)) is Verdict.ALREADY
         # Its handler is through, so the end of the lease leaves nothing in doubt.
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt is False
-        await rig.tell(call.key)
+        await rig.signal(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_candidate_found_unfit_after_it_accepted_is_only_recorded(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
-        await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
-        assert await rig.worker.say(FoundUnfit(run.id, run.run, reason="late")) is Verdict.DONE
+        await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
+        assert await rig.worker.report(FoundUnfit(run.id, run.run, reason="late")) is Verdict.DONE
         view = await rig.view(run.id)
         assert (view.state, view.worker, view.in_doubt) == (State.AWAITING, None, False)
         assert view.cascade is not None
         assert view.cascade.accepted == "ann"
-        assert await rig.worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
 
     async def test_reason_is_the_last_line_of_the_error_cut_to_its_size(self, rig: Rig) -> None:
         policy = DEFAULT_POLICY
@@ -208,7 +208,7 @@ class VerdictGroup(ConformanceGroup):
     async def test_last_attempt_that_fails_in_silence_has_a_reason(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
-            await rig.worker.take_and_say(Failed)
+            await rig.worker.take_and_report(Failed)
             rig.clock.advance(90_000)
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == (State.DEAD, "failed", "")
@@ -244,7 +244,7 @@ class VerdictGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_one()
         whole = b'"' + b"9" * (MAX_RESULT - 2) + b'"'
-        assert await rig.worker.say(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
         assert (await rig.view(job.id)).result == whole
 
     async def test_hand_over_that_waits_for_no_time_has_a_deadline_after_it(self, rig: Rig) -> None:
@@ -253,7 +253,7 @@ class VerdictGroup(ConformanceGroup):
 
     async def test_key_of_a_run_without_hand_over_is_kept_on_it(self, rig: Rig) -> None:
         job = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
-        run = await rig.worker.take_and_say(KnownAs, key="sid-1")
+        run = await rig.worker.take_and_report(KnownAs, key="sid-1")
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
-        assert await rig.worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]

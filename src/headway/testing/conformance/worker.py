@@ -47,14 +47,9 @@ class PlayedWorker:
         """Claim under a new number.
 
         Args:
-            n: the most jobs.
             lanes: names, or names with weights; none for the lane of the job factory.
-            free: the most gated jobs; as many as `n` if it is not said.
+            free: the most gated jobs; by default `n`.
             after: from the last reply.
-            lease_ms: how long the runs live without a beat.
-
-        Returns:
-            The reply.
         """
         self.request += 1
         return await self.repeat(n, *lanes, free=free, order=order, after=after, lease_ms=lease_ms)
@@ -87,11 +82,11 @@ class PlayedWorker:
     async def take(
         self, n: int = 1, *lanes: str | tuple[str, int], free: int | None = None
     ) -> list[Claimed]:
-        """Claims; what starts, in order."""
+        """Claim, and return what starts, in order."""
         return (await self.ask(n, *lanes, free=free)).jobs
 
     async def take_ids(self, n: int = 1, *lanes: str | tuple[str, int]) -> list[str]:
-        """Claims; the ids of what starts, in order."""
+        """Claim, and return the ids of what starts, in order."""
         return [job.id for job in await self.take(n, *lanes)]
 
     async def take_one(self, *lanes: str | tuple[str, int]) -> Claimed:
@@ -100,18 +95,18 @@ class PlayedWorker:
         assert len(jobs) == 1, "a job was expected to start, and none did"
         return jobs[0]
 
-    async def take_and_say(self, outcome: Callable[..., Outcome], **fields: object) -> Claimed:
+    async def take_and_report(self, outcome: Callable[..., Outcome], **fields: object) -> Claimed:
         """Claim one job, and report an outcome of its run, which is written."""
         run = await self.take_one()
-        assert await self.say(outcome(run.id, run.run, **fields)) is Verdict.DONE
+        assert await self.report(outcome(run.id, run.run, **fields)) is Verdict.DONE
         return run
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
         """Report outcomes of runs; returns a verdict for each."""
         return await self._store.settle(SettleRequest(worker=self.id, outcomes=outcomes))
 
-    async def say(self, outcome: Outcome) -> Verdict:
-        """Say one outcome; its verdict."""
+    async def report(self, outcome: Outcome) -> Verdict:
+        """Report one outcome, and return its verdict."""
         return (await self.settle(outcome))[0]
 
     async def beat(
@@ -122,16 +117,12 @@ class PlayedWorker:
         progress: Sequence[tuple[str, int, bytes]] = (),
         leaving: bool = False,
     ) -> BeatReply:
-        """Says that it lives, and what it holds.
+        """Report that the worker lives, and what it holds.
 
         Args:
-            request: the last claim whose reply it holds; 0 says nothing of claims.
-            lease_ms: how long its runs live from now.
+            request: the last claim whose reply it holds; 0 for no claim.
             progress: as (job, run, JSON).
-            leaving: it goes, and holds nothing.
-
-        Returns:
-            The reply.
+            leaving: it stops, and holds nothing.
         """
         held = tuple((one[0], one[1]) for one in running)
         return await self._store.beat(
