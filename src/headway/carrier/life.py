@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 from urllib.parse import urljoin
 
-from headway.carrier.application import Application, DeliveryFailed
-from headway.carrier.ledger import Call
-from headway.carrier.twiml import (
+from headway.carrier.application import (
+    Application,
+    DeliveryFailed,
     Gather,
     HangUp,
     Message,
@@ -21,6 +21,7 @@ from headway.carrier.twiml import (
     Talk,
     read_twiml,
 )
+from headway.carrier.ledger import Call
 from headway.carrier.webhook_delivery import Pace
 from headway.core.errors import InvalidValue
 from headway.systems.telephony.voice import CallStatus

@@ -10,10 +10,11 @@ from headway.carrier.application import (
     Notice,
     event_of,
     reason_of_text,
+    write_reply,
+    write_twiml,
 )
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.script import Fate, SimulatedSettings, Taking
-from headway.carrier.twiml import write_reply, write_twiml
 from headway.carrier.webhooks import SOURCE, HttpApplication
 from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
-from headway.carrier.application import Application, DeliveryRefused, Notice
+from headway.carrier.application import Application, DeliveryRefused, Message, Notice, read_twiml
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
 from headway.carrier.life import Life
 from headway.carrier.script import Fate, Person, Rates, SimulatedSettings, fate_of
-from headway.carrier.twiml import Message, read_twiml
 from headway.carrier.webhook_delivery import Pace, Postman, Tasks, carriage_of
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
