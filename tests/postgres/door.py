@@ -10,7 +10,7 @@ from headway.contract.enqueue import Enqueued
 from headway.core.errors import KeyConflict
 from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.inserting import Inserting, Woken
+from headway.stores.postgres.guests import Inserting, Woken
 from headway.stores.postgres.options import PostgresOptions
 
 

@@ -15,7 +15,7 @@ from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.timing import pause
 from headway.stores.ledger.packing import encode
-from headway.stores.postgres.calls import TOGETHER
+from headway.stores.postgres.call_queue import TOGETHER
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore

@@ -18,7 +18,7 @@ from headway.contract.enqueue import Enqueued
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.inserting import Woken
+from headway.stores.postgres.guests import Woken
 from headway.stores.postgres.options import PostgresOptions
 from tests.postgres.callers import LikeDjango
 from tests.postgres.door import Door, job, there

@@ -6,11 +6,11 @@ import psycopg
 
 from headway.contract.claims import BeatRequest
 from headway.stores.postgres.arrays import Texts
-from headway.stores.postgres.habits import whether_any
 from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.prefetch import whether_any
 from headway.stores.postgres.session import lock_key
-from headway.stores.postgres.statement import Ask, of
 from headway.stores.postgres.store import PostgresStore
+from headway.stores.sql.statement import Ask, of
 from headway.testing.clock import FakeClock
 from tests.plain import assert_clean, claim, job
 from tests.postgres.places import Place

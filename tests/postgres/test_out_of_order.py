@@ -19,9 +19,9 @@ from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
 from headway.core.gates.slots import Slots
 from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.options import parse_url
-from headway.stores.postgres.statement import Rows
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.store import PostgresStore
+from headway.stores.sql.statement import Rows
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain import claim, count, job, jobs, succeed

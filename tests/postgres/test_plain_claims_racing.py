@@ -28,10 +28,10 @@ from headway.contract.views import JobQuery
 from headway.core.errors import StoreChanged
 from headway.stores.postgres import marks
 from headway.stores.postgres.link import Link, Sent
-from headway.stores.postgres.numbers import HIGH_WATER, IDENTITY, SUSPECT
+from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.plain_claims import PlainClaims
-from headway.stores.postgres.statement import Rows
 from headway.stores.postgres.store import PostgresStore
+from headway.stores.sql.statement import HIGH_WATER, IDENTITY, Rows
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain import LANE, assert_clean, claim, count, job, jobs, succeed

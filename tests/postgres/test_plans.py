@@ -16,11 +16,12 @@ import pytest
 
 from headway.stores.postgres import plain_claims, tables
 from headway.stores.postgres.connection import setting
-from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import ensure_schema
-from headway.stores.postgres.statement import Ask, Each, Tell, resolve
+from headway.stores.postgres.statement import Each, Mode, resolve
 from headway.stores.postgres.store import PostgresStore
+from headway.stores.sql import records
+from headway.stores.sql.statement import Ask, Tell
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 JOBS = 50_000
@@ -48,7 +49,7 @@ def statements(table: str = "@job") -> dict[str, str]:
     """Every statement about a table, by where it is written."""
     found: dict[str, str] = {}
     names = [one.name for one in pkgutil.walk_packages(tables.__path__, f"{tables.__name__}.")]
-    for module in (*names, plain_claims.__name__):
+    for module in (*names, plain_claims.__name__, records.__name__):
         for name, thing in vars(import_module(module)).items():
             text = thing.text if isinstance(thing, Ask | Tell | Each) else thing
             if isinstance(text, str) and table in text and "{" not in text and "$" in text:
@@ -161,7 +162,7 @@ def test_statistics_of_empty_tables_change_no_plan(
                 found.append({name: lookups(plan(db, text, mode)) for name, text in every})
     fresh, empty = found
     # Lanes are few.
-    assert {name for name in fresh if fresh[name] != empty[name]} <= {"due._LANES_DUE"}
+    assert {name for name in fresh if fresh[name] != empty[name]} <= {"job_statements.LANES_DUE"}
 
 
 def test_step_behind_a_pooler_has_the_settings_of_the_store_and_leaves_none(
@@ -171,7 +172,7 @@ def test_step_behind_a_pooler_has_the_settings_of_the_store_and_leaves_none(
         options = replace(parse_url(url), pooled=True)
         store = PostgresStore(options)
         session = store._turns.session
-        for mode in (Mode.TURN, Mode.READ, Mode.INSERT, Mode.SHARED):
+        for mode in (Mode.EXCLUSIVE, Mode.READ, Mode.INSERT, Mode.SHARED):
             session.begin(mode)
             assert session.fetch("SHOW enable_seqscan", ()) == [("off",)]
             session.commit()

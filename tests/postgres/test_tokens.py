@@ -16,7 +16,7 @@ from headway.core.errors import SchemaMismatch
 from headway.stores import open_store
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import latest, migrate_schema, shipped
-from headway.stores.postgres.tables.tokens import SINCE
+from headway.stores.postgres.session import TOKENS_SINCE
 from headway.testing.conformance.granting import SENDER
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
@@ -31,7 +31,7 @@ def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[s
 def old_url(database: str, tmp_path: Path) -> str:
     """A store of the last schema without tokens, which nobody brings forward."""
     for one in shipped().iterdir():
-        if one.name.endswith(".sql") and int(one.name[:4]) < SINCE:
+        if one.name.endswith(".sql") and int(one.name[:4]) < TOKENS_SINCE:
             tmp_path.joinpath(one.name).write_text(one.read_text())
     url = f"{database}{'&' if '?' in database else '?'}namespace=t{uuid4().hex}"
     options = parse_url(url)
@@ -67,7 +67,7 @@ async def test_token_on_a_schema_without_tokens_is_refused_until_it_is_migrated(
         assert "headway migrate" in refused.value.hint
     options = parse_url(old_url)
     with psycopg.connect(options.conninfo, autocommit=True) as connection:
-        assert migrate_schema(connection, options) == (SINCE - 1, latest())
+        assert migrate_schema(connection, options) == (TOKENS_SINCE - 1, latest())
     # The same process goes on, with the tokens that there may be now.
     await store.define(DefineRequest(items=(SetToken(spec=SENDER),), author="ann"))
     assert [one.spec for one in await store.read(TokensQuery())] == [SENDER]

@@ -9,7 +9,8 @@ from typing import Self
 
 import psycopg
 
-from headway.stores.postgres.numbers import EPOCH, IDENTITY, OLDEST_PROGRAM, SCHEMA
+from headway.stores.postgres.numbers import OLDEST_PROGRAM
+from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 
 # What a killed process has sent may still be executed, and would come after the emptying.
 _END_OTHERS = """

@@ -19,9 +19,9 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import StatsQuery
 from headway.core.job import NewJob, derived_id
 from headway.stores.sqlite import SqliteOptions, SqliteStore
-from headway.stores.sqlite.calls import Call
+from headway.stores.sqlite.call_queue import Call
+from headway.stores.sqlite.disk import WriteLock
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.write_lock import WriteLock
 
 SPAWN = multiprocessing.get_context("spawn")
 LIMIT = 240.0

@@ -12,7 +12,7 @@ from typing import TypeVar
 import apsw
 
 from headway.stores.sqlite import SqliteOptions
-from headway.stores.sqlite.write_lock import WriteLock
+from headway.stores.sqlite.disk import WriteLock
 
 Answer = TypeVar("Answer")
 

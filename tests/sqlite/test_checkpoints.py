@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.checkpoints import LATE, SOON, Checkpoints
 from headway.stores.sqlite.connection import connect, create
+from headway.stores.sqlite.disk import LATE, SOON, Checkpoints
 from tests.plain import job, jobs
 from tests.sqlite.rig import options
 

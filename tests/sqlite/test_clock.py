@@ -11,8 +11,8 @@ from headway.contract.claims import BeatRequest
 from headway.contract.outcomes import Verdict
 from headway.contract.views import StatsQuery
 from headway.core.errors import ClockSkewed
+from headway.stores.sql.statement import HIGH_WATER
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.numbers import HIGH_WATER
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, system_clock
 from headway.testing.clock import FakeClock
 from tests.plain import claim, count, job, succeed

@@ -10,7 +10,7 @@ import pytest
 from headway.contract.outcomes import Verdict
 from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.failures import explain, is_broken
+from headway.stores.sqlite.database import explain, is_broken
 from headway.stores.sqlite.session import Session
 from headway.testing.clock import FakeClock
 from tests.plain import assert_clean, claim, count, job, succeed

@@ -17,9 +17,9 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.sqlite import SqliteStore, writer
-from headway.stores.sqlite.calls import Call
+from headway.stores.sqlite.caches import WAKES
+from headway.stores.sqlite.call_queue import Call
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.numbers import WAKES
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.writer import GROUP_CALLS
 from headway.testing.clock import FakeClock

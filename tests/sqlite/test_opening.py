@@ -26,7 +26,7 @@ from headway.core.errors import (
 )
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
-from headway.stores.sqlite import SqliteOptions, SqliteStore, parse_url, schema
+from headway.stores.sqlite import SqliteOptions, SqliteStore, connection, parse_url
 from headway.stores.sqlite.connection import migrate
 from headway.testing.conformance.granting import SENDER
 from tests.plain import assert_clean, count, job, jobs
@@ -131,14 +131,14 @@ def test_file_whose_creator_was_killed_in_its_commit_is_created_anew(path: Path)
         db = apsw.Connection(str(path))
         # As in a commit that is cut off: some pages are in the file, their journal is on the disk.
         db.execute("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE")
-        db.execute("".join(statements for _, statements in schema.migrations()))
+        db.execute("".join(statements for _, statements in connection.migrations()))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert path.with_name("headway.db-journal").stat().st_size > 0
     assert path.stat().st_size > 0
     open_and_close(options(path))
     db = apsw.Connection(str(path))
-    assert db.pragma("application_id") == schema.APPLICATION_ID
+    assert db.pragma("application_id") == connection.APPLICATION_ID
     assert db.execute("SELECT count(*) FROM number").get > 0
     db.close()
 
@@ -229,7 +229,7 @@ async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
 async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
     await SqliteStore(options(path)).close()
     db = apsw.Connection(str(path))
-    db.pragma("user_version", schema.latest() + 1)
+    db.pragma("user_version", connection.latest() + 1)
     db.close()
     before = content_of(path)
     with pytest.raises(SchemaMismatch, match="this program knows") as error:
@@ -242,10 +242,10 @@ NEXT = "CREATE TABLE added (x INTEGER) STRICT; INSERT INTO added VALUES (7);"
 
 
 def with_next_migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = schema.migrations()
+    now = connection.migrations()
     latest = now[-1][0] + 1
-    monkeypatch.setattr(schema, "migrations", lambda: [*now, (latest, NEXT)])
-    monkeypatch.setattr(schema, "latest", lambda: latest)
+    monkeypatch.setattr(connection, "migrations", lambda: [*now, (latest, NEXT)])
+    monkeypatch.setattr(connection, "latest", lambda: latest)
 
 
 async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
@@ -254,7 +254,7 @@ async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 3))
     await store.close()
-    before = schema.latest()
+    before = connection.latest()
     with_next_migration(monkeypatch)
     with pytest.raises(SchemaMismatch) as error:
         SqliteStore(options(path))
@@ -267,19 +267,19 @@ async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
     db.close()
 
 
-@pytest.mark.parametrize("number", range(1, schema.latest()))
+@pytest.mark.parametrize("number", range(1, connection.latest()))
 async def test_store_that_an_older_program_made_is_migrated_and_does_all_that_is_new(
     path: Path, number: int
 ) -> None:
     with pytest.MonkeyPatch.context() as older:
-        shipped = schema.migrations()[:number]
-        older.setattr(schema, "migrations", lambda: shipped)
-        older.setattr(schema, "latest", lambda: number)
+        shipped = connection.migrations()[:number]
+        older.setattr(connection, "migrations", lambda: shipped)
+        older.setattr(connection, "latest", lambda: number)
         older.setattr("headway.stores.sqlite.session.latest", lambda: number)
         store = SqliteStore(options(path))
         await store.enqueue(jobs(0, 3))
         await store.close()
-    assert migrate(options(path)) == (number, schema.latest())
+    assert migrate(options(path)) == (number, connection.latest())
     store = SqliteStore(options(path))
     assert (await store.read(StatsQuery())).counts == {"waiting": 3}
     await store.define(DefineRequest(items=(SetToken(spec=SENDER),), author="ann"))
@@ -303,11 +303,11 @@ async def test_failed_migration_leaves_the_old_schema(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await SqliteStore(options(path)).close()
-    now = schema.migrations()
+    now = connection.migrations()
     broken = (now[-1][0] + 1, "CREATE TABLE half (x); CREATE TABLE job (x);")
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "migrations", lambda: [*now, broken])
-        patch.setattr(schema, "latest", lambda: broken[0])
+        patch.setattr(connection, "migrations", lambda: [*now, broken])
+        patch.setattr(connection, "latest", lambda: broken[0])
         with pytest.raises(Exception, match="already exists"):
             migrate(options(path))
     db = apsw.Connection(str(path))

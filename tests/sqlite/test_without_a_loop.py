@@ -13,7 +13,7 @@ from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable, UnknownGate
 from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.numbers import WAKES
+from headway.stores.sqlite.caches import WAKES
 from tests.plain import LANE, job, jobs
 from tests.sqlite.rig import door_shut, drive, number, options
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import StoreUnavailable
-from headway.stores.sqlite.write_lock import WriteLock
+from headway.stores.sqlite.disk import WriteLock
 
 LIMIT = 120
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain, repeat
 from struct import Struct, pack
 
 from psycopg import adapt, pq
 from psycopg.abc import Buffer
+
+from headway.core.check import is_job_id
 
 _INT8, _TEXT, _BYTEA, _UUID, _BOOL = 20, 25, 17, 2950, 16
 _HEADER = Struct("!iIIii")
@@ -155,3 +158,8 @@ DUMPERS: tuple[tuple[type, type[adapt.Dumper]], ...] = (
     (Ids, IdsDumper),
 )
 """What is registered with a connection."""
+
+
+def ids_of(ids: Iterable[str]) -> Ids:
+    """Return the ids that a job can have, each once, in their order."""
+    return Ids(filter(is_job_id, dict.fromkeys(ids)))

@@ -1,8 +1,4 @@
-"""A queue of calls for one connection, served one group at a time.
-
-Calls from an event loop are served by the queue's own thread. A caller without a loop serves its
-own call, and those that came meanwhile, which saves two switches of threads.
-"""
+"""Calls, and the queue of one connection in which they are served, one group at a time."""
 
 from __future__ import annotations
 
@@ -10,21 +6,114 @@ import os
 import threading
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
-from headway.stores.ledger.calls import deliver
-from headway.stores.postgres.calls import AnyCall
+from headway.core.job import NewJob
+from headway.stores.ledger.calls import Answer, CallBase, deliver, running_loop
+from headway.stores.postgres.shared import Done
+
+Together = Callable[[Sequence[Any]], tuple[Sequence[Any], Done]]
+"""Handles several requests in one step: returns the answers in order, and what it has done."""
+TOGETHER = 256
+"""Calls of one step at most, so that other steps do not wait long."""
+
+
+class Call(CallBase[Answer]):
+    """One requested operation.
+
+    Args:
+        work: does it; None if `together` does.
+        jobs: of an enqueue, so that several enqueues can be merged; else None.
+        item: the request of a call that can share a step with others of its kind.
+        together: handles the items of several such calls in one step.
+        own_thread: its caller waits in its own thread, though a loop may run there.
+    """
+
+    __slots__ = ("item", "jobs", "together", "work")
+
+    def __init__(
+        self,
+        work: Callable[[], tuple[Answer, Done]] | None = None,
+        jobs: Sequence[NewJob] | None = None,
+        *,
+        item: object = None,
+        together: Together | None = None,
+        own_thread: bool = False,
+    ) -> None:
+        super().__init__(None if own_thread else running_loop())
+        self.work = work
+        self.jobs = jobs
+        self.item = item
+        self.together = together
+
+
+AnyCall = Call[Any]
+
+
+def share(first: AnyCall, other: AnyCall) -> bool:
+    """Return whether two calls may be served in one step."""
+    return first.together is not None and first.together == other.together
+
+
+def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
+    """Serve calls that share a step; one that is refused fails alone.
+
+    Then each half is tried separately, down to the call at fault: it costs the others only a few
+    more steps.
+
+    Args:
+        calls: at least one; each is given its answer or its error.
+        done: gets what each step has done.
+    """
+    first = calls[0]
+    if len(calls) == 1 or first.together is None:
+        for call in calls:
+            serve_alone(call, done)
+        return
+    try:
+        answers, wrote = first.together([call.item for call in calls])
+    except OutcomeUnknown as error:
+        for call in calls:
+            call.error = error
+    except Exception:  # noqa: BLE001  (one of them was refused; nothing was written)
+        middle = len(calls) // 2
+        serve(calls[:middle], done)
+        serve(calls[middle:], done)
+    else:
+        for call, answer in zip(calls, answers, strict=True):
+            call.answer = answer
+        done(wrote)
+
+
+def serve_alone(call: AnyCall, done: Callable[[Done], None]) -> None:
+    """Serve one call in a step of its own.
+
+    Args:
+        call: is given its answer or its error.
+        done: gets what the step has done.
+    """
+    try:
+        if call.work is not None:
+            call.answer, wrote = call.work()
+        else:
+            assert call.together is not None  # noqa: S101  (a call has one of the two)
+            (call.answer,), wrote = call.together((call.item,))
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        call.error = error
+    else:
+        done(wrote)
 
 
 class CallQueue:
     """A queue of calls, and the thread that serves those of event loops.
 
     Args:
-        most: calls that are served at once.
+        most: calls of one group.
         serve: answers calls: sets the answer or the error of each. Never raises an Exception.
-        leave: what is done last.
-        joins: whether a call may be served in one group with the first one of it.
+        leave: called at the end.
+        joins: returns whether a call may be served in one group with the first one of it.
     """
 
     def __init__(

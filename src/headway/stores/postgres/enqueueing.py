@@ -11,15 +11,14 @@ from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.horizon import ensure_hours
 from headway.stores.ledger.verbs import enqueue
-from headway.stores.postgres.calls import AnyCall
+from headway.stores.postgres.call_queue import AnyCall, serve_alone
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import GuestLink
-from headway.stores.postgres.mode import Mode, NeedsMore
+from headway.stores.postgres.shared import Done, Woken
+from headway.stores.postgres.statement import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
-Woken = dict[tuple[str | None, int | None], None]
 Replies = list[Enqueued]
 
 PATIENT = 2
@@ -47,7 +46,7 @@ class Enqueues:
         def verb(ledger: PostgresLedger) -> Replies:
             return enqueue(ledger, jobs)
 
-        modes = (Mode.INSERT, Mode.TURN) if self._limited(jobs) else _MODES
+        modes = (Mode.INSERT, Mode.EXCLUSIVE) if self._limited(jobs) else _MODES
         for mode in modes[:-1]:
             try:
                 return self._steps.run(mode, verb)
@@ -75,7 +74,7 @@ class Enqueues:
                 return alone.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
             except NeedsMore:
                 alone.session.patient = False
-                return alone.run(Mode.TURN, lambda ledger: enqueue(ledger, jobs))
+                return alone.run(Mode.EXCLUSIVE, lambda ledger: enqueue(ledger, jobs))
             finally:
                 alone.close()
 
@@ -99,7 +98,7 @@ class Enqueues:
                 self._serve_together(together, jobs, done)
                 together, jobs = [], []
             if call.jobs is None:
-                _serve_one(call, done)
+                serve_alone(call, done)
             else:
                 together.append(call)
                 jobs += call.jobs
@@ -123,7 +122,7 @@ class Enqueues:
                     taken += size
                 return
         for call in calls:
-            _serve_one(call, done)
+            serve_alone(call, done)
 
     # Within a transaction of the caller
 
@@ -156,20 +155,11 @@ class Enqueues:
                         ensure_hours(book, use)
             book.save()
 
-        return self._steps.run(Mode.TURN, verb)
+        return self._steps.run(Mode.EXCLUSIVE, verb)
 
     def look(self) -> tuple[None, Done]:
         """Learn which store this is."""
         return self._steps.run(Mode.INSERT, lambda _: None)
 
 
-_MODES = (Mode.BLIND, Mode.INSERT, Mode.TURN)
-
-
-def _serve_one(call: AnyCall, done: Callable[[Done], None]) -> None:
-    try:
-        call.answer, wrote = call.work()
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
-        call.error = error
-    else:
-        done(wrote)
+_MODES = (Mode.BLIND, Mode.INSERT, Mode.EXCLUSIVE)

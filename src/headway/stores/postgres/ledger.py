@@ -1,61 +1,181 @@
-"""The tables of a PostgreSQL store, as one step sees them."""
+"""The tables of a PostgreSQL store within one step, and what a verb reads ahead of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from headway.core.errors import UnknownGate
+from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import GateKind, GateSpec
+from headway.core.state import QUEUED
 from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.rows import ShutSpell
-from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
-from headway.stores.ledger.tables.jobs import JobTable
-from headway.stores.ledger.tables.lanes import CountTable, LaneTable
-from headway.stores.ledger.tables.records import (
-    EntryTable,
-    FactTable,
-    KeyTable,
-    SignalTable,
-    TrailTable,
-    WorkerTable,
-)
-from headway.stores.ledger.tables.tokens import TokenTable
-from headway.stores.postgres.mode import Mode
-from headway.stores.postgres.reading import reads_of
+from headway.stores.ledger.feeding import FEED_HEADS
+from headway.stores.ledger.gatenames import is_implicit, place_of
+from headway.stores.ledger.rows import JobRow, ShutSpell
+from headway.stores.postgres.arrays import Texts, ids_of
+from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.tables.counts import PostgresCounts
-from headway.stores.postgres.tables.entries import PostgresEntries
-from headway.stores.postgres.tables.facts import PostgresFacts
-from headway.stores.postgres.tables.gates import PostgresGates
+from headway.stores.postgres.statement import Each, Mode, Read
+from headway.stores.postgres.tables import job_statements as sql
+from headway.stores.postgres.tables import records
+from headway.stores.postgres.tables.gates import (
+    LOAD,
+    PERMITS_OF_JOBS,
+    PERMITS_OF_KNOWN,
+    PostgresGates,
+    PostgresPermits,
+    PostgresStarts,
+    take_gates,
+)
+from headway.stores.postgres.tables.job_heads import parked_reads
 from headway.stores.postgres.tables.jobs import PostgresJobs
-from headway.stores.postgres.tables.keys import PostgresKeys
-from headway.stores.postgres.tables.lanes import PostgresLanes
-from headway.stores.postgres.tables.permits import PostgresPermits
-from headway.stores.postgres.tables.signals import PostgresSignals
-from headway.stores.postgres.tables.starts import PostgresStarts
-from headway.stores.postgres.tables.tokens import PostgresTokens
-from headway.stores.postgres.tables.trail import PostgresTrail
-from headway.stores.postgres.tables.workers import PostgresWorkers
+from headway.stores.postgres.tables.lanes import PostgresCounts, PostgresLanes
+from headway.stores.postgres.tables.records import (
+    PostgresKeys,
+    PostgresSignals,
+    PostgresTrail,
+    PostgresWorkers,
+)
+from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
+from headway.stores.sql.statement import HIGH_WATER, Rows, Tell, of
+
+
+def reads_of(session: Session, ahead: Ahead) -> list[Read]:
+    """The questions that must be asked to know what is named; none for what is known."""
+    jobs, words = ids_of(ahead.jobs), session.words
+    dedupe = [(row.tenant, row.key) for row in ahead.ends if row.key is not None]
+    holders = [who for one in ahead.workers if (who := words.find(one)) is not None]
+    sets: tuple[tuple[Each, Sequence[object]], ...] = (
+        (records.KEPT_BY_KEY, ahead.kept),
+        (records.EVENTS, [records.event_hash(*one) for one in ahead.events]),
+        (sql.JOBS, jobs),
+        (PERMITS_OF_JOBS, (*jobs, *ids_of(ahead.permits))),
+        (sql.RUNS, ids_of(ahead.runs)),
+        (records.KEYS, [records.key_hash(*one) for one in (*ahead.dedupe, *dedupe)]),
+        (sql.UNFIT, ahead.refits),
+        (sql.HELD_OF, holders),
+    )
+    found = [session.cache.read_of(each, things) for each, things in sets if things]
+    reads = [read for read in found if read is not None]
+    gates = (*ahead.gates, *_gates_of(session, ahead.ends))
+    return [*reads, *_of_keys(session, ahead.keys), *_of_gates(session, gates)]
+
+
+def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
+    """Where jobs hold permits, wait, or have something reserved."""
+    permits_of = session.cache.each(PERMITS_OF_JOBS)
+    flow_of = session.flows.thing
+    found: list[str] = []
+    for row in rows:
+        for gate, _, _, pool, *_ in permits_of.get(row.id, ()):
+            found += (gate, pool) if pool else (gate,)
+        found += [gate for gate in (row.ticket, row.parked_at) if gate is not None]
+        if row.state in QUEUED:
+            uses = (*flow_of(row.flow).shared, *row.keyed)
+            found += [use.name for use in uses if use.amount > 1]
+    return found
+
+
+def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
+    """Run by their keys, with their jobs and the permits of these."""
+    known = session.cache.read_of(records.KNOWN, names)
+    if known is None:
+        return []
+
+    def fill(each: Each) -> Callable[[Rows], None]:
+        def take(rows: Rows) -> None:
+            jobs = session.cache.each(each)
+            for name in names:
+                jobs.update((row[1], []) for row in session.cache.each(records.KNOWN)[name])
+            for row in rows:
+                jobs[row[1]].append(row)
+
+        return take
+
+    return [
+        known,
+        Read(sql.JOBS_OF_KNOWN, known.bound, fill(sql.JOBS)),
+        Read(PERMITS_OF_KNOWN, known.bound, fill(PERMITS_OF_JOBS)),
+    ]
+
+
+def _of_gates(session: Session, names: Sequence[str]) -> list[Read]:
+    reads: list[Read] = []
+    names = list(dict.fromkeys(names))
+    members = [member for name in names for member in _members(session, name)]
+    missing = [name for name in (*names, *members) if name not in session.cache.gates]
+    if missing:
+
+        def take(rows: Rows) -> None:
+            take_gates(session, missing, rows, [])
+
+        reads.append(Read(LOAD, (Texts(missing),), take))
+    keyed = {name: _heads(session, name) for name in names if not is_implicit(name)}
+    return reads + parked_reads(session, keyed)
+
+
+def _heads(session: Session, gate: str) -> int:
+    """How many parked jobs of a flow are looked at when the gate has room."""
+    spec = _spec(session, gate)
+    if spec is None:
+        return 2
+    if spec.kind is GateKind.POOL:
+        most = sum(capacity for _, capacity in spec.members)
+    elif spec.kind is GateKind.HOURS:
+        most = FEED_HEADS
+    else:
+        most = spec.capacity or spec.limit or 1
+    return max(2, min(most, FEED_HEADS) + 1)
+
+
+def _members(session: Session, gate: str) -> list[str]:
+    spec = _spec(session, gate)
+    if spec is None or spec.kind is not GateKind.POOL:
+        return []
+    return [member_gate(gate, member) for member, _ in spec.members]
+
+
+def _spec(session: Session, gate: str) -> GateSpec | None:
+    known = session.shared.templates
+    if known is None or is_implicit(gate):
+        return None
+    try:
+        place = place_of(known.rows, gate)
+    except UnknownGate:
+        return None
+    # A member of a pool is looked at with the pool.
+    return None if place.pool else known.rows[place.template].current
+
+
+_END_LEASES = Tell(
+    # With a number of its own each row is another one to a beat that has read it.
+    "UPDATE @worker SET lease_until = least(lease_until, $1), no = no + 1 WHERE NOT lapsed",
+    of("worker"),
+)
+_NO_BEATS = Tell("LOCK TABLE @worker IN SHARE ROW EXCLUSIVE MODE", of())
+_SET_BACK = Tell(f"UPDATE @number SET n = $1 WHERE key = {HIGH_WATER}", of())  # noqa: S608  (a constant)
 
 
 class PostgresLedger:
-    """See `Ledger`.
+    """See `SqlLedger`."""
 
-    Args:
-        session: through which all tables ask.
-    """
+    suspect_key = SUSPECT
 
     def __init__(self, session: Session, shut_spells: dict[int, ShutSpell]) -> None:
         self.session = session
-        self.jobs: JobTable = PostgresJobs(session)
-        self.gates: GateTable = PostgresGates(session)
-        self.permits: PermitTable = PostgresPermits(session)
-        self.starts: StartTable = PostgresStarts(session)
-        self.lanes: LaneTable = PostgresLanes(session)
-        self.counts: CountTable = PostgresCounts(session)
-        self.keys: KeyTable = PostgresKeys(session)
-        self.signals: SignalTable = PostgresSignals(session)
-        self.workers: WorkerTable = PostgresWorkers(session)
-        self.entries: EntryTable = PostgresEntries(session)
-        self.tokens: TokenTable = PostgresTokens(session)
-        self.trail: TrailTable = PostgresTrail(session)
-        self.facts: FactTable = PostgresFacts(session, self.trail)
+        self.jobs = PostgresJobs(session)
+        self.gates = PostgresGates(session)
+        self.permits = PostgresPermits(session)
+        self.starts = PostgresStarts(session)
+        self.lanes = PostgresLanes(session)
+        self.counts = PostgresCounts(session)
+        self.keys = PostgresKeys(session)
+        self.signals = PostgresSignals(session)
+        self.workers = PostgresWorkers(session)
+        self.entries = SqlEntries(session)
+        self.tokens = SqlTokens(session)
+        self.trail = PostgresTrail(session)
+        self.facts = SqlFacts(session, self.trail)
         self.shut_spells = shut_spells
 
     @property
@@ -69,10 +189,20 @@ class PostgresLedger:
         if ahead.flows:
             session.flows.know(ahead.flows)
         if session.mode is Mode.SHARED and ahead.gates:
-            session.need_turn()
+            session.need_exclusive()
         if session.mode not in {Mode.BLIND, Mode.PEEK}:
             session.read_all(reads_of(session, ahead))
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
         """After the step, wakes those who wait for this lane (None: for any)."""
         self.session.wakes.append((lane, at))
+
+    def end_leases(self) -> None:
+        """End all leases now, also for a beat that has read one of them."""
+        self.session.tell(_NO_BEATS)
+        self.session.tell(_END_LEASES, self.now)
+
+    def set_time_back(self) -> None:
+        """Lower the high-water mark to the step's time."""
+        self.session.tell(_SET_BACK, self.now)
+        self.session.put(HIGH_WATER, self.now)

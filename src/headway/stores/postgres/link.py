@@ -1,16 +1,213 @@
-"""The way to the server: statements are sent in one go, and their answers read together."""
+"""The way to the server: statements are sent in one go, and their results read together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import count
+from select import POLLIN, POLLOUT, poll
+from struct import Struct
+from typing import Any, NamedTuple
 
-from psycopg import RawCursor
+import psycopg
+from psycopg import RawCursor, adapt, errors
+from psycopg.pq import ConnStatus, ExecStatus, Format, abc
 
-from headway.stores.postgres.connection import Connection, connect, silence_ms
+from headway.stores.postgres.arrays import DUMPERS
+from headway.stores.postgres.connection import ADAPTERS, Connection, connect, silence_ms
+from headway.stores.postgres.numbers import SERVER
 from headway.stores.postgres.options import PostgresOptions
-from headway.stores.postgres.statement import Row, Rows, resolve
-from headway.stores.postgres.wire import Wire
+from headway.stores.postgres.statement import resolve
+from headway.stores.sql.statement import Row, Rows
+
+_INT8 = Struct("!q").pack
+_BINARY = Format.BINARY
+_FAILED = frozenset({ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.NONFATAL_ERROR})
+
+Pack = Callable[[Any], Any]
+
+
+def _packs() -> dict[type, tuple[int, Pack]]:
+    made: dict[type, tuple[int, Pack]] = {
+        int: (20, _INT8),
+        str: (25, str.encode),
+        bytes: (17, bytes),
+        bool: (16, lambda one: b"\1" if one else b"\0"),
+        type(None): (0, lambda _: None),
+    }
+    for kind, dumper in DUMPERS:
+        made[kind] = (dumper.oid, dumper(kind, ADAPTERS).dump)
+    return made
+
+
+_PACKS = _packs()
+_Key = tuple[bytes, tuple[type, ...]]
+"""A text, and of which types the values are that it is bound to."""
+
+
+class _Plan(NamedTuple):
+    """How a statement is sent: as what it is prepared, and how its values are packed."""
+
+    name: bytes
+    packs: list[Pack]
+    types: list[int]
+    formats: list[Format]
+
+
+class Wire:
+    """Sends statements of a connection in one go, and reads what comes back.
+
+    Args:
+        connection: must not be used by another caller meanwhile.
+        prepare: whether the server may keep statements on it.
+        silence_ms: for so long the server may say nothing; None for as long as it likes.
+    """
+
+    def __init__(
+        self, connection: Connection, *, prepare: bool, silence_ms: int | None = None
+    ) -> None:
+        self._connection = connection
+        self._pgconn: abc.PGconn = connection.pgconn
+        self._prepare = prepare
+        self._silence_ms = silence_ms
+        self._plans: dict[_Key, _Plan] = {}
+        self._numbers = count(1)
+        self._reader = adapt.Transformer(ADAPTERS)
+        self._poll = poll()
+        self._fd = self._pgconn.socket
+
+    def alive(self) -> bool:
+        """Return whether the server has not hung up meanwhile, without a request."""
+        self._poll.register(self._fd, POLLIN)
+        try:
+            # A notice is read once; the end of the connection is reported by each read.
+            while self._poll.poll(0):
+                self._pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        return self._pgconn.status == ConnStatus.OK
+
+    def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
+        """Execute statements; each part, up to None and to the end, is one step or none.
+
+        Args:
+            batch: texts and what they are bound to.
+
+        Returns:
+            The rows of each; none for one that returns none.
+
+        Raises:
+            psycopg.Error: the first that failed; those after it in its part were not executed.
+        """
+        try:
+            results = self._exchange(batch)
+        except BaseException:
+            # Whatever is still on its way belongs to no one.
+            self._connection.close()
+            raise
+        told: list[Rows] = []
+        for result in results:
+            if result is None:
+                told.append([])
+                continue
+            if result.status in _FAILED:
+                error: psycopg.Error = errors.error_from_result(result)
+                raise error
+            told.append(self._rows(result))
+        return told
+
+    def _exchange(
+        self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]
+    ) -> list[abc.PGresult | None]:
+        pgconn = self._pgconn
+        fresh: list[_Key] = []
+        # What comes back: a result for each statement, and one more where it is prepared first.
+        counted: list[bool] = []
+        pgconn.enter_pipeline_mode()
+        syncs = 1
+        for text, bound in batch:
+            if text is None:
+                pgconn.pipeline_sync()
+                counted.append(True)
+                syncs += 1
+            else:
+                self._send(text, bound, fresh, counted)
+        pgconn.pipeline_sync()
+        found = self._read(syncs)
+        pgconn.exit_pipeline_mode()
+        if any(one.status in _FAILED for one in found):
+            for key in fresh:
+                # It may not have been prepared after all.
+                self._plans.pop(key, None)
+        kept: list[abc.PGresult | None] = []
+        for one, counts in zip(found, (*counted, False), strict=True):
+            if one.status in _FAILED:
+                return [one]
+            if counts:
+                kept.append(None if one.status == ExecStatus.PIPELINE_SYNC else one)
+        return kept
+
+    def _send(
+        self, text: bytes, bound: Sequence[Any], fresh: list[_Key], counted: list[bool]
+    ) -> None:
+        key = (text, tuple(map(type, bound)))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(key[1])
+            if self._prepare:
+                fresh.append(key)
+                self._pgconn.send_prepare(plan.name, text, plan.types)
+                counted.append(False)
+        values = [pack(one) for pack, one in zip(plan.packs, bound, strict=True)]
+        if self._prepare:
+            self._pgconn.send_query_prepared(plan.name, values, plan.formats, _BINARY)
+        else:
+            self._pgconn.send_query_params(text, values, plan.types, plan.formats, _BINARY)
+        counted.append(True)
+
+    def _plan(self, kinds: tuple[type, ...]) -> _Plan:
+        packs = [_PACKS[kind] for kind in kinds]
+        return _Plan(
+            b"headway_%d" % next(self._numbers),
+            [pack for _, pack in packs],
+            [oid for oid, _ in packs],
+            [_BINARY] * len(packs),
+        )
+
+    def _read(self, syncs: int) -> list[abc.PGresult]:
+        pgconn, waiter = self._pgconn, self._poll
+        unsent = pgconn.flush()
+        waiter.register(self._fd, POLLIN | (POLLOUT if unsent else 0))
+        found: list[abc.PGresult] = []
+        ended = True
+        while syncs:
+            if not waiter.poll(self._silence_ms):
+                message = f"the server said nothing for {self._silence_ms} ms"
+                raise errors.OperationalError(message)
+            pgconn.consume_input()
+            if unsent:
+                unsent = pgconn.flush()
+                waiter.modify(self._fd, POLLIN | (POLLOUT if unsent else 0))
+            while syncs and not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is None:
+                    if ended:
+                        break
+                    ended = True
+                    continue
+                ended = False
+                found.append(result)
+                if result.status == ExecStatus.PIPELINE_SYNC:
+                    syncs -= 1
+                    ended = True
+        return found
+
+    def _rows(self, result: abc.PGresult) -> Rows:
+        if not result.ntuples:
+            return []
+        reader = self._reader
+        reader.set_pgresult(result, format=_BINARY)
+        return reader.load_rows(0, result.ntuples, tuple)
+
 
 Sent = tuple[str, Sequence[Any]]
 """A text and what it is bound to."""
@@ -104,3 +301,18 @@ class GuestLink(Link):
 
     def close(self) -> None:
         """Nothing is ours to close."""
+
+
+def leads_where_new_ones_lead(link: Link, connect: Callable[[], Link]) -> bool:
+    """Return whether a link is to the server to which a fresh connection leads.
+
+    After a failover an old connection may still lead to the server that was replaced. What it
+    says proves nothing about the store.
+    """
+    (here,) = link.run([(SERVER, ())])
+    fresh = connect()
+    try:
+        (there,) = fresh.run([(SERVER, ())])
+    finally:
+        fresh.close()
+    return here == there

@@ -136,6 +136,12 @@ class Marks:
                 if mark is not None:
                     mark.floors.clear()
 
+    def follow(self, version: int) -> None:
+        """Forget all marks if others have let jobs wait before them."""
+        if self.version != version:
+            self.clear()
+            self.version = version
+
     def clear(self) -> None:
         """Nothing is known any more."""
         with self._lock:

@@ -1,30 +1,63 @@
-"""The keys of whole numbers that the store keeps by key."""
+"""The store's own numbers: their keys, and the statements by which a step reads and writes them."""
 
 from __future__ import annotations
 
-HIGH_WATER = -1
-"""The highest time that was ever used, ms."""
-REVISION = -3
-"""Of the definitions, as the contract tells it."""
-DEFINITIONS = -4
-"""Grows whenever a declared gate is written, so that other processes read them again."""
-EPOCH = -5
-KEPT_EVENTS = -7
-IDENTITY = -8
-"""Random, written once."""
-SCHEMA = -9
-"""The number of the last migration, so that a running process sees that it was overtaken."""
-EPOCH_AT = -10
-"""When the present epoch was begun, by the store's time, ms."""
+from headway.stores.sql.statement import DEFINITIONS, EPOCH, HIGH_WATER, IDENTITY
+
 OLDEST_PROGRAM = -11
 """Programs that know at least this schema understand the store."""
 LANES = -12
-"""Grows whenever what a lane carries is written, so that other processes read it again."""
+"""Grows whenever a lane's settings are written, so that other processes read them again."""
 SUSPECT = -13
-"""1 while the store is another one, or older, than some process knows it."""
+"""1 after a process found the store replaced or restored, until a new epoch begins."""
 BEHIND = -14
-"""Grows whenever a step with the turn lets jobs wait that may stand before others."""
-FIRST_TOTAL = -16
-"""Totals lie from here down, one for each word; a lane's counts above 0."""
-WIDTH = 8
-"""States: so many numbers belong to a lane."""
+"""Grows whenever an exclusive step lets jobs wait that may stand before others."""
+
+CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
+FACTS = (
+    f"{FACT}"  # noqa: S608  (constants only)
+    f" SELECT set_config('headway.now', greatest(coalesce($1::bigint, {CLOCK}),"
+    f" (SELECT n FROM fact WHERE key = {HIGH_WATER}),"
+    f" (SELECT $3::bigint FROM fact WHERE key = {EPOCH} AND n = $2::bigint))::text, true)::bigint,"
+    f" {CLOCK}, (SELECT array_agg(key) FROM fact), (SELECT array_agg(n) FROM fact)"
+)
+PUT = (
+    # An enqueue may have raised the high-water mark since this step read it.
+    "INSERT INTO @number AS number SELECT * FROM unnest($1::bigint[], $2::bigint[])"  # noqa: S608  (a constant)
+    f" ON CONFLICT (key) DO UPDATE SET n = CASE WHEN number.key = {HIGH_WATER}"
+    " THEN greatest(number.n, excluded.n) ELSE excluded.n END"
+)
+RAISE_HIGH_WATER = (
+    f"INSERT INTO @number AS number VALUES ({HIGH_WATER}, $1)"  # noqa: S608  (a constant)
+    " ON CONFLICT (key) DO UPDATE SET n = excluded.n WHERE number.n < excluded.n"
+)
+COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
+SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
+"""Which server this is: one that was restarted, or another one, began at another moment."""
+_HASTE = "set_config('lock_timeout', '20', true)"
+HASTE = f"SELECT {_HASTE}"
+"""A transaction that has sent the same key or id may stay open for long. A step that sends it again
+waits for that one, but not while it holds the turn, or its process's connection for inserts."""
+
+FITS = (
+    # Fails, and the whole step with it, where what was taken for granted does not hold.
+    f"{FACT}"  # noqa: S608  (constants only)
+    " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
+    f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"
+    f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $5::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint"
+    f" AND greatest((SELECT n FROM fact WHERE key = {HIGH_WATER}),"
+    f" coalesce($7::bigint, {CLOCK})) - $8::bigint < 2000"
+    f")::int AS fits) AS guard WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}"
+)
+FOLDED = 5_000
+"""Changes of counts that are folded at once."""
+FOLD = (
+    "WITH gone AS (DELETE FROM @delta WHERE ctid = ANY (ARRAY("  # noqa: S608  (a constant)
+    f"SELECT ctid FROM @delta LIMIT {FOLDED})) RETURNING keys, ns)"
+    " INSERT INTO @number AS number"
+    " SELECT key, sum(n) FROM gone CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n)"
+    " GROUP BY key ON CONFLICT (key) DO UPDATE SET n = number.n + excluded.n"
+)

@@ -20,30 +20,27 @@ from headway.stores.ledger.packing import encode
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
-from headway.stores.postgres.bookkeeping import FACT
-from headway.stores.postgres.done import Done
 from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import WHOLE, Range
-from headway.stores.postgres.mode import NeedsMore
-from headway.stores.postgres.numbers import (
-    BEHIND,
+from headway.stores.postgres.numbers import BEHIND, FACT, LANES, SUSPECT
+from headway.stores.postgres.schema import latest
+from headway.stores.postgres.session import FOLD_EVERY, LAG_MS
+from headway.stores.postgres.shared import Done, Lanes
+from headway.stores.postgres.statement import NeedsMore
+from headway.stores.postgres.steps import Steps
+from headway.stores.postgres.tables.gates import PASSES
+from headway.stores.sql.statement import (
     DEFINITIONS,
     EPOCH,
     EPOCH_AT,
     FIRST_TOTAL,
     HIGH_WATER,
     IDENTITY,
-    LANES,
     SCHEMA,
-    SUSPECT,
     WIDTH,
+    Row,
+    Rows,
 )
-from headway.stores.postgres.schema import latest
-from headway.stores.postgres.session import FOLD_EVERY, LAG_MS
-from headway.stores.postgres.shared import Lanes
-from headway.stores.postgres.statement import Row, Rows
-from headway.stores.postgres.steps import Steps
-from headway.stores.postgres.tables.gates import PASSES
 
 MOST_FLOWS = 32
 """Flows of a plain lane, at most."""

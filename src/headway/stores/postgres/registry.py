@@ -15,7 +15,7 @@ from headway.stores.ledger.rows import FlowKey
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.failures import is_broken
 from headway.stores.postgres.link import Link
-from headway.stores.postgres.statement import Rows
+from headway.stores.sql.statement import Rows
 
 Thing = TypeVar("Thing")
 

@@ -24,8 +24,9 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from headway.core.errors import SchemaMismatch
-from headway.stores.postgres.numbers import EPOCH, IDENTITY, OLDEST_PROGRAM, SCHEMA
+from headway.stores.postgres.numbers import OLDEST_PROGRAM
 from headway.stores.postgres.options import PostgresOptions
+from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 
 NEEDED = 1
 """The oldest schema that this program works on."""

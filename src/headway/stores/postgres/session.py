@@ -1,4 +1,4 @@
-"""A step: how it begins, what it learns of the store then, and how it ends."""
+"""A session: one connection, the step on it, and what that step reads and writes."""
 
 from __future__ import annotations
 
@@ -9,78 +9,272 @@ from typing import Any
 from psycopg.pq import TransactionStatus
 
 from headway.core.errors import InvalidValue, SchemaMismatch
-from headway.stores.ledger.fingerprint import StoreFingerprint
-from headway.stores.postgres.arrays import Numbers
-from headway.stores.postgres.asking import Asking
-from headway.stores.postgres.bookkeeping import (
+from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
+from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.connection import setting
+from headway.stores.postgres.link import SYNC, Link, Sent, leads_where_new_ones_lead
+from headway.stores.postgres.numbers import (
+    BEHIND,
     CLOCK,
     COUNT,
     FACTS,
     FITS,
     FOLD,
     HASTE,
+    LANES,
+    OLDEST_PROGRAM,
     PUT,
     RAISE_HIGH_WATER,
-    SERVER,
+    SUSPECT,
 )
-from headway.stores.postgres.connection import setting
-from headway.stores.postgres.done import Done, Speech
-from headway.stores.postgres.link import SYNC, Link, Sent
-from headway.stores.postgres.mode import Mode, NeedsMore, Repeat
-from headway.stores.postgres.numbers import (
-    BEHIND,
+from headway.stores.postgres.schema import latest
+from headway.stores.postgres.shared import Done, Prefetch, Shared, Speech
+from headway.stores.postgres.statement import (
+    TERMS,
+    UNDO_GUEST,
+    Asked,
+    Each,
+    Mode,
+    NeedsMore,
+    Read,
+    Repeat,
+    Thing,
+)
+from headway.stores.postgres.step_cache import StepCache
+from headway.stores.sql.statement import (
     DEFINITIONS,
     EPOCH,
     EPOCH_AT,
     HIGH_WATER,
     IDENTITY,
-    LANES,
-    OLDEST_PROGRAM,
     SCHEMA,
-    SUSPECT,
+    Ask,
+    Rows,
+    Tell,
 )
-from headway.stores.postgres.schema import latest
-from headway.stores.postgres.shared import Habit, Shared
-from headway.stores.postgres.statement import Asked, Read, Rows
 
 LAG_MS = 1_000
-"""By how much the high-water mark may stay behind what an enqueue used."""
+"""How far the high-water mark may stay behind the time that an enqueue used."""
 FOLD_EVERY = 64
-"""Claims and steps with the turn, of one process, after which one with the turn folds counts."""
+"""Claims and exclusive steps of one process after which an exclusive one folds counts."""
+TOKENS_SINCE = 2
+"""The schema that has tokens; this program works on an older one as well."""
+
+Columns = Callable[[list[Any]], tuple[Any, ...]]
+"""Makes the parameters of a statement from gathered rows."""
 
 
 def lock_key(namespace: str) -> int:
-    """The advisory lock that is a namespace's turn."""
+    """Return the key of the advisory lock that exclusive steps of a namespace hold."""
     return 0x4864_7779 << 32 | zlib.crc32(namespace.encode())
 
 
-class Session(Asking):
+class Session:
     """One connection, a step at a time.
 
     Args:
         shared: with the store's other sessions.
-        speech: makes what tells other processes of a commit; None where it is told later.
+        connect: opens the connection.
+        speech: makes what notifies other processes with a commit.
 
     Attributes:
         now: the store's time of the step, ms.
-        patient: waits for transactions of others that have sent the same keys.
+        cache: what the step has read.
+        wakes: lanes to wake after the step (None: any), each with the moment (None: now).
+        patient: whether it waits for transactions of others that have sent the same keys.
+        hasty: whether it waits only briefly for such a transaction.
+        behind: whether the step lets jobs wait that may stand before others.
+        defined: whether it has written definitions, so that nothing of them may be kept.
+        alone: whether it has written what only an exclusive step may.
     """
 
-    def __init__(self, shared: Shared, link: Callable[[], Link], speech: Speech) -> None:
-        super().__init__(shared, link)
+    text_list = Texts
+    number_list = Numbers
+
+    def __init__(self, shared: Shared, connect: Callable[[], Link], speech: Speech) -> None:
+        self.shared = shared
         self.registry = shared.registry
         self.flows, self.policies = self.registry.flows, self.registry.policies
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
         self.patient = False
-        self._kind: object = None
+        self._connect = connect
+        self._link: Link | None = None
         self._speech = speech
         self._lock = lock_key(shared.options.namespace)
         # Behind a pooler each step may have another connection, with the settings of any client.
         pooled = shared.options.pooled
         self._settings = setting(shared.options, local=True) if pooled else ""
+        self._reset(Mode.READ, None)
 
-    # A step
+    def _reset(self, mode: Mode, kind: object) -> None:
+        self.mode, self._kind = mode, kind
+        self._terms = TERMS[mode]
+        self.cache = StepCache()
+        self.wakes: list[tuple[str | None, int | None]] = []
+        self.hasty = self.behind = self.defined = self.alone = False
+        self._wrote = False
+        self._facts: dict[int, int] = {}
+        self._changed: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self._standing: set[int] = set()
+        self._queue: list[Sent] = []
+        self._gathered: dict[Tell, tuple[Columns, dict[Thing, Any]]] = {}
+
+    # The connection
+
+    @property
+    def link(self) -> Link:
+        """The connection, opened if need be."""
+        link = self._link
+        if link is None:
+            link = self._link = self._connect()
+        return link
+
+    def drop(self) -> None:
+        """Release the connection; the next step opens another."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    # The store's numbers
+
+    def number(self, key: int) -> int:
+        """Return one of the store's own numbers; 0 if it was never written."""
+        found = self._changed.get(key)
+        return self._facts.get(key, 0) if found is None else found
+
+    def put(self, key: int, n: int) -> None:
+        """Set one of the store's own numbers, in an exclusive step."""
+        self.need_exclusive()
+        self._changed[key] = n
+        self._wrote = True
+
+    def count(self, key: int, n: int) -> None:
+        """Add to a number that many steps add to."""
+        self._counts[key] = self._counts.get(key, 0) + n
+
+    def stand(self, key: int) -> None:
+        """Write a number that many steps add to even if it stays 0."""
+        self._counts.setdefault(key, 0)
+        self._standing.add(key)
+
+    # Reading
+
+    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+        """Return the rows of a query, as of now and of what this step wrote."""
+        if not ask.ahead:
+            return self.fetch(ask.text, bound)
+        key, cache = (ask, bound), self.cache
+        cache.used[key] = None
+        found = cache.answers.get(key)
+        if found is None:
+            found = cache.answers[key] = self.fetch(ask.text, bound)
+        return found
+
+    def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
+        """Send a query, with what was written so far; see `fetch_all`."""
+        return self.fetch_all([(text, bound)])[0]
+
+    def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Send several queries in one trip, with what was written so far.
+
+        Raises:
+            NeedsMore: the step may not read, or not read more.
+        """
+        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
+            raise NeedsMore
+        self._queue_gathered()
+        queued, self._queue = self._queue, []
+        return self.link.run([*queued, *batch])[len(queued) :]
+
+    def each(self, each: Each, things: Sequence[Thing]) -> dict[Any, Rows]:
+        """Return the rows about each thing, as of now and of what this step wrote.
+
+        Returns:
+            The rows of each thing, and maybe of others; not to be changed.
+        """
+        read = self.cache.read_of(each, things)
+        if read is not None:
+            read.take(self.fetch(read.text, read.bound))
+        return self.cache.each(each)
+
+    def read_all(self, reads: Sequence[Read]) -> None:
+        """Read all of it in one trip."""
+        if reads:
+            answers = self.fetch_all([(read.text, read.bound) for read in reads])
+            for read, rows in zip(reads, answers, strict=True):
+                read.take(rows)
+
+    # Writing
+
+    def tell(
+        self,
+        tell: Tell,
+        *bound: Any,  # noqa: ANN401  (depends on the statement)
+        patched: Sequence[Each] = (),
+    ) -> None:
+        """Write something; it is sent with the next query, or with the commit.
+
+        Args:
+            tell: the statement.
+            bound: its parameters.
+            patched: queries whose cached rows the caller updates itself.
+        """
+        self._writes(tell, patched)
+        self._queue.append((tell.text, bound))
+
+    def gather(
+        self,
+        tell: Tell,
+        name: Thing,
+        row: Any,  # noqa: ANN401  (depends on the statement)
+        columns: Columns,
+        patched: Sequence[Each] = (),
+    ) -> None:
+        """Write a row together with others of the same statement; see `tell`.
+
+        Args:
+            name: of the row; it replaces one that was gathered under the same name.
+            columns: makes the parameters from all rows.
+        """
+        known = self._gathered.get(tell)
+        self._writes(tell, patched, gathering=known is not None)
+        if known is None:
+            known = self._gathered[tell] = (columns, {})
+        known[1].pop(name, None)
+        known[1][name] = row
+
+    def _queue_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for tell, (columns, rows) in gathered.items():
+            self._queue.append((tell.text, columns(list(rows.values()))))
+
+    def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+        """Write something now, for the rows that it returns."""
+        self._writes(tell)
+        return self.fetch(tell.text, bound)
+
+    def _writes(self, tell: Tell, patched: Sequence[Each] = (), *, gathering: bool = False) -> None:
+        limited = self.mode in {Mode.SHARED, Mode.BEAT} and tell.beside is not self.mode
+        if limited or self.mode in {Mode.PEEK, Mode.READ}:
+            raise NeedsMore
+        self._wrote = True
+        self.alone = self.alone or tell.beside is not Mode.SHARED
+        if not gathering and any(one.changes & tell.changes for one in self._gathered):
+            self._queue_gathered()
+        self.cache.invalidate(tell.changes, patched)
+
+    def need_exclusive(self) -> None:
+        """Continue only in an exclusive step.
+
+        Raises:
+            NeedsMore: other steps may decide meanwhile.
+        """
+        if self.mode is not Mode.EXCLUSIVE:
+            raise NeedsMore
+
+    # The begin of a step
 
     def begin(
         self,
@@ -93,57 +287,75 @@ class Session(Asking):
         """Begin a step.
 
         Args:
-            ahead: what the step will ask, answered in the same trip.
-            kind: of the step: what it asks besides is asked ahead by the next one.
-            reads: makes the questions about many things that go in the same trip.
+            mode: how much of the store it has for itself.
+            ahead: queries that are sent in the same trip.
+            kind: of the step: what it asks besides is prefetched by the next one of its kind.
+            reads: makes further queries for the same trip.
 
         Returns:
-            The answers to what was asked ahead.
+            The rows of each query of `ahead`.
 
         Raises:
-            NeedsMore: a step without a look, of a process that does not know enough.
-            psycopg.Error: the connection broke, or the turn did not come in time.
+            NeedsMore: the step may not read, and the process does not know enough.
+            psycopg.Error: the connection broke, or the lock was not free in time.
             SchemaMismatch: this program cannot work on the schema any more.
             Repeat: the connection leads to another server than new connections do; it is closed.
         """
-        self.forget_step()
-        self.mode, self._kind = mode, kind
-        self._look_at_link()
-        time = self.shared.time
+        self._reset(mode, kind)
+        self._drop_if_hung_up()
         if mode is Mode.BLIND:
             self._guess()
             return []
-        batch: list[Sent] = []
-        if mode is not Mode.PEEK:
-            batch.append((mode.value, ()))
-        if self._settings and mode is not Mode.GUEST:
-            batch.append((self._settings, ()))
-        if mode is Mode.TURN:
-            batch.append(("SELECT pg_advisory_xact_lock($1)", (self._lock,)))
-        elif mode is Mode.SHARED:
-            batch.append(("SELECT pg_advisory_xact_lock_shared($1)", (self._lock,)))
-        elif mode is Mode.INSERT and not self.patient:
-            batch.append((HASTE, ()))
+        sets = list(reads())
+        batch = [(ask.text, bound) for ask, bound in ahead]
+        answers = self._send(batch + [(read.text, read.bound) for read in sets])
+        found, others = answers[: len(batch)], answers[len(batch) :]
+        for read, rows in zip(sets, others, strict=True):
+            read.take(rows)
+        for asked, rows in zip(ahead, found, strict=True):
+            if asked[0].ahead:
+                self.cache.answers[asked] = rows
+        return found
+
+    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Run statements as one shared step, in one trip.
+
+        What would end another step after its facts are read must make a statement of this one
+        fail, because the facts arrive when it is committed.
+
+        Returns:
+            The rows of each.
+
+        Raises:
+            psycopg.Error: nothing was written, or the connection broke.
+        """
+        self._reset(Mode.WHOLE, None)
+        self._drop_if_hung_up()
+        return self._send(batch)
+
+    def _drop_if_hung_up(self) -> None:
+        """Drop a connection that the server has closed between two steps."""
+        if self._link is not None and not self._link.alive():
+            self.drop()
+            self.shared.forget()
+
+    def _send(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Send the head of the step with `batch`, and apply the store's facts."""
+        terms, time = self._terms, self.shared.time
+        head: list[Sent] = [(terms.begin, ())] if terms.begin else []
+        if self._settings and self.mode is not Mode.GUEST:
+            head.append((self._settings, ()))
+        if terms.lock:
+            head.append((terms.lock, (self._lock,)))
+        elif self.mode is Mode.INSERT and not self.patient:
+            head.append((HASTE, ()))
         clock = None if time.clock is None else time.clock()
-        facts = len(batch)
+        head.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
         # Known before the request is sent, and so older than what the reply says.
         before = self.shared.watch.known
-        batch.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
-        batch += [(ask.text, bound) for ask, bound in ahead]
-        told_until = len(batch)
-        sets = list(reads())
-        batch += [(read.text, read.bound) for read in sets]
-        answers = self.link.run(batch)
-        self._take_facts(answers[facts][0], before)
-        for read, rows in zip(sets, answers[told_until:], strict=True):
-            read.take(rows)
-        told = answers[facts + 1 : told_until]
-        for (ask, bound), rows in zip(ahead, told, strict=True):
-            if ask.ahead:
-                self._answers[ask, bound] = rows
-            else:
-                self._given[ask] = (bound, rows)
-        return told
+        answers = self.link.run([*head, *batch])
+        self._take_facts(answers[len(head) - 1][0], before)
+        return answers[len(head) :]
 
     def _guess(self) -> None:
         time, templates = self.shared.time, self.shared.templates
@@ -161,36 +373,36 @@ class Session(Asking):
     def _take_facts(self, row: tuple[Any, ...], before: StoreFingerprint | None) -> None:
         self.now, clock, keys, ns = row
         self._facts = dict(zip(keys, ns, strict=True))
-        get = self.number
+        get, shared = self.number, self.shared
         if get(SCHEMA) != latest() and get(OLDEST_PROGRAM) > latest():
             message = f"the schema of the store became {get(SCHEMA)}, this program has {latest()}"
             raise SchemaMismatch(message, hint="restart this process with the current program")
         if self.mode is Mode.GUEST:
-            self._look_as_guest()
+            # Nothing of it is kept: the caller's transaction may see an old state, or be undone.
+            if get(IDENTITY) != shared.identity:
+                message = "the connection is to another database than the store's"
+                raise InvalidValue(message, hint="give one to the database of the store's URL")
             return
-        time = self.shared.time
-        time.heard(clock)
-        if self.mode in {Mode.TURN, Mode.PEEK, Mode.WHOLE} and self.shared.marks.version != get(
-            BEHIND
-        ):
-            self.shared.marks.clear()
-            self.shared.marks.version = get(BEHIND)
-        self.shared.high_water = get(HIGH_WATER)
-        time.used(self.now, get(EPOCH))
-        if self.shared.identity != get(IDENTITY):
-            self.shared.forget()
-            self.shared.identity = get(IDENTITY)
-        if self.mode in {Mode.TURN, Mode.PEEK, Mode.SHARED, Mode.BEAT}:
-            self._look(before)
+        shared.time.heard(clock)
+        shared.time.used(self.now, get(EPOCH))
+        if self._terms.marked:
+            shared.marks.follow(get(BEHIND))
+        shared.high_water = get(HIGH_WATER)
+        shared.follow(get(IDENTITY))
+        if self._terms.checked:
+            self._check_fingerprint(before)
 
-    def _look(self, before: StoreFingerprint | None) -> None:
-        watch, sight = self.shared.watch, self._fingerprint()
-        if watch.may_follow(sight, before):
-            watch.accept(sight, before)
-        elif self.mode is not Mode.TURN:
+    def _check_fingerprint(self, before: StoreFingerprint | None) -> None:
+        watch, found = self.shared.watch, self._fingerprint()
+        if watch.may_follow(found, before):
+            watch.accept(found, before)
+        elif self.mode is Mode.WHOLE:
+            # It is committed already, after its own check.
+            return
+        elif self.mode is not Mode.EXCLUSIVE:
             raise NeedsMore
-        elif watch.reason or self._is_server_of_new_connections():
-            watch.suspect(sight, before)
+        elif watch.reason or leads_where_new_ones_lead(self.link, self._connect):
+            watch.suspect(found, before)
         else:
             self.drop()
             self.shared.forget()
@@ -200,59 +412,15 @@ class Session(Asking):
         get = self.number
         return StoreFingerprint(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
 
-    def _is_server_of_new_connections(self) -> bool:
-        """Return whether this step is on the server to which a fresh connection leads.
+    @property
+    def watch(self) -> FingerprintWatch:
+        """Detects a replaced or restored store."""
+        return self.shared.watch
 
-        After a failover an old connection may still lead to the server that was replaced. What it
-        says proves nothing about the store.
-        """
-        (here,) = self.link.run([(SERVER, ())])
-        fresh = self._connect()
-        try:
-            (there,) = fresh.run([(SERVER, ())])
-        finally:
-            fresh.close()
-        return here == there
-
-    def _look_as_guest(self) -> None:
-        """Keep nothing of it: a transaction of the caller may see an old state, or be undone.
-
-        Raises:
-            InvalidValue: it is another database.
-        """
-        if self.number(IDENTITY) != self.shared.identity:
-            message = "the connection is to another database than the store's"
-            raise InvalidValue(message, hint="give one to the database of the store's URL")
-
-    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Run statements as one step, beside others that share, in one trip.
-
-        What would end another step after its look must make a statement of this one fail: the
-        facts come back when it is committed.
-
-        Returns:
-            The rows of each.
-
-        Raises:
-            psycopg.Error: nothing was written, or the connection broke.
-        """
-        self.forget_step()
-        self.mode, self._kind = Mode.WHOLE, None
-        self._look_at_link()
-        time = self.shared.time
-        clock = None if time.clock is None else time.clock()
-        head: list[Sent] = [(self._settings, ())] if self._settings else []
-        head += [
-            ("SELECT pg_advisory_xact_lock_shared($1)", (self._lock,)),
-            (FACTS, (clock, time.epoch, time.floor(time.epoch))),
-        ]
-        before = self.shared.watch.known
-        answers = self.link.run([*head, *batch])
-        self._take_facts(answers[len(head) - 1][0], before)
-        found = self._fingerprint()
-        if self.shared.watch.may_follow(found, before):
-            self.shared.watch.accept(found, before)
-        return answers[len(head) :]
+    @property
+    def changed(self) -> bool:
+        """Whether the store was replaced, or restored to an older state."""
+        return bool(self.shared.watch.reason) or self.number(SUSPECT) > 0
 
     @property
     def learns(self) -> bool:
@@ -260,69 +428,67 @@ class Session(Asking):
         return not self.defined and self.mode is not Mode.GUEST
 
     @property
-    def changed(self) -> bool:
-        """The store is not the one that was seen before, or an older state of it."""
-        return bool(self.shared.watch.reason) or self.number(SUSPECT) > 0
+    def has_tokens(self) -> bool:
+        """Whether there may be tokens; a change is tried on any schema, to be refused."""
+        return self.mode is not Mode.READ or self.number(SCHEMA) >= TOKENS_SINCE
 
     def clock_ahead_ms(self) -> int:
-        """By how much the store's time is ahead of its clock."""
+        """Return how far the store's time is ahead of its clock."""
         clock = self.shared.time.clock
-        if clock is not None:
-            return max(0, self.now - clock())
-        told = self.fetch(f"SELECT {CLOCK}", ())
-        return max(0, self.now - told[0][0])
+        at = clock() if clock is not None else self.fetch(f"SELECT {CLOCK}", ())[0][0]
+        return max(0, self.now - at)
 
     # Its end
 
     def commit(self) -> Done:
-        """End the step and keep what it wrote.
+        """Commit the step.
 
         Raises:
-            psycopg.Error: it could not; what its breaking means, who calls this must say.
+            psycopg.Error: it failed; if the connection broke, the outcome is not known.
         """
         woken = dict.fromkeys(self.wakes)
-        batch = self._closing()
+        batch = self._last_writes()
         sent = len(batch)
-        if self.mode is Mode.GUEST:
-            batch.append(("RELEASE SAVEPOINT headway_send", ()))
-        elif self.mode is not Mode.BLIND and self.mode is not Mode.PEEK:
-            batch.append(("COMMIT", ()))
+        if self._terms.end:
+            batch.append((self._terms.end, ()))
         speech = self._speech(woken) if woken and self._wrote else None
         if speech is not None:
             # After the commit: who begins to listen later looks once more, and sees it.
             batch += [(SYNC, ()), speech] if self.mode is Mode.BLIND else [speech]
         answers = self.link.run(batch) if batch else []
+        shared = self.shared
         if self.mode is Mode.BLIND and sent:
-            self.shared.time.heard(answers[0][0][0])
-            self.shared.time.used(self.now, self.number(EPOCH))
-        elif self.mode is Mode.TURN and self._wrote:
-            self.shared.marks.version = self.number(BEHIND)
-            for flow, (floors, started) in self.risen.items():
-                self.shared.marks.rise(flow, floors, started)
-            self.shared.high_water = self.number(HIGH_WATER)
-            self.shared.watch.accept(self._fingerprint(), None)
-        self._learn()
+            shared.time.heard(answers[0][0][0])
+            shared.time.used(self.now, self.number(EPOCH))
+        elif self.mode is Mode.EXCLUSIVE and self._wrote:
+            shared.marks.version = self.number(BEHIND)
+            for flow, (floors, started) in self.cache.risen.items():
+                shared.marks.rise(flow, floors, started)
+            shared.high_water = self.number(HIGH_WATER)
+            shared.watch.accept(self._fingerprint(), None)
+        if self._kind is not None:
+            shared.learn(self._kind, Prefetch.of_step(self.cache))
         return Done(self._wrote, woken, speech is not None)
 
-    def _closing(self) -> list[Sent]:
-        self._settle_gathered()
+    def _last_writes(self) -> list[Sent]:
+        self._queue_gathered()
         batch, self._queue = self._queue, []
-        adds = self._wrote and self.mode in {Mode.BLIND, Mode.INSERT, Mode.BEAT}
-        if adds and self.now > self.shared.high_water + LAG_MS:
-            # Seldom, because a step with the turn waits for the step that writes it.
-            self.shared.high_water = self.now
+        shared = self.shared
+        if self._wrote and self._terms.beside and self.now > shared.high_water + LAG_MS:
+            # Seldom, because an exclusive step waits for the step that writes it.
+            shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
         counts = {key: n for key, n in self._counts.items() if n or key in self._standing}
         if self.mode is Mode.BLIND and batch:
-            batch.insert(0, (FITS, (*_pair(counts), *self._granted())))
+            batch.insert(0, (FITS, (*_pair(counts), *self._assumptions())))
             return batch
         if counts:
             self._wrote = True
             batch.append((COUNT, _pair(counts)))
-        if self.mode is Mode.TURN and self._wrote:
-            self.shared.unfolded += 1
-            if self.shared.unfolded >= FOLD_EVERY:
-                self.shared.unfolded = 0
+        if self.mode is Mode.EXCLUSIVE and self._wrote:
+            shared.unfolded += 1
+            if shared.unfolded >= FOLD_EVERY:
+                shared.unfolded = 0
                 batch.append((FOLD, ()))
             if self.behind:
                 self.put(BEHIND, self.number(BEHIND) + 1)
@@ -332,24 +498,13 @@ class Session(Asking):
                 batch.append((PUT, _pair(self._changed)))
         return batch
 
-    def _granted(self) -> tuple[int | None, ...]:
+    def _assumptions(self) -> tuple[int | None, ...]:
         clock = self.shared.time.clock
         facts = (self._facts[key] for key in (DEFINITIONS, LANES, IDENTITY, EPOCH))
         return (*facts, None if clock is None else clock(), self.now)
 
-    def _learn(self) -> None:
-        if self._kind is not None:
-            habit = Habit(
-                tuple(self._used),
-                tuple(self.looked_at),
-                self.wanted,
-                tuple(self.lanes_asked),
-                frozenset(one for one in self._used if not self._answers.get(one, True)),
-            )
-            self.shared.learn(self._kind, habit)
-
     def rollback(self) -> None:
-        """End the step; what it wrote is gone."""
+        """Roll the step back."""
         link, self._link = self._link, None
         if link is None:
             return
@@ -359,12 +514,7 @@ class Session(Asking):
             return
         self._link = link
         if self.mode is Mode.GUEST:
-            link.run(
-                [
-                    ("ROLLBACK TO SAVEPOINT headway_send", ()),
-                    ("RELEASE SAVEPOINT headway_send", ()),
-                ]
-            )
+            link.run([(text, ()) for text in UNDO_GUEST])
         elif link.connection.info.transaction_status is not TransactionStatus.IDLE:
             link.run([("ROLLBACK", ())])
 

@@ -1,22 +1,47 @@
-"""What the sessions of one store share: what never changes, and what a version stands by."""
+"""What the sessions of one store share, and what each step reports to them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.rows import LaneRow
+from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.statement import Asked
+from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.timing import StoreTime
 
-HABITS = 256
-"""Kinds of steps of which it is known what they ask."""
+MOST_KINDS = 256
+"""Kinds of steps whose reads are remembered."""
+
+Woken = dict[tuple[str | None, int | None], None]
+"""Lanes to wake (None: any), each with the moment (None: now)."""
+Speech = Callable[[Woken], Sent | None]
+"""Makes the statement that notifies other processes of a commit, if one is to be sent."""
+
+
+def silent(_: Woken) -> None:
+    """Notify no other process with the commit; the caller does it afterwards."""
+
+
+class Done(NamedTuple):
+    """What a step has done.
+
+    Attributes:
+        wrote: whether it wrote anything.
+        woken: lanes to wake.
+        told: whether waiters in other processes were notified.
+    """
+
+    wrote: bool
+    woken: Woken
+    told: bool
 
 
 class Templates(NamedTuple):
@@ -33,22 +58,35 @@ class Lanes(NamedTuple):
     rows: dict[str, LaneRow]
 
 
-@dataclass(slots=True)
-class Habit:
-    """What a kind of step asked last, so that the next can ask it ahead, in one go.
+@dataclass(slots=True, frozen=True)
+class Prefetch:
+    """What a kind of step read last, so that the next one can read it in the trip of its begin.
 
     Attributes:
-        gates: the names of gates that it looked at.
-        heads: of how many heads, by flow.
-        lanes: which waiting flows, by lane, after which flow, and how many.
-        empty: those of the questions to which there was no answer.
+        asks: queries, with their parameters.
+        gates: the names of gates.
+        heads: how many heads of flows, by flow.
+        lanes: which flows with waiting jobs, by lane, after which flow, and how many.
+        empty: those of the queries that found nothing.
     """
 
-    asks: tuple[Asked, ...] = ()
-    gates: tuple[str, ...] = ()
-    heads: Mapping[int, int] = field(default_factory=dict[int, int])
-    lanes: tuple[tuple[str, int, int], ...] = ()
-    empty: frozenset[Asked] = frozenset()
+    asks: tuple[Asked, ...]
+    gates: tuple[str, ...]
+    heads: Mapping[int, int]
+    lanes: tuple[tuple[str, int, int], ...]
+    empty: frozenset[Asked]
+
+    @classmethod
+    def of_step(cls, cache: StepCache) -> Prefetch:
+        """Return what a step has read."""
+        answers = cache.answers
+        return cls(
+            tuple(cache.used),
+            tuple(cache.looked_at),
+            cache.wanted,
+            tuple(cache.lanes_asked),
+            frozenset(one for one in cache.used if not answers.get(one, True)),
+        )
 
 
 class Shared:
@@ -64,7 +102,7 @@ class Shared:
         high_water: the store's, as it was seen or written last.
         hours: gates whose intervals are known, and so have a row that stays.
         marks: of flows, as far as this process has started their jobs.
-        habits: of steps, by their kind.
+        prefetches: by the kind of the step.
         unfolded: steps since one of this process folded counts.
         forgotten: how often all that was known was forgotten.
     """
@@ -80,29 +118,31 @@ class Shared:
         self.lanes = Lanes(-1, {})
         self.hours: dict[str, GateRow] = {}
         self.marks = Marks()
-        self.habits: dict[object, Habit] = {}
+        self.prefetches: dict[object, Prefetch] = {}
         self.unfolded = 0
         self.forgotten = 0
 
     def lanes_of(self, version: int) -> dict[str, LaneRow]:
-        """The lanes as far as they were read while their number was this; to be added to."""
+        """Return the lanes that were read while LANES was this; to be added to."""
         lanes = self.lanes
         if lanes.version != version:
             lanes = self.lanes = Lanes(version, {})
         return lanes.rows
 
-    def habit(self, kind: object) -> Habit | None:
-        """What a kind of step asked last."""
-        return self.habits.get(kind)
+    def learn(self, kind: object, read: Prefetch) -> None:
+        """Remember what a kind of step has read."""
+        if len(self.prefetches) >= MOST_KINDS and kind not in self.prefetches:
+            self.prefetches.clear()
+        self.prefetches[kind] = read
 
-    def learn(self, kind: object, habit: Habit) -> None:
-        """A step of a kind asked this."""
-        if len(self.habits) >= HABITS and kind not in self.habits:
-            self.habits.clear()
-        self.habits[kind] = habit
+    def follow(self, identity: int) -> None:
+        """Forget everything if the store is another one."""
+        if self.identity != identity:
+            self.forget()
+            self.identity = identity
 
     def forget(self) -> None:
-        """A connection broke, and what is found behind a new one may be another store."""
+        """Forget everything: behind a new connection there may be another store."""
         self.forgotten += 1
         self.registry.forget()
         self.identity = 0
@@ -111,4 +151,4 @@ class Shared:
         self.lanes = Lanes(-1, {})
         self.hours = {}
         self.marks.clear()
-        self.habits.clear()
+        self.prefetches.clear()

@@ -1,51 +1,96 @@
-"""Statements, and what each looks at or changes: so that an answer read ahead is never stale."""
+"""Modes of a step, statements about many things at once, and what the server reads of a text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from headway.stores.postgres.mode import Mode
-
-Row = tuple[Any, ...]
-"""Values of a row, in the order of its columns."""
-Rows = list[Row]
+from headway.stores.sql.statement import Ask, Rows
 
 
-class Ask(NamedTuple):
-    """A question.
+class Mode(Enum):
+    """How much of the store a step has for itself."""
+
+    EXCLUSIVE = auto()
+    """Everything: no other step decides meanwhile."""
+    SHARED = auto()
+    """Beside other shared steps, but not beside an exclusive one."""
+    BEAT = auto()
+    """One worker's lease, beside exclusive steps."""
+    READ = auto()
+    """One snapshot."""
+    INSERT = auto()
+    """Nothing: it only adds."""
+    PEEK = auto()
+    """One look, in one trip; it ends if more must be known or anything written."""
+    WHOLE = auto()
+    """Beside other shared steps, in one trip: its assumptions are checked as it writes."""
+    BLIND = auto()
+    """It only adds, and reads nothing: its assumptions are checked as it writes."""
+    GUEST = auto()
+    """It only adds, within a transaction of the caller."""
+
+
+class Terms(NamedTuple):
+    """How a mode's step begins and ends.
 
     Attributes:
-        text: in which `@` stands before each name of the namespace, and `@now` for the step's time.
-        of: what it looks at, by the words that `Tell` uses.
-        ahead: whether a step like the last one may ask it before it is asked.
+        begin: the statement that begins it; empty for one trip without BEGIN.
+        lock: the statement that takes the namespace's lock; empty for none.
+        end: the statement that commits it, sent with its writes; empty if it needs none.
+        checked: whether the store's fingerprint must follow the known one.
+        marked: whether it uses the low-water marks, which are dropped if they are outdated.
+        beside: whether it writes beside exclusive steps, which raise the high-water mark.
     """
 
-    text: str
-    of: frozenset[str]
-    ahead: bool = False
+    begin: str = ""
+    lock: str = ""
+    end: str = ""
+    checked: bool = False
+    marked: bool = False
+    beside: bool = False
 
 
-class Tell(NamedTuple):
-    """A change.
+# Whatever the database's default is: a step must see what was committed while it waited.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_EXCLUSIVE = "SELECT pg_advisory_xact_lock($1)"
+_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
+_SAVEPOINT = "SAVEPOINT headway_send"
+TERMS: dict[Mode, Terms] = {
+    Mode.EXCLUSIVE: Terms(_BEGIN, _EXCLUSIVE, "COMMIT", checked=True, marked=True),
+    Mode.SHARED: Terms(_BEGIN, _SHARED, "COMMIT", checked=True),
+    Mode.BEAT: Terms(_BEGIN, end="COMMIT", checked=True, beside=True),
+    Mode.READ: Terms("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", end="COMMIT"),
+    Mode.INSERT: Terms(_BEGIN, end="COMMIT", beside=True),
+    Mode.PEEK: Terms(checked=True, marked=True),
+    Mode.WHOLE: Terms(lock=_SHARED, checked=True, marked=True),
+    Mode.BLIND: Terms(beside=True),
+    Mode.GUEST: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),
+}
+UNDO_GUEST = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
+"""Roll back a step within a caller's transaction."""
 
-    Attributes:
-        changes: what no earlier answer holds for any more.
-        beside: a mode in which it may be written without the turn.
-    """
 
-    text: str
-    changes: frozenset[str]
-    beside: Mode | None = None
+class NeedsMore(Exception):
+    """The step cannot be done in its mode; nothing was written."""
+
+
+class KeyHeld(Exception):
+    """Another open transaction has sent a key or id of the step; nothing was written."""
+
+
+class Repeat(Exception):
+    """Another step was faster; nothing was written, and the step must be repeated."""
 
 
 class Each(NamedTuple):
-    """A question about many things at once, whose answers are kept by thing for the step.
+    """A query about many things at once, whose rows are cached by thing for the step.
 
     Attributes:
-        text: as of a question; bound to the things alone.
-        pack: makes of the things what the text is bound to.
-        place: the column that says which of the things a row is about.
+        text: as of `Ask`; bound to the things alone.
+        pack: makes the one parameter of the things.
+        place: the column with the thing that a row is about.
     """
 
     text: str
@@ -55,11 +100,7 @@ class Each(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A question that is sent with others.
-
-    Attributes:
-        bound: what it is bound to.
-    """
+    """A query that is sent with others, and what is done with its rows."""
 
     text: str
     bound: tuple[Any, ...]
@@ -67,33 +108,13 @@ class Read(NamedTuple):
 
 
 Thing = Hashable
-"""What a question about many things is asked by: a name, an id, a hash or a number."""
+"""What `Each` is queried by: a name, an id, a hash or a number."""
 Asked = tuple[Ask, tuple[Any, ...]]
-"""A question and what it is bound to."""
-
-
-def of(*words: str) -> frozenset[str]:
-    """What is looked at or changed."""
-    return frozenset(words)
-
-
-ANY_JOB = frozenset({"waiting", "scheduled", "parked", "held", "expiry", "deadline", "job"})
-"""Whatever is known of jobs."""
+"""A query and its parameters."""
 
 
 def resolve(text: str, namespace: str) -> str:
-    """The statement as the server reads it.
-
-    Args:
-        text: with `@` before each name of the namespace.
-
-    Returns:
-        The text.
-    """
+    """Return a statement as the server reads it, `@` replaced by the namespace's schema."""
     schema = '"' + namespace.replace('"', '""') + '".'
     now = "current_setting('headway.now')::bigint"
     return text.replace("@now", now).replace("@", schema)
-
-
-Batch = Sequence[tuple[str, Sequence[Any]]]
-"""Texts and what they are bound to, sent in one go."""

@@ -1,4 +1,4 @@
-"""Steps: a verb is run in a transaction, again where others were faster, and its failures told."""
+"""Steps: a verb is run in a transaction, and repeated if another step was faster."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.postgres.done import Done, Speech, silent
-from headway.stores.postgres.epochs import mark_if_changed
 from headway.stores.postgres.failures import explain, is_broken, is_transient
-from headway.stores.postgres.habits import begin_as_usual
-from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.ledger import PostgresLedger, reads_of
 from headway.stores.postgres.link import Link, Sent, open_link
-from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore, Repeat
-from headway.stores.postgres.reading import reads_of
+from headway.stores.postgres.prefetch import begin_with_prefetch
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.shared import Shared
-from headway.stores.postgres.statement import Asked, Read, Rows
+from headway.stores.postgres.shared import Done, Shared, Speech, silent
+from headway.stores.postgres.statement import Asked, KeyHeld, Mode, NeedsMore, Read, Repeat
+from headway.stores.sql.statement import Rows
+from headway.stores.sql.store import mark_if_changed
 
 Answer = TypeVar("Answer")
 Verb = Callable[[PostgresLedger], Answer]
 
 _ADDING = frozenset({Mode.BLIND, Mode.INSERT})
 TRIES = 8
-"""How often a step is begun that others were faster than."""
+"""How often a step is begun if others are faster."""
 
 
 class Steps:
@@ -36,7 +34,8 @@ class Steps:
 
     Args:
         shared: with the store's other connections.
-        speech: makes what tells other processes of a commit.
+        shut_spells: of the process; see `Ledger.shut_spells`.
+        speech: makes what notifies other processes of a commit.
         opener: opens the connection; None for one of the store's own.
     """
 
@@ -63,17 +62,18 @@ class Steps:
         *,
         kind: object = None,
         first: Sequence[Asked] = (),
-        told: Callable[[Sequence[Rows]], None] | None = None,
+        take: Callable[[Sequence[Rows]], None] | None = None,
         ahead: Ahead | None = None,
     ) -> tuple[Answer, Done]:
         """Run a verb as one step.
 
         Args:
             mode: how much of the store it has for itself.
-            kind: what steps like it are remembered under.
-            first: what is asked for certain.
-            told: is told the answers to that, before the verb.
-            ahead: what it will look at, read in the trip of the step's begin.
+            verb: gets the tables within the step.
+            kind: under which its reads are remembered, for the next step of the kind.
+            first: queries that it certainly needs.
+            take: gets the rows of that, before the verb.
+            ahead: what it reads, for the trip of the step's begin.
 
         Returns:
             The verb's answer, and what the step has done.
@@ -87,7 +87,7 @@ class Steps:
         """
         for _ in range(TRIES):
             try:
-                return self._once(mode, verb, kind, first, told, ahead)
+                return self._once(mode, verb, kind, first, take, ahead)
             except Repeat:
                 continue
         message = f"others were faster {TRIES} times"
@@ -99,17 +99,17 @@ class Steps:
         verb: Verb[Answer],
         kind: object,
         first: Sequence[Asked],
-        told: Callable[[Sequence[Rows]], None] | None,
+        take: Callable[[Sequence[Rows]], None] | None,
         ahead: Ahead | None,
     ) -> tuple[Answer, Done]:
         session = self.session
         committing = False
         try:
-            answers = begin_as_usual(session, mode, kind, first, self._reads(ahead))
-            if mode is Mode.TURN:
+            answers = begin_with_prefetch(session, mode, kind, first, self._reads(ahead))
+            if mode is Mode.EXCLUSIVE:
                 mark_if_changed(self.ledger)
-            if told is not None:
-                told(answers)
+            if take is not None:
+                take(answers)
             answer = verb(self.ledger)
             committing = True
             done = session.commit()
@@ -140,8 +140,7 @@ class Steps:
             The rows of each.
 
         Raises:
-            NeedsMore: one of them found that it cannot be done so, or another was faster; nothing
-                was written.
+            NeedsMore: an assumption does not hold, or another step was faster; nothing was written.
             OutcomeUnknown: the connection broke.
             StoreError: what the server's failure means; nothing was written.
         """

@@ -10,15 +10,11 @@ import psycopg
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.clock import Clock
-from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import ExportChunk
-from headway.contract.operate import ActReply, ActRequest
+from headway.contract.enqueue import Enqueued
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
-from headway.contract.views import Query
 from headway.core.errors import (
     InvariantBroken,
     OutcomeUnknown,
@@ -32,34 +28,30 @@ from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.postgres.beating import Beats
-from headway.stores.postgres.call_queue import CallQueue
-from headway.stores.postgres.calls import TOGETHER, AnyCall, Call, serve, share
-from headway.stores.postgres.claiming import Claims
+from headway.stores.ledger.verbs.signal import look_of as signals_read
+from headway.stores.ledger.verbs.signal import signals as apply_signals
+from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.done import Done
 from headway.stores.postgres.enqueueing import Enqueues, Woken
-from headway.stores.postgres.epochs import new_epoch, reset_clock
 from headway.stores.postgres.failures import explain
-from headway.stores.postgres.inserting import Inserting
+from headway.stores.postgres.guests import Inserting
 from headway.stores.postgres.link import open_link
-from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore
+from headway.stores.postgres.operations import Beats, Looks, Settles
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
-from headway.stores.postgres.settling import Settles
-from headway.stores.postgres.shared import Shared
-from headway.stores.postgres.signalling import Signals
+from headway.stores.postgres.shared import Done, Shared
+from headway.stores.postgres.statement import KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.steps import Steps, Verb
-from headway.stores.postgres.sweeping import Sweeps
 from headway.stores.postgres.timing import StoreTime
 from headway.stores.postgres.wakes import Wakes
+from headway.stores.sql.store import SqlStore
 
 Answer = TypeVar("Answer")
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """All state in one schema of a database. See `Store` for the promises.
 
     Six connections: one inserts, one decides (alone in the namespace, for as long as its step
@@ -97,10 +89,8 @@ class PostgresStore:
         self._reads = Steps(shared, spells)
         self._turns = turns
         self._plain = PlainClaims(claims, spells)
-        self._claims = Claims(turns, self._plain)
-        self._sweeps = Sweeps(turns)
+        self._looks = Looks(turns, self._plain)
         self._settles = Settles(shares)
-        self._signals = Signals(turns)
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
@@ -144,14 +134,6 @@ class PostgresStore:
         """See `InsertsWithin.wake`."""
         self._wakes.announce([(lane, None) for lane in lanes] or [(None, None)])
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """See `Store.restore`."""
-        return await self._decide(lambda ledger: verbs.restore(ledger, jobs))
-
-    async def fire(self, request: FireRequest) -> FireReply:
-        """See `Store.fire`."""
-        return await self._decide(lambda ledger: verbs.fire(ledger, request))
-
     # Working
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
@@ -174,7 +156,7 @@ class PostgresStore:
                 if plain is not None:
                     return with_seen(request, plain, seen)
         try:
-            reply = await _ask(self._turn_queue, Call(lambda: self._claims.claim(request)))
+            reply = await _ask(self._turn_queue, Call(lambda: self._looks.claim(request)))
         except StoreUnavailable as error:
             if unknown is not None:
                 raise unknown from error
@@ -186,9 +168,7 @@ class PostgresStore:
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
-        call = Call(
-            lambda: self._settles.settle_one(request), item=request, together=self._settles.settle
-        )
+        call: Call[list[Verdict]] = Call(item=request, together=self._settles.settle)
         return await _ask(self._share_queue, call)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
@@ -200,80 +180,29 @@ class PostgresStore:
         kind = ("beat", request.worker)
         turn = Call(
             lambda: self._turns.run(
-                Mode.TURN, lambda ledger: verbs.beat(ledger, request), kind=kind
+                Mode.EXCLUSIVE, lambda ledger: verbs.beat(ledger, request), kind=kind
             )
         )
         return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        call = Call(
-            lambda: self._signals.apply_one(signal), item=signal, together=self._signals.apply
-        )
+        call: Call[SignalReply] = Call(item=signal, together=self._apply_signals)
         return await _ask(self._turn_queue, call)
 
     # Operating
 
-    async def act(self, request: ActRequest) -> list[ActReply]:
-        """See `Store.act`."""
-        return await self._decide(lambda ledger: verbs.act(ledger, request))
-
-    async def define(self, request: DefineRequest) -> int:
-        """See `Store.define`."""
-        return await self._decide(lambda ledger: verbs.define(ledger, request))
-
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """See `Store.release_permit`."""
-        return await self._decide(
-            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
-        )
-
-    async def suspicion(self) -> Suspicion | None:
-        """See `Repairable.suspicion`."""
-        return await self._decide(lambda ledger: ledger.facts.suspicion())
-
-    async def new_epoch(self, author: str, reason: str) -> int:
-        """See `Repairable.new_epoch`."""
-        return await self._decide(lambda ledger: new_epoch(ledger, author, reason))
-
-    async def reset_clock(self, author: str, reason: str) -> int:
-        """See `Repairable.reset_clock`."""
-        return await self._decide(lambda ledger: reset_clock(ledger, author, reason))
-
     # Moving
-
-    async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """See `Movable.export_chunk`."""
-        return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
-
-    async def import_chunk(self, chunk: ExportChunk) -> None:
-        """See `Movable.import_chunk`."""
-        await self._decide(lambda ledger: verbs.import_chunk(ledger, chunk))
 
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await _ask(self._turn_queue, Call(lambda: self._sweeps.sweep(n, keep_trail_ms)))
-
-    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """See `Store.lead`."""
-        return await self._decide(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
+        return await _ask(self._turn_queue, Call(lambda: self._looks.sweep(n, keep_trail_ms)))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`."""
         await self._wakes.wait(lanes, until_at, seen)
-
-    async def read(self, query: Query[Answer]) -> Answer:
-        """See `Store.read`."""
-        return await self._look(lambda ledger: verbs.read(ledger, query))
-
-    async def close(self) -> None:
-        """Release everything; running operations end first."""
-        if running_loop() is not None:
-            await asyncio.to_thread(self._close)
-        else:
-            self._close()
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
@@ -285,13 +214,21 @@ class PostgresStore:
 
     # What the threads do
 
+    async def _write(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server refuses what it has no room for)
+        call = Call(lambda: self._turns.run(Mode.EXCLUSIVE, verb))
+        return await _ask(self._turn_queue, call)
+
     async def _look(self, verb: Verb[Answer]) -> Answer:
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_queue, call)
 
-    async def _decide(self, verb: Verb[Answer]) -> Answer:
-        call = Call(lambda: self._turns.run(Mode.TURN, verb))
-        return await _ask(self._turn_queue, call)
+    def _apply_signals(self, events: Sequence[Signal]) -> tuple[list[SignalReply], Done]:
+        """Apply signals in their order, all of them or none."""
+        return self._turns.run(
+            Mode.EXCLUSIVE,
+            lambda ledger: apply_signals(ledger, events),
+            ahead=signals_read(events),
+        )
 
     def _work(self, calls: list[AnyCall]) -> None:
         serve(calls, self._tell)

@@ -4,52 +4,45 @@ from __future__ import annotations
 
 from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
-from headway.stores.ledger.tables.jobs import JobTable
-from headway.stores.ledger.tables.lanes import CountTable, LaneTable
-from headway.stores.ledger.tables.records import (
-    EntryTable,
-    FactTable,
-    KeyTable,
-    SignalTable,
-    TrailTable,
-    WorkerTable,
-)
-from headway.stores.ledger.tables.tokens import TokenTable
+from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
+from headway.stores.sql.statement import HIGH_WATER
+from headway.stores.sqlite.caches import SUSPECT
 from headway.stores.sqlite.session import Session
-from headway.stores.sqlite.tables.counts import SqliteCounts
-from headway.stores.sqlite.tables.entries import SqliteEntries
-from headway.stores.sqlite.tables.facts import SqliteFacts
-from headway.stores.sqlite.tables.gates import SqliteGates
+from headway.stores.sqlite.tables.gates import SqliteGates, SqlitePermits, SqliteStarts
 from headway.stores.sqlite.tables.jobs import SqliteJobs
-from headway.stores.sqlite.tables.keys import SqliteKeys
-from headway.stores.sqlite.tables.lanes import SqliteLanes
-from headway.stores.sqlite.tables.permits import SqlitePermits
-from headway.stores.sqlite.tables.signals import SqliteSignals
-from headway.stores.sqlite.tables.starts import SqliteStarts
-from headway.stores.sqlite.tables.tokens import SqliteTokens
-from headway.stores.sqlite.tables.trail import SqliteTrail
-from headway.stores.sqlite.tables.workers import SqliteWorkers
+from headway.stores.sqlite.tables.lanes import SqliteCounts, SqliteLanes
+from headway.stores.sqlite.tables.records import (
+    SqliteKeys,
+    SqliteSignals,
+    SqliteTrail,
+    SqliteWorkers,
+)
+
+_END_LEASES = (
+    "UPDATE worker INDEXED BY worker_lease SET lease_until = min(lease_until, ?) WHERE lapsed = 0"
+)
 
 
 class SqliteLedger:
     """The tables of one connection."""
 
+    suspect_key = SUSPECT
+
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.jobs: JobTable = SqliteJobs(session)
-        self.gates: GateTable = SqliteGates(session)
-        self.permits: PermitTable = SqlitePermits(session)
-        self.starts: StartTable = SqliteStarts(session)
-        self.lanes: LaneTable = SqliteLanes(session)
-        self.counts: CountTable = SqliteCounts(session)
-        self.keys: KeyTable = SqliteKeys(session)
-        self.signals: SignalTable = SqliteSignals(session)
-        self.workers: WorkerTable = SqliteWorkers(session)
-        self.entries: EntryTable = SqliteEntries(session)
-        self.tokens: TokenTable = SqliteTokens(session)
-        self.trail: TrailTable = SqliteTrail(session)
-        self.facts: FactTable = SqliteFacts(session, self.trail)
+        self.jobs = SqliteJobs(session)
+        self.gates = SqliteGates(session)
+        self.permits = SqlitePermits(session)
+        self.starts = SqliteStarts(session)
+        self.lanes = SqliteLanes(session)
+        self.counts = SqliteCounts(session)
+        self.keys = SqliteKeys(session)
+        self.signals = SqliteSignals(session)
+        self.workers = SqliteWorkers(session)
+        self.entries = SqlEntries(session)
+        self.tokens = SqlTokens(session)
+        self.trail = SqliteTrail(session)
+        self.facts = SqlFacts(session, self.trail)
         self.shut_spells: dict[int, ShutSpell] = {}
 
     @property
@@ -63,3 +56,12 @@ class SqliteLedger:
     def wake(self, lane: str | None, at: int | None = None) -> None:
         """Wake the waiters of a lane (None: of all lanes) after the step."""
         self.session.wakes.append((lane, at))
+
+    def end_leases(self) -> None:
+        """End all leases now."""
+        self.session.db.execute(_END_LEASES, (self.now,))
+        self.session.recheck_facts()
+
+    def set_time_back(self) -> None:
+        """Lower the high-water mark to the step's time."""
+        self.session.numbers.put(HIGH_WATER, self.now)

@@ -6,14 +6,20 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
-from headway.stores.sqlite.timing import file_age_ms
+from headway.core.errors import HeadwayError
+from headway.stores.sqlite.caches import WAKES
+from headway.stores.sqlite.connection import connect
+from headway.stores.sqlite.database import Database, Failure
+from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.timing import file_age_ms, monotonic
 
 _LONGEST = 100
 """Bytes of a socket's path; the system takes 103 to 107."""
@@ -142,3 +148,102 @@ class Notifier:
                 one.close()
         if self._own is not None:
             self._own.unlink(missing_ok=True)
+
+
+_WAKES = "SELECT n FROM number WHERE key = ?"
+
+
+class PollFallback:
+    """Reads the number of the last commit that notified waiters."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._options = options
+        self._db: Database | None = None
+
+    def last_wake(self) -> int:
+        """Return the number; 0 if there is none, or if the file cannot be read now."""
+        try:
+            if self._db is None:
+                self._db = connect(self._options)
+            return self._db.execute(_WAKES, (WAKES,)).get or 0
+        except (Failure, HeadwayError):
+            # A claim reports the error; here it only means that no waiter is woken.
+            self.close()
+            return 0
+
+    def close(self) -> None:
+        """Close its connection."""
+        if self._db is not None:
+            with suppress(Failure):
+                self._db.close()
+            self._db = None
+
+
+LOOK_EVERY = 1.0
+"""Seconds between two checks."""
+
+
+class BackgroundThread:
+    """One thread for work that no call asks for.
+
+    Args:
+        on_notification: called with each notification.
+        check: called each second.
+    """
+
+    def __init__(
+        self,
+        notifier: Notifier,
+        on_notification: Callable[[Notification], None],
+        look: Callable[[], None],
+    ) -> None:
+        self._notifier = notifier
+        self._on_notification = on_notification
+        self._check = look
+        self._stopped = False
+        self._poke = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headway-keeper", daemon=True)
+        self._starting = threading.Lock()
+
+    def start(self) -> None:
+        """Begin, once."""
+        with self._starting:
+            if self._thread.ident is None and not self._stopped:
+                self._thread.start()
+
+    def start_listening(self) -> bool:
+        """Begin to receive notifications of other processes.
+
+        Returns:
+            Whether it did not before, so that a notification may have been missed.
+        """
+        if self._notifier.listening:
+            return False
+        self._notifier.start()
+        self._poke.set()
+        return True
+
+    def _run(self) -> None:
+        next_look = monotonic() + LOOK_EVERY
+        while not self._stopped:
+            pause = next_look - monotonic()
+            if pause <= 0:
+                next_look = monotonic() + LOOK_EVERY
+                self._check()
+            elif self._notifier.listening:
+                notification = self._notifier.listen(pause)
+                if notification is not None and not self._stopped:
+                    self._on_notification(notification)
+            else:
+                self._poke.wait(pause)
+                self._poke.clear()
+
+    def stop(self) -> None:
+        """End the thread. Blocks until it has ended."""
+        with self._starting:
+            self._stopped = True
+            started = self._thread.ident is not None
+        if started:
+            self._poke.set()
+            self._notifier.wake_own()
+            self._thread.join()

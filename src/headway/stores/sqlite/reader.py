@@ -7,10 +7,9 @@ from contextlib import suppress
 
 from headway.contract.clock import Clock
 from headway.stores.ledger.calls import deliver
-from headway.stores.sqlite.call_queue import CallQueue
-from headway.stores.sqlite.calls import AnyCall
+from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.failures import Failure, explain, is_broken
+from headway.stores.sqlite.database import Failure, explain, is_broken
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.session import Session

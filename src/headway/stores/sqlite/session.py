@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from headway.contract.clock import Clock
 from headway.core.errors import SchemaMismatch
@@ -18,19 +20,19 @@ from headway.stores.ledger.packing import (
     encode_policy,
 )
 from headway.stores.ledger.rows import FlowKey, LaneRow
-from headway.stores.sqlite.database import Database
-from headway.stores.sqlite.interned import Interned
-from headway.stores.sqlite.numbers import (
+from headway.stores.sql.statement import (
     EPOCH,
     EPOCH_AT,
     HIGH_WATER,
     IDENTITY,
     SCHEMA,
-    SUSPECT,
-    Mark,
-    Numbers,
+    Ask,
+    Rows,
+    Tell,
 )
-from headway.stores.sqlite.schema import latest
+from headway.stores.sqlite.caches import SUSPECT, Interned, Mark, Numbers
+from headway.stores.sqlite.connection import latest
+from headway.stores.sqlite.database import Database, number_list, text_list
 
 _FLOWS = (
     "SELECT no FROM flow WHERE body = ?",
@@ -84,6 +86,10 @@ class Session:
         watch: detects a replaced or restored store.
     """
 
+    has_tokens = True
+    text_list = staticmethod(text_list)
+    number_list = staticmethod(number_list)
+
     def __init__(self, db: Database, clock: Clock) -> None:
         self.db = db
         self.now = 0
@@ -101,6 +107,24 @@ class Session:
         self.watch = FingerprintWatch()
         self._epoch = 0
         self._looking = False
+
+    # Statements that the SQL stores share
+
+    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+        """Return the rows of a query."""
+        return self.db.execute(resolve(ask.text), bound).fetchall()
+
+    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
+        """Write a change."""
+        self.db.execute(resolve(tell.text), bound)
+
+    def number(self, key: int) -> int:
+        """Return one of the store's own numbers; 0 if it was never written."""
+        return self.numbers.get(key)
+
+    def put(self, key: int, n: int) -> None:
+        """Set one of the store's own numbers."""
+        self.numbers.put(key, n)
 
     # A step
 
@@ -227,6 +251,13 @@ class Session:
         definitions, templates = self.memory.definitions, self.memory.templates
         # Declared gates are many and change rarely; DEFINITIONS shows when.
         self.memory = SessionCache(templates=templates, definitions=definitions)
+
+
+@cache
+def resolve(text: str) -> str:
+    """Return a shared statement in SQLite's dialect."""
+    text = re.sub(r"= ANY \((\$\d+)\)", r"IN carray(\1)", text.replace("@", ""))
+    return text.replace("$", "?")
 
 
 def _text(value: str) -> str:

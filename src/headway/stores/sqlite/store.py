@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.clock import Clock
-from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import ExportChunk
-from headway.contract.operate import ActReply, ActRequest
+from headway.contract.enqueue import Enqueued
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
-from headway.contract.views import Query
 from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
-from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.wakes import Wakes
-from headway.stores.sqlite.background import BackgroundThread
-from headway.stores.sqlite.call_queue import CallQueue
-from headway.stores.sqlite.calls import Call
+from headway.stores.sql.store import SqlStore
+from headway.stores.sqlite.call_queue import Call, CallQueue
 from headway.stores.sqlite.connection import create
-from headway.stores.sqlite.epochs import new_epoch, reset_clock
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.notifier import Notification, Notifier
+from headway.stores.sqlite.notifier import BackgroundThread, Notification, Notifier, PollFallback
 from headway.stores.sqlite.options import SqliteOptions
-from headway.stores.sqlite.poll_fallback import PollFallback
 from headway.stores.sqlite.reader import Reader
 from headway.stores.sqlite.timing import monotonic, system_clock
 from headway.stores.sqlite.writer import Woken, Writer
@@ -40,7 +31,7 @@ from headway.stores.sqlite.writer import Woken, Writer
 Answer = TypeVar("Answer")
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """All state in one file; several processes may open it at once. See `Store` for the promises.
 
     Args:
@@ -74,28 +65,26 @@ class SqliteStore:
         self._writer = Writer(options, clock, self._announce)
         self._background = BackgroundThread(self._notifier, self._on_notification, self._check)
 
-    async def _write(self, call: Call[Answer]) -> Answer:
+    async def _ask(self, queue: CallQueue, call: Call[Answer]) -> Answer:
         self._background.start()
-        return await _ask(self._writer.queue, call)
+        if call.future is not None:
+            queue.submit(call)
+            return await call.future
+        queue.serve_here(call)
+        return call.result()
 
-    async def _read(self, call: Call[Answer]) -> Answer:
-        self._background.start()
-        return await _ask(self._reader.queue, call)
+    async def _write(self, verb: Callable[[SqliteLedger], Answer], *, adds: bool = False) -> Answer:
+        return await self._ask(self._writer.queue, Call(verb, takes_room=adds))
+
+    async def _look(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
+        return await self._ask(self._reader.queue, Call(verb))
 
     # Producing
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """See `Store.enqueue`."""
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
-        return await self._write(call)
-
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """See `Store.restore`."""
-        return await self._write(Call(lambda ledger: verbs.restore(ledger, jobs), takes_room=True))
-
-    async def fire(self, request: FireRequest) -> FireReply:
-        """See `Store.fire`."""
-        return await self._write(Call(lambda ledger: verbs.fire(ledger, request), takes_room=True))
+        return await self._ask(self._writer.queue, call)
 
     # Working
 
@@ -106,7 +95,7 @@ class SqliteStore:
             StoreChanged: the file was replaced, or restored to an older state.
         """
         seen = self._wakes.count
-        reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
+        reply = await self._write(lambda ledger: _claim(ledger, request))
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
             raise changed
@@ -114,53 +103,24 @@ class SqliteStore:
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
-        return await self._write(Call(lambda ledger: verbs.settle(ledger, request)))
+        return await self._write(lambda ledger: verbs.settle(ledger, request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        return await self._write(Call(lambda ledger: verbs.beat(ledger, request), urgent=True))
+        call = Call(lambda ledger: verbs.beat(ledger, request), urgent=True)
+        return await self._ask(self._writer.queue, call)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        return await self._write(Call(lambda ledger: verbs.signal(ledger, signal)))
+        return await self._write(lambda ledger: verbs.signal(ledger, signal))
 
     # Operating
-
-    async def act(self, request: ActRequest) -> list[ActReply]:
-        """See `Store.act`."""
-        return await self._write(Call(lambda ledger: verbs.act(ledger, request)))
-
-    async def define(self, request: DefineRequest) -> int:
-        """See `Store.define`."""
-        return await self._write(Call(lambda ledger: verbs.define(ledger, request)))
-
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """See `Store.release_permit`."""
-        return await self._write(
-            Call(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
-        )
-
-    async def suspicion(self) -> Suspicion | None:
-        """See `Repairable`."""
-        return await self._write(Call(lambda ledger: ledger.facts.suspicion()))
-
-    async def new_epoch(self, author: str, reason: str) -> int:
-        """See `Repairable.new_epoch`."""
-        return await self._write(Call(lambda ledger: new_epoch(ledger, author, reason)))
-
-    async def reset_clock(self, author: str, reason: str) -> int:
-        """See `Repairable.reset_clock`."""
-        return await self._write(Call(lambda ledger: reset_clock(ledger, author, reason)))
 
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await self._write(Call(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms)))
-
-    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """See `Store.lead`."""
-        return await self._write(Call(lambda ledger: verbs.lead(ledger, role, holder, lease_ms)))
+        return await self._write(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`."""
@@ -170,26 +130,7 @@ class SqliteStore:
             return
         await self._wakes.wait(lanes, until_at, seen)
 
-    async def read(self, query: Query[Answer]) -> Answer:
-        """See `Store.read`."""
-        return await self._read(Call(lambda ledger: verbs.read(ledger, query)))
-
     # Moving
-
-    async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """See `Movable.export_chunk`."""
-        return await self._read(Call(lambda ledger: verbs.export_chunk(ledger, cursor)))
-
-    async def import_chunk(self, chunk: ExportChunk) -> None:
-        """See `Movable.import_chunk`."""
-        await self._write(Call(lambda ledger: verbs.import_chunk(ledger, chunk), takes_room=True))
-
-    async def close(self) -> None:
-        """Close all connections and threads, after running operations have ended."""
-        if running_loop() is not None:
-            await asyncio.to_thread(self._close)
-        else:
-            self._close()
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
@@ -231,14 +172,6 @@ class SqliteStore:
         ):
             self._last_wake = number
             self._wakes.wake_all()
-
-
-async def _ask(queue: CallQueue, call: Call[Answer]) -> Answer:
-    if call.future is not None:
-        queue.submit(call)
-        return await call.future
-    queue.serve_here(call)
-    return call.result()
 
 
 def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:

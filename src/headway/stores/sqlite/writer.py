@@ -11,19 +11,16 @@ from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.calls import deliver
 from headway.stores.ledger.verbs import enqueue
-from headway.stores.sqlite.call_queue import CallQueue
-from headway.stores.sqlite.calls import AnyCall
-from headway.stores.sqlite.checkpoints import Checkpoints
+from headway.stores.sql.store import mark_if_changed
+from headway.stores.sqlite.caches import FREE_CLOCK, WAKES
+from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.disk_space import DiskSpace
-from headway.stores.sqlite.epochs import mark_if_changed
-from headway.stores.sqlite.failures import Failure, explain, is_broken
+from headway.stores.sqlite.database import Failure, explain, is_broken
+from headway.stores.sqlite.disk import Checkpoints, DiskSpace, WriteLock
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.numbers import FREE_CLOCK, WAKES
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.timing import CheckedClock, monotonic
-from headway.stores.sqlite.write_lock import WriteLock
 
 GROUP_CALLS = 256
 """The most calls of one commit, and as many urgent ones; or bulk ones."""
@@ -219,7 +216,9 @@ class Writer:
         committing = False
         try:
             session.begin(write=True)
-            mark_if_changed(ledger)
+            if session.watch.reason:
+                session.fix_time()
+                mark_if_changed(ledger)
             left = run(ledger, group)
             woken = _number_wakes(session)
             committing = True

@@ -1,20 +1,19 @@
-"""The tables of what is declared, and of each gate of which there is something to remember."""
+"""The tables of declared gates, of their instances, and of their permits and starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
 from headway.stores.ledger.gatenames import is_implicit
-from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.packing import encode, encode_gate_spec
-from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
-from headway.stores.postgres.mode import Mode, NeedsMore
-from headway.stores.postgres.numbers import DEFINITIONS
+from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
-from headway.stores.postgres.statement import Ask, Rows, Tell, of
+from headway.stores.postgres.statement import Each, Mode, NeedsMore
+from headway.stores.sql.statement import DEFINITIONS, Ask, Rows, Tell, of
 
 _TEMPLATES = Ask("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
 _SAVE_TEMPLATE = Tell(
@@ -112,7 +111,7 @@ class PostgresGates:
     def load(self, names: Iterable[str]) -> dict[str, GateRow]:
         wanted = tuple(names)
         session = self._session
-        known = session.gates
+        known = session.cache.gates
         missing = [name for name in wanted if name not in known]
         if missing:
             if session.mode is Mode.BLIND:
@@ -123,7 +122,7 @@ class PostgresGates:
         ):
             # Hours that are new: their row is one that others look at.
             raise NeedsMore
-        session.looked_at.update(dict.fromkeys(wanted))
+        session.cache.looked_at.update(dict.fromkeys(wanted))
         return {name: row.clone() for name in wanted if (row := known[name]) is not None}
 
     def _known_hours(self, names: Iterable[str]) -> dict[str, GateRow]:
@@ -145,11 +144,11 @@ class PostgresGates:
 
     def save(self, rows: Iterable[GateRow]) -> None:
         session = self._session
-        session.need_turn()
+        session.need_exclusive()
         kept: list[GateRow] = []
         idle: list[str] = []
         for row in rows:
-            session.gates[row.name] = None if row.idle() else row.clone()
+            session.cache.gates[row.name] = None if row.idle() else row.clone()
             if not row.idle():
                 kept.append(row)
             elif "{" in row.template:
@@ -184,14 +183,14 @@ def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) 
         rows: those that have a row.
         quiet: those at which nothing is parked.
     """
-    known = session.gates
+    known = session.cache.gates
     known.update(dict.fromkeys(names))
     for kept in rows:
         row = read_gate(kept)
         known[row.name] = None if row.idle() else row
         if row.horizon_at is not None and session.learns:
             session.shared.hours[row.name] = row
-    session.quiet.update(name for (name,) in quiet)
+    session.cache.quiet.update(name for (name,) in quiet)
 
 
 def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blobs, ...]:
@@ -204,3 +203,209 @@ def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blob
         MaybeNumbers(row.horizon_at for row in rows),
         Blobs(encode_rest(row) for row in rows),
     )
+
+
+_PERMIT = "gate, job::text, run, pool, amount, since, hold"
+_ADD_PERMITS = Tell(
+    "INSERT INTO @permit (gate, job, run, pool, amount, since, hold) SELECT * FROM unnest("
+    "$1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])",
+    of("permit"),
+)
+_PERMITS_OF = f"SELECT {_PERMIT} FROM @permit AS p WHERE job {{}} ORDER BY p.job, gate"  # noqa: S608  (names only)
+PERMITS_OF_JOBS = Each(_PERMITS_OF.format("= ANY ($1)"), of("permit"), ids_of, 1)
+PERMITS_OF_KNOWN = _PERMITS_OF.format(
+    "= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))"
+)
+"""The permits of the jobs that are known under keys."""
+_REMOVE_PERMITS = Tell(
+    # By a range that only the primary key serves. To a server that last saw the table empty the
+    # index of gates looks equally good, and it walks over all holders of a gate.
+    "DELETE FROM @permit WHERE ctid = ANY (ARRAY(SELECT one.ctid"
+    " FROM unnest($1::uuid[], $2::text[]) AS gone (job, gate) CROSS JOIN LATERAL"
+    " (SELECT p.ctid, p.job, p.gate FROM @permit AS p"
+    " WHERE (p.job, p.gate) >= (gone.job, gone.gate)"
+    " ORDER BY p.job, p.gate LIMIT 1) AS one WHERE one.job = gone.job AND one.gate = gone.gate))",
+    of("permit"),
+)
+_FIRST_PERMITS = Ask(
+    "SELECT one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT {_PERMIT} FROM @permit AS p WHERE gate = want.name"
+    " ORDER BY since, p.job LIMIT $2) AS one ORDER BY one.since, one.job",
+    of("permit"),
+)
+_PERMIT_COUNTS = Ask(
+    "SELECT want.name, one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"
+    " (SELECT count(*), coalesce(sum(amount), 0)::bigint FROM @permit WHERE gate = want.name)"
+    " AS one",
+    of("permit"),
+)
+_PERMIT_SUMS = Ask(
+    "SELECT gate, sum(amount)::bigint FROM @permit WHERE gate > $1"
+    " GROUP BY gate ORDER BY gate LIMIT $2",
+    of("permit"),
+)
+_PERMITS = Ask(
+    f"SELECT {_PERMIT} FROM @permit AS p"  # noqa: S608  (names only)
+    " WHERE gate >= $1 AND (gate > $1 OR p.job > $2::uuid) ORDER BY gate, p.job LIMIT $3",
+    of("permit"),
+)
+_NO_JOB = "00000000-0000-0000-0000-000000000000"
+
+
+class PostgresPermits:
+    """Permits; a job holds at most one of a gate."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, rows: Sequence[PermitRow]) -> None:
+        if not rows:
+            return
+        gates, jobs, runs, pools, amounts, moments, holds = zip(*rows, strict=True)
+        self._session.tell(
+            _ADD_PERMITS,
+            Texts(gates),
+            Ids(jobs),
+            Numbers(runs),
+            Texts(pools),
+            Numbers(amounts),
+            Numbers(moments),
+            Texts(holds),
+        )
+
+    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
+        wanted = sorted(ids_of(jobs))
+        if not wanted:
+            return []
+        found = self._session.each(PERMITS_OF_JOBS, wanted)
+        return [PermitRow._make(row) for one in wanted for row in found[one]]
+
+    def remove(self, rows: Sequence[PermitRow]) -> None:
+        if not rows:
+            return
+        session = self._session
+        bound = Ids(row.job for row in rows), Texts(row.gate for row in rows)
+        session.tell(_REMOVE_PERMITS, *bound, patched=(PERMITS_OF_JOBS,))
+        known = session.cache.each(PERMITS_OF_JOBS)
+        for row in rows:
+            if row.job in known:
+                known[row.job] = [one for one in known[row.job] if one[0] != row.gate]
+
+    def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
+        if not gates:
+            return {}
+        counts = self._session.ask(_PERMIT_COUNTS, Texts(gates))
+        held = Texts(gate for gate, count, _ in counts if count)
+        first: dict[str, list[PermitRow]] = {}
+        for row in (
+            _permits(self._session.ask(_FIRST_PERMITS, held, limit)) if held and limit else ()
+        ):
+            first.setdefault(row.gate, []).append(row)
+        return {gate: Holders(n, amount, first.get(gate, ())) for gate, n, amount in counts}
+
+    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
+        return [(gate, n) for gate, n in self._session.ask(_PERMIT_SUMS, after, limit)]
+
+    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
+        gate, job = after
+        return _permits(self._session.ask(_PERMITS, gate, job or _NO_JOB, limit))
+
+
+def _permits(rows: Rows) -> list[PermitRow]:
+    return list(map(PermitRow._make, rows))
+
+
+_ADD_STARTS = Tell(
+    "INSERT INTO @start AS start SELECT gate, @now, n"
+    " FROM unnest($1::text[], $2::bigint[]) AS one (gate, n)"
+    " ON CONFLICT (gate, at) DO UPDATE SET n = start.n + excluded.n",
+    of("start"),
+)
+_PUT_STARTS = Tell(
+    "INSERT INTO @start SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])"
+    " ON CONFLICT (gate, at) DO UPDATE SET n = excluded.n",
+    of("start"),
+)
+_START_TOTALS = (
+    "SELECT gate, coalesce(sum(n) FILTER (WHERE at <= $2), 0)::bigint,"
+    " coalesce(sum(n) FILTER (WHERE at > $2), 0)::bigint"
+    " FROM @start WHERE gate = ANY ($1) GROUP BY gate"
+)
+_TRIM_STARTS = Tell(
+    # Along the index for each gate, whatever the table's statistics say.
+    "DELETE FROM @start WHERE ctid = ANY (ARRAY(SELECT one.ctid"
+    " FROM unnest($1::text[], $2::bigint[]) AS old (gate, until_at) CROSS JOIN LATERAL"
+    " (SELECT s.ctid FROM @start AS s WHERE s.gate = old.gate AND s.at <= old.until_at"
+    " ORDER BY s.gate, s.at) AS one))",
+    of("start"),
+)
+_OLDEST_STARTS = Ask(
+    "SELECT at, n FROM @start WHERE gate = $1 AND at > $2 ORDER BY at LIMIT $3", of("start")
+)
+
+
+class PostgresStarts:
+    """One number for each gate and millisecond."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        session = self._session
+        session.tell(_ADD_STARTS, Texts(counts), Numbers(counts.values()))
+        _forget(session, counts)
+
+    def put(self, gate: str, moments: Mapping[int, int]) -> None:
+        session = self._session
+        session.tell(_PUT_STARTS, gate, Numbers(moments), Numbers(moments.values()))
+        _forget(session, (gate,))
+
+    def trim(self, gate: str, until_at: int) -> int:
+        session = self._session
+        gone, left = self._totals(gate, until_at)
+        if gone:
+            session.gather(_TRIM_STARTS, gate, (gate, until_at), _trimmed)
+            session.cache.totals[gate] = {until_at: (0, left)}
+        return gone
+
+    def total(self, gate: str, after_at: int) -> int:
+        return self._totals(gate, after_at)[1]
+
+    def _totals(self, gate: str, at: int) -> tuple[int, int]:
+        totals = self._session.cache.totals
+        if at not in totals.get(gate, ()):
+            self._read(gate, at)
+        return totals[gate][at]
+
+    def _read(self, gate: str, at: int) -> None:
+        """Read what this step knows of a rate, and of those that are declared as the same."""
+        session = self._session
+        row = session.cache.gates.get(gate)
+        alike = [gate]
+        if row is not None:
+            alike += [
+                name
+                for name, one in session.cache.gates.items()
+                if one is not None
+                and one.used
+                and one.template == row.template
+                and name != gate
+                and at not in session.cache.totals.get(name, ())
+            ]
+        for name in alike:
+            session.cache.totals.setdefault(name, {})[at] = (0, 0)
+        for name, gone, left in session.fetch(_START_TOTALS, (Texts(alike), at)):
+            session.cache.totals[name][at] = (gone, left)
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        return [(at, n) for at, n in self._session.ask(_OLDEST_STARTS, gate, after_at, limit)]
+
+
+def _forget(session: Session, gates: Iterable[str]) -> None:
+    for gate in gates:
+        session.cache.totals.pop(gate, None)
+
+
+def _trimmed(rows: list[tuple[str, int]]) -> tuple[Texts, Numbers]:
+    gates, moments = zip(*rows, strict=True)
+    return Texts(gates), Numbers(moments)

@@ -1,14 +1,14 @@
-"""The tables of declared gates and of their instances."""
+"""The tables of declared gates, of their instances, and of their permits and starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
-from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.packing import encode_gate_spec
+from headway.stores.sql.statement import DEFINITIONS
 from headway.stores.sqlite.database import text_list
-from headway.stores.sqlite.numbers import DEFINITIONS
 from headway.stores.sqlite.session import Session
 
 _TEMPLATES = "SELECT name, spec, override FROM template ORDER BY name"
@@ -91,3 +91,106 @@ class SqliteGates:
 def _columns(row: GateRow) -> _Kept:
     rest = encode_rest(row)
     return (row.name, row.template, row.pool, row.used, row.timer_at, row.horizon_at, rest)
+
+
+_ADD_PERMIT = (
+    "INSERT INTO permit (gate, job, run, pool, amount, since, hold) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_PERMITS_OF_JOBS = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit WHERE job IN carray(?)"
+    " ORDER BY job, gate"
+)
+_REMOVE_PERMITS = "DELETE FROM permit WHERE job IN carray(?) AND gate = ?"
+_PERMITS_AT = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
+    " WHERE gate = ? ORDER BY since, job LIMIT ?"
+)
+_PERMIT_COUNT = (
+    "SELECT count(*), coalesce(sum(amount), 0) FROM permit INDEXED BY permit_gate WHERE gate = ?"
+)
+_PERMIT_SUMS = (
+    "SELECT gate, sum(amount) FROM permit INDEXED BY permit_gate"
+    " WHERE gate > ? GROUP BY gate ORDER BY gate LIMIT ?"
+)
+_PERMITS = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
+    " WHERE gate >= ?1 AND (gate > ?1 OR job > ?2) ORDER BY gate, job LIMIT ?3"
+)
+
+
+class SqlitePermits:
+    """See `PermitTable`."""
+
+    def __init__(self, session: Session) -> None:
+        self._db = session.db
+
+    def add(self, rows: Sequence[PermitRow]) -> None:
+        self._db.executemany(_ADD_PERMIT, rows)
+
+    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
+        wanted = tuple(jobs)
+        if not wanted:
+            return []
+        return list(map(PermitRow._make, self._db.execute(_PERMITS_OF_JOBS, (text_list(wanted),))))
+
+    def remove(self, rows: Sequence[PermitRow]) -> None:
+        jobs: dict[str, list[str]] = {}
+        for row in rows:
+            jobs.setdefault(row.gate, []).append(row.job)
+        for gate, held in jobs.items():
+            self._db.execute(_REMOVE_PERMITS, (text_list(held), gate))
+
+    def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
+        found: dict[str, Holders] = {}
+        for gate in gates:
+            count, amount = self._db.execute(_PERMIT_COUNT, (gate,)).get
+            first = (
+                map(PermitRow._make, self._db.execute(_PERMITS_AT, (gate, limit))) if count else ()
+            )
+            found[gate] = Holders(count, amount, list(first))
+        return found
+
+    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
+        return self._db.execute(_PERMIT_SUMS, (after, limit)).fetchall()
+
+    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
+        return list(map(PermitRow._make, self._db.execute(_PERMITS, (*after, limit))))
+
+
+_ADD_START = (
+    "INSERT INTO start VALUES (?, ?, ?) ON CONFLICT (gate, at) DO UPDATE SET n = n + excluded.n"
+)
+_PUT_START = (
+    "INSERT INTO start VALUES (?, ?, ?) ON CONFLICT (gate, at) DO UPDATE SET n = excluded.n"
+)
+_STARTS_UNTIL = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at <= ?"
+_TRIM_STARTS = "DELETE FROM start WHERE gate = ? AND at <= ?"
+_STARTS_AFTER = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at > ?"
+_OLDEST_STARTS = "SELECT at, n FROM start WHERE gate = ? AND at > ? ORDER BY at LIMIT ?"
+
+
+class SqliteStarts:
+    """See `StartTable`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db = session.db
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        now = self._session.now
+        self._db.executemany(_ADD_START, [(gate, now, n) for gate, n in counts.items()])
+
+    def put(self, gate: str, moments: Mapping[int, int]) -> None:
+        self._db.executemany(_PUT_START, [(gate, at, n) for at, n in moments.items()])
+
+    def trim(self, gate: str, until_at: int) -> int:
+        gone: int = self._db.execute(_STARTS_UNTIL, (gate, until_at)).get
+        if gone:
+            self._db.execute(_TRIM_STARTS, (gate, until_at))
+        return gone
+
+    def total(self, gate: str, after_at: int) -> int:
+        return self._db.execute(_STARTS_AFTER, (gate, after_at)).get
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        return self._db.execute(_OLDEST_STARTS, (gate, after_at, limit)).fetchall()

@@ -1,11 +1,14 @@
-"""The tables of lanes and of their tenants' starts."""
+"""The tables of lanes, of their tenants' starts, and of counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headway.core.state import State
+from headway.stores.ledger.columns.states import CODES, STATES
 from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
+from headway.stores.sql.statement import FIRST_TOTAL, WIDTH
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
@@ -76,3 +79,43 @@ class SqliteLanes:
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         number = self._session.lanes.number(lane)
         self._db.executemany(_SAVE_STARTS, [(number, *one) for one in starts.items()])
+
+
+class SqliteCounts:
+    """See `CountTable`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._numbers = session.numbers
+
+    def move(self, lane: str, old: State | None, new: State | None, n: int = 1) -> None:
+        first = self._session.lanes.number(lane) * WIDTH
+        if old is not None:
+            self._numbers.add(first + CODES[old], -n)
+        if new is not None:
+            self._numbers.add(first + CODES[new], n)
+
+    def happened(self, what: str, n: int = 1) -> None:
+        if n:
+            self._numbers.add(FIRST_TOTAL - self._session.words.number(what), n)
+
+    def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
+        found: dict[str, dict[State, int]] = {}
+        for lane in lanes:
+            number = self._session.lanes.find(lane)
+            if number is None:
+                continue
+            get, first = self._numbers.get, number * WIDTH
+            counts = {state: get(first + code) for code, state in enumerate(STATES)}
+            found[lane] = {state: n for state, n in counts.items() if n}
+        return found
+
+    def of_states(self) -> dict[State, int]:
+        sums = dict.fromkeys(STATES, 0)
+        for key, n in self._numbers.of_lanes():
+            sums[STATES[key % WIDTH]] += n
+        return {state: n for state, n in sums.items() if n}
+
+    def totals(self) -> dict[str, int]:
+        word = self._session.words.thing
+        return {word(FIRST_TOTAL - key): n for key, n in self._numbers.of_totals()}

@@ -1,0 +1,109 @@
+"""What a step will probably read, sent in the trip of its begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.postgres.arrays import Texts
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read
+from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
+from headway.stores.postgres.tables.job_heads import flows_bound, heads_bound, take_heads
+from headway.stores.postgres.tables.job_statements import FLOWS_WAITING, HEADS
+from headway.stores.sql.statement import Ask, of
+
+_PLACE = re.compile(r"\$(\d+)")
+_GATES = Ask(LOAD, of("gate"))
+_QUIET = Ask(QUIET, of("parked"))
+_FLOWS = Ask(FLOWS_WAITING, of("waiting"))
+_HEADS = Ask(HEADS, of("waiting"))
+MOST_GATES = 64
+"""Gates that are prefetched; more are seldom the same again."""
+MOST_FLOWS = 32
+"""Flows whose heads are prefetched."""
+
+
+def begin_with_prefetch(
+    session: Session,
+    mode: Mode,
+    kind: object,
+    first: Sequence[Asked] = (),
+    reads: Callable[[], Sequence[Read]] = list,
+) -> list[list[tuple[object, ...]]]:
+    """Begin a step, and read in the same trip what the last of its kind has read.
+
+    Args:
+        session: no step is under way.
+        mode: of the step.
+        kind: of the step; None if nothing of it is remembered.
+        first: what it certainly reads.
+        reads: makes further queries for what it certainly reads.
+
+    Returns:
+        The rows of each query of `first`.
+
+    Raises:
+        NeedsMore: it is a PEEK, and there is something where there was nothing.
+    """
+    last = session.shared.prefetches.get(kind) if kind is not None else None
+    ahead = list(first)
+    if last is None:
+        return session.begin(mode, ahead, kind=kind, reads=reads)[: len(first)]
+    seen = {ask for ask, _ in first}
+    likely = [one for one in last.asks if one[0] not in seen]
+    empty = [one for one in likely if one in last.empty] if mode is Mode.PEEK else []
+    ahead += [one for one in likely if one not in empty]
+    if empty:
+        ahead.append(whether_any(empty))
+    before = len(ahead)
+    gates = last.gates[:MOST_GATES]
+    keyed = Texts(name for name in gates if not is_implicit(name))
+    heads = dict(list(last.heads.items())[:MOST_FLOWS])
+    ahead += _of_gates(gates, keyed)
+    place = len(ahead)
+    if heads:
+        ahead.append((_HEADS, heads_bound(session, heads)))
+    flows = len(ahead)
+    ahead += [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
+    found = session.begin(mode, ahead, kind=kind, reads=reads)
+    if empty:
+        if any(found[before - 1][0]):
+            raise NeedsMore
+        session.cache.answers.update((one, []) for one in empty)
+    if gates:
+        quiet = place - bool(keyed)
+        take_gates(session, gates, found[quiet - 1], found[quiet] if keyed else [])
+    if heads:
+        take_heads(session, heads, found[place])
+    for one, rows in zip(last.lanes, found[flows:], strict=True):
+        session.cache.lanes_asked[one] = rows
+    return found[: len(first)]
+
+
+def _of_gates(gates: Sequence[str], keyed: Texts) -> list[Asked]:
+    asked: list[Asked] = []
+    if gates:
+        asked.append((_GATES, (Texts(gates),)))
+    if keyed:
+        asked.append((_QUIET, (keyed,)))
+    return asked
+
+
+def whether_any(asked: Sequence[Asked]) -> Asked:
+    """Return one query for whether each of several finds a row, as one row of truth values."""
+    text = _together(tuple((ask.text, len(bound)) for ask, bound in asked))
+    return Ask(text, of()), tuple(one for _, bound in asked for one in bound)
+
+
+@lru_cache(maxsize=256)
+def _together(texts: tuple[tuple[str, int], ...]) -> str:
+    parts: list[str] = []
+    taken = 0
+    for text, size in texts:
+        numbered = _PLACE.sub(lambda place, taken=taken: f"${int(place[1]) + taken}", text)
+        parts.append(f"EXISTS ({numbered})")
+        taken += size
+    return f"SELECT {', '.join(parts)}"

@@ -1,0 +1,191 @@
+"""The cache of one step: what it has read of the store, so that nothing is read twice."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.stores.ledger.gaterows import GateRow
+from headway.stores.postgres.statement import Asked, Each, Read, Thing
+from headway.stores.sql.statement import Row, Rows
+
+Ticket = tuple[int, int, int, int]
+"""Priority, due time, seq and amount."""
+
+
+class StepCache:
+    """What a step knows of the store; a new one is made for each step.
+
+    Attributes:
+        answers: rows of queries that may be prefetched.
+        used: the queries that the step needed, so that the next one of its kind prefetches them.
+        gates: rows of gates; None for a gate without a row.
+        quiet: keyed gates at which nothing is parked.
+        looked_at: names of gates that were asked for.
+        heads: rows of the first waiting jobs of flows, with how many were asked for.
+        wanted: how many heads were asked for, by flow.
+        lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None until
+            they are read.
+        bounding: flows whose heads are being read from their marks on.
+        bounded: flows whose heads were read from their marks on.
+        gone: seqs of jobs that no longer wait.
+        risen: the places before which nothing waits any more, and how many started, by flow.
+        found: the flows of a lane with waiting jobs, as they were found last.
+        finished: the rows of jobs that were ended with the step's begin, by worker, run and job.
+        kept_events: how many events are kept; None until it is read.
+        parked: jobs that wait at gates, and the tickets of those that were fed from one.
+        workers: the numbers of workers' rows as read or written last; 0 for no row.
+        totals: sums of a rate's starts, by gate and moment: until then, and later.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[Asked, Rows] = {}
+        self.used: dict[Asked, None] = {}
+        self._each: dict[Each, dict[Any, Rows]] = {}
+        self.gates: dict[str, GateRow | None] = {}
+        self.quiet: set[str] = set()
+        self.looked_at: dict[str, None] = {}
+        self.heads: dict[int, tuple[int, Rows]] = {}
+        self.wanted: dict[int, int] = {}
+        self.found: list[int] = []
+        self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
+        self.bounded: set[int] = set()
+        self.bounding: set[int] = set()
+        self.gone: set[int] = set()
+        self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
+        self.workers: dict[str, int] = {}
+        self.totals: dict[str, dict[int, tuple[int, int]]] = {}
+        self.finished: dict[tuple[str, int, str], Row | None] = {}
+        self.kept_events: int | None = None
+        self.parked = ParkedCache()
+
+    def each(self, each: Each) -> dict[Any, Rows]:
+        """Return the rows by thing; a caller that changes rows in the store updates them."""
+        return self._each.setdefault(each, {})
+
+    def read_of(self, each: Each, things: Sequence[Thing]) -> Read | None:
+        """Return the query for what is not known about these things; None if all is known."""
+        known = self.each(each)
+        missing = [one for one in dict.fromkeys(things) if one not in known]
+        if not missing:
+            return None
+
+        def take(rows: Rows) -> None:
+            known.update((one, []) for one in missing)
+            for row in rows:
+                known[row[each.place]].append(row)
+
+        return Read(each.text, (each.pack(missing),), take)
+
+    def invalidate(self, changes: frozenset[str], patched: Sequence[Each]) -> None:
+        """Drop the answers that a change outdates, but those that the caller updates itself."""
+        for each, known in self._each.items():
+            if known and each.of & changes and each not in patched:
+                known.clear()
+        if changes and self.answers:
+            for key in [key for key in self.answers if key[0].of & changes]:
+                del self.answers[key]
+
+
+class ParkedCache:
+    """For each gate that was read: its flows, their first parked jobs, and the tickets out.
+
+    The step's writes update it, or drop what they may have changed.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, dict[int, tuple[Rows, bool]]] = {}
+        self._tickets: dict[str, dict[int, list[Ticket]]] = {}
+        self._gate_of: dict[int, str] = {}
+
+    def knows(self, gate: str) -> bool:
+        """Return whether the gate was read and nothing has changed there that is not known."""
+        return gate in self._heads and gate in self._tickets
+
+    def take(self, gate: str, most: int, heads: Iterable[tuple[int, Row]]) -> None:
+        """Cache the heads of all flows that wait at a gate.
+
+        Args:
+            most: how many heads of a flow were asked for.
+            heads: each with its flow, in order.
+        """
+        flows: dict[int, Rows] = {}
+        for flow, row in heads:
+            flows.setdefault(flow, []).append(row)
+            self._gate_of[row[2]] = gate
+        self._heads[gate] = {flow: (rows, len(rows) < most) for flow, rows in flows.items()}
+
+    def take_tickets(self, gate: str, tickets: Iterable[tuple[int, Ticket]]) -> None:
+        """Cache the jobs that hold a ticket of a gate, each with its flow, in order."""
+        flows: dict[int, list[Ticket]] = {}
+        for flow, ticket in tickets:
+            flows.setdefault(flow, []).append(ticket)
+            self._gate_of[ticket[2]] = gate
+        self._tickets[gate] = flows
+
+    def flows(self, gate: str, after: int, limit: int) -> list[int] | None:
+        """As `JobTable.parked_flows`; None if it is not cached."""
+        known = self._heads.get(gate)
+        if known is None:
+            return None
+        return sorted(flow for flow in known if flow > after)[:limit]
+
+    def heads(self, gate: str, flow: int, limit: int) -> Rows | None:
+        """As `JobTable.parked_heads`; None if it is not cached."""
+        known = self._heads.get(gate)
+        if known is None:
+            return None
+        rows, whole = known.get(flow, ([], True))
+        return rows[:limit] if whole or len(rows) >= limit else None
+
+    def tickets(self, gate: str, flow: int) -> Sequence[Ticket] | None:
+        """As `JobTable.tickets`; None if it is not cached."""
+        known = self._tickets.get(gate)
+        return None if known is None else known.get(flow, ())
+
+    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
+        """Move jobs that were parked at a gate to those that hold its ticket."""
+        amount_of = dict(zip(seqs, amounts, strict=True))
+        fed = {
+            row[2]: (flow, (row[0], row[1], row[2], amount_of[row[2]]))
+            for flow, (rows, _) in self._heads.get(gate, {}).items()
+            for row in rows
+            if row[2] in amount_of
+        }
+        tickets = self._tickets.get(gate)
+        if len(fed) < len(amount_of) or tickets is None:
+            self.forget(gate)
+            return
+        self.leave(seqs)
+        for flow, ticket in fed.values():
+            insort(tickets.setdefault(flow, []), ticket)
+            self._gate_of[ticket[2]] = gate
+
+    def leave(self, seqs: Iterable[int]) -> None:
+        """Remove jobs that are no longer parked and hold no ticket."""
+        if not self._gate_of:
+            return
+        for seq in seqs:
+            gate = self._gate_of.pop(seq, None)
+            if gate is None:
+                continue
+            heads, tickets = self._heads.get(gate, {}), self._tickets.get(gate, {})
+            for flow, (rows, whole) in list(heads.items()):
+                left = [row for row in rows if row[2] != seq]
+                if len(left) == len(rows):
+                    continue
+                if left or not whole:
+                    heads[flow] = (left, whole)
+                else:
+                    del heads[flow]
+                if not left and not whole:
+                    # Whether a job is still parked there is not known.
+                    del self._heads[gate]
+            for flow, known in tickets.items():
+                tickets[flow] = [one for one in known if one[2] != seq]
+
+    def forget(self, gate: str) -> None:
+        """Drop what is cached of a gate."""
+        self._heads.pop(gate, None)
+        self._tickets.pop(gate, None)

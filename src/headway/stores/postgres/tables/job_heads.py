@@ -1,0 +1,96 @@
+"""Heads of flows: which are read from where on, and what is read ahead of jobs at gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.marks import WHOLE
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import Read
+from headway.stores.postgres.step_cache import Ticket
+from headway.stores.postgres.tables import job_statements as sql
+from headway.stores.sql.statement import Row, Rows
+
+
+def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[object, ...]:
+    """What `sql.FLOWS_WAITING` is bound to."""
+    marks = session.shared.marks
+    marked = sorted(flow for flow in marks.flows() if flow > after)
+    parts = [(flow, *part) for flow in marked for part in marks.ranges(flow)]
+    columns = zip(*parts, strict=True) if parts else ((),) * 5
+    return (
+        lane,
+        Numbers((after, *marked)),
+        Numbers((*marked, sql.LAST_FLOW)),
+        limit,
+        *(Numbers(column) for column in columns),
+    )
+
+
+def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, ...]:
+    """What `sql.HEADS` is bound to.
+
+    Args:
+        wanted: how many heads, by flow.
+    """
+    lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
+    parts: list[tuple[int, ...]] = []
+    for one, most in wanted.items():
+        ranges = marks.ranges(one)
+        if ranges is not WHOLE:
+            session.cache.bounding.add(one)
+        parts += [(lane(flow(one).lane), one, most, *part) for part in ranges]
+    return tuple(Numbers(column) for column in zip(*parts, strict=True))
+
+
+def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
+    """Remember for the step what `sql.HEADS` found."""
+    found: dict[int, Rows] = {flow: [] for flow in wanted}
+    for row in rows:
+        found[row[0]].append(row[1:])
+    for flow, heads in found.items():
+        session.cache.heads[flow] = (wanted[flow], heads[: wanted[flow]])
+        if flow in session.cache.bounding:
+            session.cache.bounded.add(flow)
+        else:
+            session.cache.bounded.discard(flow)
+    session.cache.bounding.clear()
+
+
+def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
+    """What must be asked to know what waits at gates.
+
+    Args:
+        gates: how many heads of each flow are looked at, by name.
+    """
+    missing = {
+        name: most
+        for name, most in gates.items()
+        if not session.cache.parked.knows(name) and name not in session.cache.quiet
+    }
+    if not missing:
+        return []
+
+    def take(rows: Rows) -> None:
+        heads: dict[str, list[tuple[int, Row]]] = {name: [] for name in missing}
+        for row in rows:
+            heads[row[0]].append((row[1], row[2:]))
+        for name, found in heads.items():
+            if not found:
+                session.cache.quiet.add(name)
+            if len({flow for flow, _ in found}) <= sql.MOST_PARKED_FLOWS:
+                session.cache.parked.take(name, missing[name], found)
+
+    def take_tickets(rows: Rows) -> None:
+        tickets: dict[str, list[tuple[int, Ticket]]] = {name: [] for name in missing}
+        for name, flow, *ticket in rows:
+            tickets[name].append((flow, (ticket[0], ticket[1], ticket[2], ticket[3])))
+        for name, found in tickets.items():
+            session.cache.parked.take_tickets(name, found)
+
+    names = Texts(missing)
+    return [
+        Read(sql.PARKED, (names, Numbers(missing.values())), take),
+        Read(sql.TICKETS_OF, (names,), take_tickets),
+    ]

@@ -1,0 +1,399 @@
+"""The statements of the job table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.stores.ledger.columns import jobs
+from headway.stores.postgres.arrays import Numbers, Texts, ids_of
+from headway.stores.postgres.statement import Each, Mode
+from headway.stores.postgres.tables.records import DROP_EVENTS
+from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
+from headway.stores.sql.statement import ANY_JOB, Ask, Tell, of
+
+COLUMNS = jobs.JOB.format(id="id::text")
+HEAD = jobs.HEAD.format(id="id::text")
+FINAL = (*NEW, "finished_at", "purge_at", "reason")
+_NAMES = {
+    "uuid": ("id",),
+    "boolean": ("care", "unfit", "gated", "cancel_requested"),
+    "text": (
+        *("outcome", "reason", "subject", "stage", "entry", "key", "ticket", "parked_at"),
+        "candidate",
+    ),
+    "bytea": ("keyed", "members", "cascade", "rest", "args"),
+}
+KINDS = dict.fromkeys((*FINAL, *SAVED), "bigint") | {
+    name: kind for kind, names in _NAMES.items() for name in names
+}
+"""The type of each column that is written."""
+
+
+def _bound(columns: Sequence[str], suffix: str = "", first: int = 1) -> str:
+    places = enumerate(columns, first)
+    return ", ".join(f"${place}::{KINDS[name]}{suffix}" for place, name in places)
+
+
+INSERT_ONE = Tell(
+    # For one row, lists cost twice as much as all the rest of the insertion.
+    f"INSERT INTO @job ({', '.join(NEW)}) VALUES ({_bound(NEW)})",  # noqa: S608  (names only)
+    of("waiting", "scheduled", "expiry", "job"),
+)
+INSERT = Tell(
+    f"INSERT INTO @job ({', '.join(NEW)}) SELECT * FROM unnest({_bound(NEW, '[]')})",  # noqa: S608  (names only)
+    INSERT_ONE.changes,
+)
+INSERT_FINAL = Tell(
+    f"INSERT INTO @job ({', '.join(FINAL)}) SELECT * FROM unnest({_bound(FINAL, '[]')})",  # noqa: S608  (names only)
+    of("job"),
+)
+SAVE = Tell(
+    f"UPDATE @job AS job SET {', '.join(f'{name} = new.{name}' for name in SAVED)}"  # noqa: S608  (names only)
+    f" FROM unnest($1::uuid[], {_bound(SAVED, '[]', 2)}) AS new (id, {', '.join(SAVED)})"
+    " WHERE job.id = new.id",
+    ANY_JOB,
+)
+KNOWN_IDS = Ask("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
+_LOAD = f"SELECT {COLUMNS} FROM @job AS job WHERE job.id {{}}"  # noqa: S608  (names only)
+JOBS = Each(_LOAD.format("= ANY ($1)"), ANY_JOB, ids_of, 1)
+JOBS_OF_KNOWN = _LOAD.format("= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))")
+"""The jobs that are known under keys."""
+ARRIVED = Ask(
+    f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
+    ANY_JOB,
+)
+SEQS = Ask("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)
+REMOVE = Tell("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
+REMOVE_RUNS = Tell("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
+REMOVE_KNOWN = Tell("DELETE FROM @known WHERE job = ANY ($1)", of("known"))
+REMOVE_EVENTS = Tell(
+    DROP_EVENTS.format("scope = ANY ($1::uuid[]::text[])"),
+    of("event", "counts"),
+)
+REMOVE_KEYS = Tell(
+    # By hash again: to a server that last saw the table empty a walk over it looks as good.
+    "DELETE FROM @dedupe AS kept WHERE kept.hash = ANY ($1::bytea[]) AND EXISTS"
+    " (SELECT FROM unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
+    " WHERE kept.hash = gone.hash AND kept.job = gone.job)",
+    of("key"),
+)
+ADD_RUNS = Tell(
+    "INSERT INTO @run SELECT job.seq, new.run, new.body"
+    " FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS new (id, run, body)"
+    " JOIN @job AS job ON job.id = new.id",
+    of("run"),
+)
+RUNS = Each(
+    # From the jobs to their runs, and never the other way round.
+    "SELECT job.id::text, run.body"
+    " FROM (SELECT id, seq FROM @job AS job WHERE id = ANY ($1) OFFSET 0) AS job CROSS JOIN LATERAL"
+    " (SELECT job, run, body FROM @run AS run WHERE run.job = job.seq OFFSET 0) AS run"
+    " ORDER BY run.job, run.run",
+    of("run"),
+    ids_of,
+)
+FLOWS_WAITING = (
+    # The flows that have marks are looked at from there on; the others in the gaps between them.
+    "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow, below) AS ("
+    " SELECT one.flow, gap.below FROM unnest($2::bigint[], $3::bigint[]) AS gap (after, below)"
+    " CROSS JOIN LATERAL (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane)"
+    " AND flow > gap.after AND flow < gap.below ORDER BY flow LIMIT 1) AS one"
+    " UNION ALL SELECT one.flow, waiting.below FROM waiting CROSS JOIN LATERAL ("
+    " SELECT job.flow FROM @job AS job WHERE state = 1 AND lane = (SELECT no FROM lane)"
+    " AND job.flow > waiting.flow AND job.flow < waiting.below ORDER BY job.flow LIMIT 1) AS one),"
+    " marked AS (SELECT DISTINCT part.flow FROM unnest($5::bigint[], $6::bigint[], $7::bigint[],"
+    " $8::bigint[], $9::bigint[]) AS part (flow, priority, due_at, seq, below)"
+    " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1"
+    " AND lane = (SELECT no FROM lane) AND job.flow = part.flow"
+    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+    " AND job.priority < part.below"
+    # The order is the index's: without it, any job would do, and all are walked over to find it.
+    " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one)"
+    " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked) AS one"
+    " ORDER BY flow LIMIT $4"
+)
+HEADS = (
+    f"SELECT part.flow, head.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"  # noqa: S608  (names only)
+    " $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
+    " AS part (lane, flow, most, priority, due_at, seq, below)"
+    f" CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"
+    " WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow"
+    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+    " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
+)
+# The claim's time is fixed by its first statement; its later ones see jobs that came after it.
+START_PLAIN = Tell(
+    "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
+    " claimed_at = greatest(@now, created_at) WHERE seq = ANY ($1)",
+    of("waiting", "held", "expiry", "job"),
+)
+START_GATED = Tell(
+    "UPDATE @job AS job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2,"
+    " request = $3, claimed_at = greatest(@now, job.created_at),"
+    " blocked_ms = job.blocked_ms + new.blocked_ms,"
+    " ticket = NULL, ticket_amount = 0, members = new.members, gated = new.members IS NOT NULL,"
+    " candidate = new.candidate, cascade = coalesce(new.cascade, job.cascade)"
+    " FROM unnest($1::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::bytea[])"
+    " AS new (seq, blocked_ms, members, candidate, cascade) WHERE job.seq = new.seq",
+    of("waiting", "held", "expiry", "job"),
+)
+_FINISH = (
+    "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
+    " finished_at = @now, purge_at = @now + $4"
+    " WHERE job.id = ANY ($1) AND job.run = $2"
+    # Not by the index of a worker's jobs: its statistics say that it is empty whenever it was.
+    " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"
+    " RETURNING job.id::text, job.lane, job.gated"
+)
+FINISH = Tell(_FINISH.format(""), of("held", "job"), beside=Mode.SHARED)
+FINISH_LIVE = _FINISH.format(
+    " AND (SELECT NOT who.lapsed AND who.lease_until > @now FROM @worker AS who"
+    " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
+)
+"""The same, sent before it is known whether the worker's lease lives."""
+HELD_BY = Ask(
+    "SELECT id::text, run, request, state, cancel_requested FROM @job"
+    " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq LIMIT $2",
+    of("held"),
+    ahead=True,
+)
+HELD_COUNTS = Ask(
+    "SELECT who.no, (SELECT count(*) FROM @job WHERE state IN (3, 4) AND worker = who.no)"
+    " FROM unnest($1::bigint[]) AS who (no)",
+    of("held"),
+)
+HELD_OF = Each(
+    # The first of each worker in the order of `HELD_BY`; no sweep takes more.
+    "SELECT who.no, one.* FROM unnest($1::bigint[]) AS who (no) CROSS JOIN LATERAL"
+    " (SELECT id::text, run, request, state, cancel_requested FROM @job"
+    " WHERE state IN (3, 4) AND worker = who.no ORDER BY priority, due_at, seq LIMIT 1000) AS one",
+    of("held"),
+    Numbers,
+)
+TAKEN_BY = Ask(
+    f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
+    " WHERE state IN (3, 4) AND worker = $1 AND request = $2 AND state = 3"
+    " ORDER BY priority, due_at, seq",
+    of("held"),
+)
+HELD_IDS = Ask(
+    "WITH RECURSIVE holder (worker) AS ("
+    " (SELECT worker FROM @job WHERE state IN (3, 4) AND worker IS NOT NULL"
+    " ORDER BY worker LIMIT 1)"
+    " UNION ALL SELECT (SELECT job.worker FROM @job AS job WHERE state IN (3, 4)"
+    " AND job.worker > holder.worker ORDER BY job.worker LIMIT 1)"
+    " FROM holder WHERE holder.worker IS NOT NULL),"
+    " held AS (SELECT one.id FROM holder CROSS JOIN LATERAL (SELECT job.id FROM @job AS job"
+    " WHERE state IN (3, 4) AND job.worker = holder.worker AND job.id > $1::uuid"
+    " ORDER BY job.id LIMIT $2) AS one"
+    " UNION ALL (SELECT job.id FROM @job AS job WHERE state IN (3, 4) AND worker IS NULL"
+    " AND job.id > $1::uuid ORDER BY job.id LIMIT $2))"
+    " SELECT id::text FROM held ORDER BY held.id LIMIT $2",
+    of("held"),
+)
+NO_JOB = "00000000-0000-0000-0000-000000000000"
+"""An id below all others."""
+LAST_FLOW = 2**62
+"""A number above all flows."""
+_LANE = "(SELECT no FROM @lane WHERE name = $1)"
+DUE = Ask(
+    "SELECT seq, id::text, entry, fired_at FROM @job"  # noqa: S608  (names only)
+    f" WHERE state = 0 AND lane = {_LANE} AND due_at <= @now ORDER BY due_at, seq LIMIT $2",
+    of("scheduled"),
+    ahead=True,
+)
+PROMOTE = Tell(
+    "UPDATE @job SET state = 1 WHERE seq = ANY ($1) RETURNING flow, priority, due_at, seq",
+    of("scheduled", "waiting", "job"),
+)
+NEXT_DUE = Ask(
+    f"SELECT due_at FROM @job WHERE state = 0 AND lane = {_LANE} ORDER BY due_at LIMIT 1",  # noqa: S608  (names only)
+    of("scheduled"),
+    ahead=True,
+)
+LANES_DUE = Ask(
+    "WITH RECURSIVE scheduled (lane, due_at) AS ("
+    " (SELECT lane, due_at FROM @job WHERE state = 0 ORDER BY lane, due_at LIMIT 1)"
+    " UNION ALL SELECT next.* FROM scheduled CROSS JOIN LATERAL (SELECT job.lane, job.due_at"
+    " FROM @job AS job WHERE state = 0 AND job.lane > scheduled.lane"
+    " ORDER BY job.lane, job.due_at LIMIT 1) AS next)"
+    " SELECT name FROM scheduled JOIN @lane AS lane ON lane.no = scheduled.lane"
+    " WHERE due_at <= @now ORDER BY name LIMIT $1",
+    of("scheduled"),
+    ahead=True,
+)
+EXPIRED = Ask(
+    "SELECT id::text FROM @job"
+    " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0 AND expires_at <= @now"
+    " ORDER BY expires_at, seq LIMIT $1",
+    of("expiry"),
+    ahead=True,
+)
+NEXT_EXPIRY = Ask(
+    "SELECT expires_at FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
+    " ORDER BY expires_at LIMIT 1",
+    of("expiry"),
+    ahead=True,
+)
+DEADLINES = Ask(
+    "SELECT id::text FROM @job"
+    " WHERE deadline_at IS NOT NULL AND deadline_at <= @now AND state = 4"
+    " ORDER BY deadline_at, seq LIMIT $1",
+    of("deadline"),
+    ahead=True,
+)
+NEXT_DEADLINE = Ask(
+    "SELECT deadline_at FROM @job WHERE deadline_at IS NOT NULL ORDER BY deadline_at LIMIT 1",
+    of("deadline"),
+    ahead=True,
+)
+PURGEABLE = Ask(
+    "SELECT id::text FROM @job"
+    " WHERE purge_at IS NOT NULL AND purge_at <= @now AND state >= 5"
+    " ORDER BY purge_at, seq LIMIT $1",
+    of("job"),
+    ahead=True,
+)
+OF_ENTRY = Ask(
+    f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
+    " WHERE entry IS NOT NULL AND state <= 4 AND entry = $1 ORDER BY fired_at, seq",
+    of("job"),
+)
+MOST_PARKED_FLOWS = 256
+"""Flows of a gate whose parked jobs are read ahead; those of a gate with more are read in turn."""
+_AT = "state = 2 AND NOT unfit AND parked_at = $1"
+_UNFIT = "state = 2 AND unfit AND parked_at = $1"
+PARKED_FLOWS = Ask(
+    "WITH RECURSIVE parked (flow) AS ("  # noqa: S608  (names only)
+    f" (SELECT flow FROM @job WHERE {_AT} AND flow > $2 ORDER BY flow LIMIT 1)"
+    f" UNION ALL SELECT (SELECT job.flow FROM @job AS job WHERE {_AT}"
+    " AND job.flow > parked.flow ORDER BY job.flow LIMIT 1)"
+    " FROM parked WHERE parked.flow IS NOT NULL)"
+    " SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT $3",
+    of("parked"),
+)
+PARKED_HEADS = Ask(
+    f"SELECT {HEAD} FROM @job WHERE {_AT} AND flow = $2"  # noqa: S608  (names only)
+    " ORDER BY priority, due_at, seq LIMIT $3",
+    of("parked"),
+)
+PARKED_ORDER = Ask(
+    f"SELECT priority, due_at, seq FROM @job WHERE {_AT} AND flow = $2"  # noqa: S608  (names only)
+    " ORDER BY priority, due_at, seq LIMIT 1",
+    of("parked"),
+    ahead=True,
+)
+PARKED_IDS = Ask(
+    "SELECT want.flow, one.id FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT id::text FROM @job AS job WHERE {_AT} AND job.flow = want.flow"
+    " ORDER BY priority, due_at, seq LIMIT $3) AS one",
+    of("parked"),
+)
+_FIT_HERE, _UNFIT_HERE = (one.replace("$1", "gate.name") for one in (_AT, _UNFIT))
+PARKED_COUNTS = Ask(
+    "SELECT gate.name,"  # noqa: S608  (names only)
+    f" (SELECT count(*) FROM (SELECT FROM @job WHERE {_FIT_HERE} LIMIT $2) AS fit)"
+    f" + (SELECT count(*) FROM (SELECT FROM @job WHERE {_UNFIT_HERE} LIMIT $2) AS unfit)"
+    " FROM unnest($1::text[]) AS gate (name)",
+    of("parked"),
+)
+UNFIT = Each(
+    "SELECT gate.name, one.id FROM unnest($1::text[]) AS gate (name) CROSS JOIN LATERAL"
+    " (SELECT id::text FROM @job WHERE state = 2 AND unfit AND parked_at = gate.name"
+    " ORDER BY seq LIMIT 1000) AS one",
+    of("parked"),
+    Texts,
+)
+PARKED = (
+    # Of no more flows of a gate than one step looks at; their arguments are not looked at.
+    "SELECT gate.name, flow.flow, head.* FROM unnest($1::text[], $2::bigint[]) AS gate (name, most)"  # noqa: S608  (names only)
+    " CROSS JOIN LATERAL (WITH RECURSIVE parked (flow, n) AS ("
+    " (SELECT flow, 1 FROM @job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
+    " ORDER BY flow LIMIT 1)"
+    " UNION ALL SELECT next.flow, n + 1 FROM parked CROSS JOIN LATERAL (SELECT job.flow"
+    " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
+    " AND job.flow > parked.flow ORDER BY job.flow LIMIT 1) AS next"
+    f" WHERE n <= {MOST_PARKED_FLOWS})"
+    " SELECT flow FROM parked) AS flow"
+    f" CROSS JOIN LATERAL (SELECT {HEAD.replace(' args,', chr(39) * 2 + '::bytea AS args,')}"
+    " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
+    " AND job.flow = flow.flow ORDER BY priority, due_at, seq LIMIT gate.most) AS head"
+)
+TICKETS_OF = (
+    "SELECT ticket, flow, priority, due_at, seq, ticket_amount FROM @job"
+    " WHERE ticket IS NOT NULL AND ticket = ANY ($1) AND state = 1"
+    " ORDER BY priority, due_at, seq"
+)
+_GATES = (
+    "(WITH RECURSIVE gates (gate) AS ("
+    " (SELECT parked_at FROM @job WHERE state = 2 AND {0} AND parked_at > $1"
+    " ORDER BY parked_at LIMIT 1)"
+    " UNION ALL SELECT (SELECT parked_at FROM @job WHERE state = 2 AND {0}"
+    " AND parked_at > gates.gate ORDER BY parked_at LIMIT 1)"
+    " FROM gates WHERE gates.gate IS NOT NULL)"
+    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT $2)"
+)
+PARKED_GATES = Ask(
+    f"SELECT gate FROM ({_GATES.format('NOT unfit')} UNION {_GATES.format('unfit')}) AS one"  # noqa: S608  (names only)
+    " ORDER BY gate LIMIT $2",
+    of("parked"),
+)
+TICKETS = Ask(
+    "SELECT priority, due_at, seq, ticket_amount FROM @job"
+    " WHERE ticket IS NOT NULL AND ticket = $1 AND flow = $2 AND state = 1"
+    " ORDER BY priority, due_at, seq",
+    of("waiting"),
+)
+FEED = Tell(
+    "UPDATE @job AS job SET state = 1, ticket = fed.gate, ticket_amount = fed.amount,"
+    " parked_at = NULL, unfit = false, blocked_ms = blocked_ms + @now - parked_since"
+    " FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS fed (seq, gate, amount)"
+    " WHERE job.seq = fed.seq",
+    of("waiting", "parked", "job"),
+)
+PARK = Tell(
+    "UPDATE @job SET state = 2, parked_at = $2, unfit = $3, parked_since = @now, ticket = NULL,"
+    " ticket_amount = 0 WHERE seq = ANY ($1)",
+    of("waiting", "parked", "job"),
+)
+
+
+def _read_flows(found: list[int] | None) -> Sequence[int]:
+    return found or ()
+
+
+_FLOWS = "array_agg(DISTINCT flow)"
+WALKS = Walks(
+    walk_pair(_FLOWS, "WHERE true"),
+    walk_pair(_FLOWS, "WHERE subject IS NOT NULL AND subject = ?"),
+    {code: walk_pair(_FLOWS, f"WHERE state >= 6 AND state = {code}") for code in (6, 7)},
+    _read_flows,
+)
+BY_SEQ = Ask(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
+_OF_FLOW = "state = 1 AND lane = $1 AND flow = $2"
+BEFORE = Ask(
+    "SELECT (SELECT count(*) FROM (SELECT FROM @job"  # noqa: S608  (names only)
+    f" WHERE {_OF_FLOW} AND (priority, due_at, seq) < ($3, $4, $5) LIMIT $6) AS one)",
+    of("waiting"),
+)
+WAITING = Ask(
+    "SELECT want.flow, (SELECT count(*) FROM (SELECT FROM @job AS job WHERE state = 1"
+    " AND lane = $1 AND job.flow = want.flow ORDER BY priority, due_at LIMIT $3) AS one)"
+    " FROM unnest($2::bigint[]) AS want (flow)",
+    of("waiting"),
+)
+OLDEST = Ask(
+    # Of the first flows of each lane: the order is the index's, so none is walked over.
+    "SELECT lane.no, oldest.due_at FROM unnest($1::bigint[]) AS lane (no) CROSS JOIN LATERAL ("
+    "WITH RECURSIVE waiting (flow, n) AS ("
+    " (SELECT flow, 1 FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
+    " ORDER BY flow LIMIT 1)"
+    " UNION ALL SELECT one.flow, n + 1 FROM waiting CROSS JOIN LATERAL ("
+    " SELECT job.flow FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
+    " AND job.flow > waiting.flow ORDER BY job.flow LIMIT 1) AS one WHERE n < 16)"
+    " SELECT min(head.due_at) AS due_at FROM waiting CROSS JOIN LATERAL ("
+    " SELECT due_at FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
+    " AND job.flow = waiting.flow ORDER BY priority, due_at LIMIT 1) AS head) AS oldest"
+    " WHERE oldest.due_at IS NOT NULL",
+    of("waiting"),
+)

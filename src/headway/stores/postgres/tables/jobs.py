@@ -1,0 +1,473 @@
+"""The table of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.contract.views import JobsQuery
+from headway.core.flow import Head, Order
+from headway.core.job import JobPolicy
+from headway.core.state import QUEUED, State
+from headway.stores.ledger.columns.jobs import read_heads, read_job
+from headway.stores.ledger.columns.states import STATES
+from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
+from headway.stores.ledger.paging import page_of
+from headway.stores.ledger.rows import (
+    DueRow,
+    Finished,
+    FlowKey,
+    GatedStart,
+    HeldRow,
+    JobRow,
+    RunRow,
+)
+from headway.stores.postgres.arrays import Blobs, Flags, Ids, MaybeNumbers, Numbers, Texts, ids_of
+from headway.stores.postgres.registry import digest
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import Mode
+from headway.stores.postgres.tables import job_statements as sql
+from headway.stores.postgres.tables.job_heads import flows_bound, heads_bound, take_heads
+from headway.stores.postgres.tables.records import storable
+from headway.stores.sql.jobs import NEW, SAVED, Listed, new_values, saved_values
+from headway.stores.sql.statement import Ask, Row, Rows
+
+TOGETHER = 32
+"""Flows whose heads are read in one go."""
+_REQUIRED = frozenset(
+    {
+        "stage",
+        "args",
+        *(name for name, kind in sql.KINDS.items() if kind in {"uuid", "boolean"}),
+        "state",
+        "lane",
+        "flow",
+        "policy",
+        "priority",
+        "due_at",
+        "created_at",
+        "run",
+        "attempt",
+        "blocked_ms",
+        "request",
+        "ticket_amount",
+        "parked_since",
+    }
+)
+_LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
+_decode_run = decoder(RunRow)
+
+
+class PostgresJobs:
+    """See `JobTable`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def _rows(self, found: Rows) -> list[JobRow]:
+        session = self._session
+        session.flows.read(row[3] for row in found)
+        session.words.read(one for row in found for one in row[12:14] if one is not None)
+        flow_of, word_of = session.flows.thing, session.words.thing
+        return [read_job(row, flow_of, word_of) for row in found]
+
+    def _moved(self) -> None:
+        """Heads that were read stand no more."""
+        session = self._session
+        session.cache.heads.clear()
+        session.cache.bounded.clear()
+        session.cache.lanes_asked = dict.fromkeys(session.cache.lanes_asked)
+
+    def _leave(self, seqs: Sequence[int]) -> None:
+        """Heads that were read wait no more: what nothing waits before now is noted."""
+        session = self._session
+        gone = session.cache.gone
+        gone.update(seqs)
+        session.cache.parked.leave(seqs)
+        for flow, (_, rows) in session.cache.heads.items():
+            left = [row for row in rows if row[2] in gone]
+            if not left:
+                continue
+            floors: dict[int, tuple[int, int]] = {}
+            for row in rows:
+                # The last that is looked at: the first that stays, or the last of all.
+                floors[row[0]] = (row[1], row[2])
+                if row[2] not in gone:
+                    break
+            session.cache.risen[flow] = (
+                floors,
+                session.cache.risen.get(flow, ({}, 0))[1] + len(left),
+            )
+        self._moved()
+
+    def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> None:
+        """A job waits again, or anew, maybe before others."""
+        session = self._session
+        if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
+            session.behind = True
+        session.shared.marks.lower(flow, priority, due_at, seq)
+
+    def flow_number(self, key: FlowKey) -> int:
+        """The flow's number; a new flow is given one."""
+        return self._session.flows.number(key)
+
+    def flow(self, number: int) -> FlowKey:
+        """The flow of a number."""
+        return self._session.flows.thing(number)
+
+    def policy_number(self, policy: JobPolicy) -> int:
+        """The policy's number; a new policy is given one."""
+        return self._session.policies.number(policy)
+
+    def policy(self, number: int) -> JobPolicy:
+        """The policy of a number."""
+        return self._session.policies.thing(number)
+
+    def insert(self, rows: Sequence[JobRow]) -> None:
+        session = self._session
+        self._moved()
+        for row in rows:
+            # Whatever is due as it comes stands behind what came before.
+            if row.state is State.WAITING and row.due_at < session.now:
+                self._wait_behind(row.flow, row.priority, row.due_at, 0)
+        values = [new_values(row, session.lanes.number(row.lane)) for row in rows]
+        if not all(row.state in QUEUED for row in rows):
+            # In one statement all the same: arrival is the order in which they are told.
+            ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
+            final = [(*one, *end) for one, end in zip(values, ends, strict=True)]
+            session.tell(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
+        elif len(rows) == 1:
+            session.tell(sql.INSERT_ONE, *values[0])
+        else:
+            session.tell(sql.INSERT, *_packed(NEW, values))
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        if self._session.mode is Mode.BLIND or not ids:
+            return set()
+        return {one for (one,) in self._session.ask(sql.KNOWN_IDS, ids_of(ids))}
+
+    def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
+        wanted = ids_of(ids)
+        if not wanted:
+            return {}
+        found = self._session.each(sql.JOBS, wanted)
+        return {row.id: row for row in self._rows([row for one in wanted for row in found[one]])}
+
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        return self._rows(self._session.ask(sql.ARRIVED, after, limit))
+
+    def save(self, rows: Iterable[JobRow]) -> None:
+        changed = list(rows)
+        if changed:
+            self._moved()
+            values = [saved_values(row, self._session.words.number) for row in changed]
+            ids = Ids(row.id for row in changed)
+            self._session.tell(sql.SAVE, ids, *_packed(SAVED, values))
+            self._session.cache.parked.leave(row.seq for row in changed)
+            for row in changed:
+                if row.state is State.WAITING:
+                    self._wait_behind(row.flow, row.priority, row.due_at, row.seq)
+                if row.parked_at is not None:
+                    self._session.cache.quiet.discard(row.parked_at)
+                for gate in (row.parked_at, row.ticket):
+                    if gate is not None:
+                        self._session.cache.parked.forget(gate)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        session, named = self._session, ids_of(ids)
+        found = session.ask(sql.SEQS, named) if named else []
+        if not found:
+            return
+        flow = session.flows.thing
+        keys = {
+            digest(flow(number).tenant.encode(), key.encode()): one
+            for _, one, key, number in found
+            if key is not None
+        }
+        gone = Numbers(row[0] for row in found)
+        self._moved()
+        session.tell(sql.REMOVE_EVENTS, named)
+        session.cache.kept_events = None
+        session.tell(sql.REMOVE_KNOWN, named)
+        session.tell(sql.REMOVE_RUNS, gone)
+        session.tell(sql.REMOVE, gone)
+        if keys:
+            session.tell(sql.REMOVE_KEYS, Blobs(keys), Ids(keys.values()))
+
+    def add_runs(self, rows: Sequence[RunRow]) -> None:
+        if not rows:
+            return
+        self._session.tell(
+            sql.ADD_RUNS,
+            Ids(row.job for row in rows),
+            Numbers(row.run for row in rows),
+            Blobs(encode(row) for row in rows),
+        )
+
+    def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
+        found: dict[str, list[RunRow]] = {}
+        wanted = ids_of(ids)
+        known = self._session.each(sql.RUNS, wanted) if wanted else {}
+        for one in wanted:
+            if known[one]:
+                found[one] = [_decode_run(body) for _, body in known[one]]
+        return found
+
+    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
+        session = self._session
+        asked = (lane, after, limit)
+        rows = session.cache.lanes_asked.get(asked)
+        if rows is None:
+            rows = session.fetch(sql.FLOWS_WAITING, flows_bound(session, *asked))
+            session.cache.lanes_asked[asked] = rows
+        found = [flow for (flow,) in rows]
+        flow_of, marks = session.flows.thing, session.shared.marks
+        missed = [one for one in marks.flows() if one > after and one not in found]
+        missed = [one for one in missed if flow_of(one).lane == lane]
+        if missed and len(found) < limit:
+            # What was committed late may stand before its mark.
+            marks.drop(missed)
+            rows = session.fetch(sql.FLOWS_WAITING, flows_bound(session, *asked))
+            found = [flow for (flow,) in rows]
+        session.cache.found = found
+        return found
+
+    def heads(self, flow: int, limit: int) -> list[Head]:
+        session = self._session
+        session.cache.wanted[flow] = max(limit, session.cache.wanted.get(flow, 0))
+        known = session.cache.heads.get(flow)
+        if known is None or (known[0] < limit and len(known[1]) >= known[0]):
+            self._read_heads(flow, limit)
+            known = session.cache.heads[flow]
+        if flow in session.cache.bounded and len(known[1]) < limit:
+            # What was committed late may stand before its mark.
+            session.shared.marks.drop([flow])
+            self._read_heads(flow, limit)
+            known = session.cache.heads[flow]
+        return read_heads(known[1][:limit])
+
+    def _read_heads(self, flow: int, limit: int) -> None:
+        """Read the heads of a flow, and of those that will be asked for next."""
+        session = self._session
+        flows = [flow]
+        if flow in session.cache.found:
+            place = session.cache.found.index(flow) + 1
+            others = session.cache.found[place : place + TOGETHER - 1]
+            flows += [one for one in others if one not in session.cache.heads]
+        wanted = dict.fromkeys(flows, limit)
+        take_heads(session, wanted, session.fetch(sql.HEADS, heads_bound(session, wanted)))
+
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
+        who = self._session.words.number(worker)
+        self._leave(seqs)
+        self._session.tell(sql.START_PLAIN, Numbers(seqs), who, request)
+
+    def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
+        who = self._session.words.number(worker)
+        self._leave([start.seq for start in starts])
+        self._session.tell(
+            sql.START_GATED,
+            Numbers(start.seq for start in starts),
+            who,
+            request,
+            Numbers(start.blocked_ms for start in starts),
+            Blobs(encode_members(start.members) for start in starts),
+            Texts(start.candidate or None for start in starts),
+            Blobs(encode_cascade(start.cascade) for start in starts),
+        )
+
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
+        session = self._session
+        ahead, rows = session.cache.finished, list[Row]()
+        left: dict[int, list[str]] = {}
+        for one, run in runs:
+            if (worker, run, one) not in ahead:
+                left.setdefault(run, []).append(one)
+            elif (row := ahead[worker, run, one]) is not None:
+                rows.append(row)
+                ahead[worker, run, one] = None
+        who = session.words.find(worker) if left else None
+        if who is not None:
+            keep_ms = purge_at - session.now
+            for run, same in left.items():
+                rows += session.do(sql.FINISH, ids_of(same), run, who, keep_ms)
+        lane = session.lanes.thing
+        lanes = {one: lane(number) for one, number, _ in rows}
+        return Finished([lanes.get(one) for one, _ in runs], any(row[2] for row in rows))
+
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        session = self._session
+        who = session.words.find(worker)
+        if who is None:
+            return []
+        known = session.cache.each(sql.HELD_OF).get(who) if limit is not None else None
+        if known is not None:
+            rows = [row[1:] for row in known[:limit]]
+        else:
+            rows = session.ask(sql.HELD_BY, who, limit)
+        return [
+            HeldRow(one, run, request, STATES[state], cancel)
+            for one, run, request, state, cancel in rows
+        ]
+
+    def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
+        numbers = self._session.words.numbers(workers)
+        rows = self._session.ask(sql.HELD_COUNTS, Numbers(numbers.values())) if numbers else ()
+        counts = dict(rows)
+        return {one: counts[number] for one, number in numbers.items()}
+
+    def taken_by(self, worker: str, request: int) -> list[JobRow]:
+        who = self._session.words.find(worker)
+        return [] if who is None else self._rows(self._session.ask(sql.TAKEN_BY, who, request))
+
+    def held(self, after: str, limit: int) -> list[JobRow]:
+        rows = self._session.ask(sql.HELD_IDS, (*ids_of((after,)), sql.NO_JOB)[0], limit)
+        return list(self.load(one for (one,) in rows).values())
+
+    def due(self, lane: str, limit: int) -> list[DueRow]:
+        return list(map(DueRow._make, self._session.ask(sql.DUE, lane, limit)))
+
+    def promote(self, seqs: Sequence[int]) -> set[int]:
+        self._moved()
+        rows = self._session.do(sql.PROMOTE, Numbers(seqs))
+        for flow, priority, due_at, seq in rows:
+            self._wait_behind(flow, priority, due_at, seq)
+        return {row[0] for row in rows}
+
+    def next_due(self, lane: str) -> int | None:
+        return self._next(sql.NEXT_DUE, lane)
+
+    def lanes_due(self, limit: int) -> list[str]:
+        return [name for (name,) in self._session.ask(sql.LANES_DUE, limit)]
+
+    def expired(self, limit: int) -> list[str]:
+        return [one for (one,) in self._session.ask(sql.EXPIRED, limit)]
+
+    def next_expiry(self) -> int | None:
+        return self._next(sql.NEXT_EXPIRY)
+
+    def deadlines(self, limit: int) -> list[str]:
+        return [one for (one,) in self._session.ask(sql.DEADLINES, limit)]
+
+    def next_deadline(self) -> int | None:
+        return self._next(sql.NEXT_DEADLINE)
+
+    def purgeable(self, limit: int) -> list[str]:
+        return [one for (one,) in self._session.ask(sql.PURGEABLE, limit)]
+
+    def of_entry(self, entry: str) -> list[JobRow]:
+        return self._rows(self._session.ask(sql.OF_ENTRY, entry))
+
+    def _next(self, ask: Ask, *bound: str) -> int | None:
+        rows = self._session.ask(ask, *bound)
+        return rows[0][0] if rows else None
+
+    def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
+        if gate in self._session.cache.quiet:
+            return []
+        known = self._session.cache.parked.flows(gate, after, limit)
+        if known is not None:
+            return known
+        return [flow for (flow,) in self._session.ask(sql.PARKED_FLOWS, gate, after, limit)]
+
+    def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
+        if gate in self._session.cache.quiet:
+            return []
+        known = self._session.cache.parked.heads(gate, flow, limit)
+        if known is None:
+            known = self._session.ask(sql.PARKED_HEADS, gate, flow, limit)
+        return read_heads(known)
+
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        self._session.flows.read(flows)
+        found: dict[int, list[str]] = {}
+        for flow, one in self._session.ask(sql.PARKED_IDS, gate, Numbers(flows), limit):
+            found.setdefault(flow, []).append(one)
+        return found
+
+    def parked_order(self, gate: str, flow: int) -> Order | None:
+        if gate in self._session.cache.quiet:
+            return None
+        rows = self._session.ask(sql.PARKED_ORDER, gate, flow)
+        return Order._make(rows[0]) if rows else None
+
+    def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
+        rows = self._session.ask(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
+        return {gate: min(limit, count) for gate, count in rows}
+
+    def unfit_at(self, gate: str, limit: int) -> list[str]:
+        return [one for _, one in self._session.each(sql.UNFIT, (gate,))[gate][:limit]]
+
+    def parked_gates(self, after: str, limit: int) -> list[str]:
+        return [gate for (gate,) in self._session.ask(sql.PARKED_GATES, after, limit)]
+
+    def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
+        known = self._session.cache.parked.tickets(gate, flow)
+        if known is None:
+            known = self._session.ask(sql.TICKETS, gate, flow)
+        return [(Order(priority, due_at, seq), amount) for priority, due_at, seq, amount in known]
+
+    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
+        self._moved()
+        self._session.behind = True
+        self._session.shared.marks.clear()
+        for seq, amount in zip(seqs, amounts, strict=True):
+            self._session.gather(sql.FEED, seq, (seq, gate, amount), _fed)
+        self._session.cache.parked.feed(seqs, gate, amounts)
+
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
+        self._leave(seqs)
+        self._session.cache.quiet.discard(gate)
+        self._session.cache.parked.forget(gate)
+        self._session.tell(sql.PARK, Numbers(seqs), gate, unfit)
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        return self._session.ask(sql.BEFORE, lane, flow, *order, limit)[0][0]
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        number = self._session.lanes.find(lane)
+        self._session.flows.read(flows)
+        rows = self._session.ask(sql.WAITING, number, Numbers(flows), limit) if flows else []
+        return dict(rows)
+
+    def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
+        numbers = self._session.lanes.numbers(lanes)
+        rows = self._session.ask(sql.OLDEST, Numbers(numbers.values())) if numbers else ()
+        name_of = self._session.lanes.thing
+        return {name_of(no): due_at for no, due_at in rows}
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        rows = Listed(self._session, sql.WALKS, query)
+        seqs, cursor = page_of(query, rows, self._session.flows.thing)
+        return self._by_seq(seqs), cursor
+
+    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
+        if not seqs:
+            return []
+        rows = self._rows(self._session.ask(sql.BY_SEQ, Numbers(seqs)))
+        found = {row.seq: row for row in rows}
+        return [found[seq] for seq in seqs]
+
+
+def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:
+    seqs, gates, amounts = zip(*rows, strict=True)
+    return Numbers(seqs), Texts(gates), Numbers(amounts)
+
+
+def _packed(columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
+    """Return one list for each column of some rows; None for a column without any value."""
+    packed: list[Any] = []
+    for name, values in zip(columns, zip(*rows, strict=True), strict=True):
+        kind = sql.KINDS[name]
+        if name in _REQUIRED:
+            packed.append(_LISTS[kind](values))
+        elif values.count(None) == len(values):
+            packed.append(None)
+        elif kind == "bigint":
+            packed.append(MaybeNumbers(values))
+        elif name == "reason":
+            packed.append(Texts(None if one is None else storable(one) for one in values))
+        else:
+            packed.append(_LISTS[kind](values))
+    return packed

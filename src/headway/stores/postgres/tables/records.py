@@ -1,0 +1,374 @@
+"""The tables of keys that make enqueue idempotent, of signals, of workers, and of the trail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.stores.ledger.columns.workers import WORKER, read_worker, worker_values
+from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
+from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
+from headway.stores.postgres.numbers import HASTE
+from headway.stores.postgres.registry import digest
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import Each, Mode, Repeat
+from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
+from headway.stores.sql.statement import KEPT_EVENTS, Ask, Row, Tell, of
+
+KEYS = Each(
+    "SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"), Blobs
+)
+_NEW_KEYS = (
+    "INSERT INTO @dedupe AS kept"
+    " SELECT * FROM unnest($1::bytea[], $2::uuid[], $3::bytea[], $4::bigint[])"
+)
+_ADD_KEYS = Tell(_NEW_KEYS, of("key"))
+_TAKE_KEYS = Tell(
+    # A key that stands by now was written by a faster step.
+    f"{_NEW_KEYS} ON CONFLICT (hash) DO UPDATE SET job = excluded.job, body = excluded.body,"
+    " until_at = excluded.until_at WHERE kept.until_at <= $5 RETURNING hash",
+    of("key"),
+)
+_SAVE_KEYS = Tell(
+    f"{_NEW_KEYS} ON CONFLICT (hash) DO UPDATE SET job = excluded.job, body = excluded.body,"
+    " until_at = excluded.until_at",
+    of("key"),
+)
+
+
+class PostgresKeys:
+    """Keys by tenant; each is found by a hash of both."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
+        if self._session.mode is Mode.BLIND:
+            return {}
+        places = {key_hash(*place): place for place in keys}
+        if not places:
+            return {}
+        found: dict[tuple[str, str], KeyRow] = {}
+        known = self._session.each(KEYS, tuple(places))
+        for name, (tenant, key) in places.items():
+            for _, job, body, until_at in known[name]:
+                found[tenant, key] = KeyRow(tenant, key, job, body, until_at)
+        return found
+
+    def save(self, rows: Iterable[KeyRow]) -> None:
+        rows = list(rows)
+        if not rows:
+            return
+        session = self._session
+        kept = [(key_hash(row.tenant, row.key), row.job, row.body, row.until_at) for row in rows]
+        if session.mode is Mode.EXCLUSIVE:
+            if not session.hasty:
+                session.hasty = True
+                session.tell(_HASTE)
+            known = session.cache.each(KEYS)
+            for row in kept:
+                session.gather(_SAVE_KEYS, row[0], row, _key_columns, patched=(KEYS,))
+                known[row[0]] = [row]
+            return
+        bound = _key_columns(kept)
+        if session.mode is Mode.BLIND:
+            session.tell(_ADD_KEYS, *bound)
+        elif len(session.do(_TAKE_KEYS, *bound, session.now)) < len(rows):
+            raise Repeat
+
+
+_HASTE = Tell(HASTE, of())
+
+
+def _key_columns(rows: list[tuple[bytes, str, bytes, int | None]]) -> tuple[Any, ...]:
+    hashes, jobs, bodies, moments = zip(*rows, strict=True)
+    return Blobs(hashes), Ids(jobs), Blobs(bodies), MaybeNumbers(moments)
+
+
+def key_hash(tenant: str, key: str) -> bytes:
+    """By what a key is found."""
+    return digest(tenant.encode(), key.encode())
+
+
+_EVENT = "scope, event, key, at, kept_until, payload"
+KNOWN = Each("SELECT key, job::text, run FROM @known WHERE key = ANY ($1)", of("known"), Texts)
+_MAKE_KNOWN = Tell(
+    "INSERT INTO @known SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[])"
+    " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run",
+    of("known"),
+)
+_KNOWN_AS = Ask("SELECT key, job::text, run FROM @known WHERE job = ANY ($1)", of("known"))
+_ALL_KNOWN = Ask(
+    "SELECT key, job::text, run FROM @known WHERE key > $1 ORDER BY key LIMIT $2", of("known")
+)
+_ALL_HEARD = Ask(
+    f"SELECT {_EVENT} FROM @event"  # noqa: S608  (names only)
+    " WHERE (scope, event) > ($1, $2) ORDER BY scope, event LIMIT $3",
+    of("event"),
+)
+EVENTS = Each(f"SELECT hash, {_EVENT} FROM @event WHERE hash = ANY ($1)", of("event"), Blobs)  # noqa: S608  (names only)
+_COUNT_KEPT = (
+    # In the statement that writes: to look first which of the events are kept would be a trip.
+    " INSERT INTO @delta SELECT ARRAY[{key}::bigint], ARRAY[{sign}count(*)] FROM changed"
+    " WHERE kept_until IS NOT NULL HAVING count(*) > 0"
+)
+_ADDED = _COUNT_KEPT.format(key=KEPT_EVENTS, sign="")
+_GONE = _COUNT_KEPT.format(key=KEPT_EVENTS, sign="-")
+_SAVE_EVENTS = Tell(
+    "WITH changed AS (INSERT INTO @event (hash, scope, event, key, at, kept_until, payload)"  # noqa: S608  (names only)
+    " SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bigint[],"
+    f" $6::bigint[], $7::bytea[]) ON CONFLICT (hash) DO NOTHING RETURNING kept_until){_ADDED}",
+    of("event", "counts"),
+)
+DROP_EVENTS = f"WITH changed AS (DELETE FROM @event WHERE {{}} RETURNING kept_until){_GONE}"  # noqa: S608  (names only)
+"""Forgets events by a condition."""
+KEPT_BY_KEY = Each(
+    f"SELECT wanted, {_EVENT} FROM unnest($1::text[]) AS wanted CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT {_EVENT}, seq FROM @event WHERE key = wanted AND kept_until IS NOT NULL"
+    " ORDER BY at, seq) AS kept ORDER BY at, seq",
+    of("event"),
+    Texts,
+)
+_KEPT_COUNT = Ask(
+    "SELECT coalesce((SELECT n FROM @number WHERE key = $1), 0) + coalesce((SELECT sum(one.n)"
+    " FROM @delta CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n) WHERE one.key = $1), 0)",
+    of("counts"),
+)
+_DROP_EVENTS = Tell(DROP_EVENTS.format("hash = ANY ($1)"), of("event", "counts"))
+_STALE_EVENTS = Ask(
+    f"SELECT {_EVENT} FROM @event"  # noqa: S608  (names only)
+    " WHERE kept_until <= @now AND kept_until IS NOT NULL ORDER BY kept_until, seq LIMIT $1",
+    of("event"),
+    ahead=True,
+)
+
+
+class PostgresSignals:
+    """What is known of the outside world's words."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def known(self, key: str) -> tuple[str, int] | None:
+        rows = self._session.each(KNOWN, (key,))[key]
+        return (rows[0][1], rows[0][2]) if rows else None
+
+    def make_known(self, key: str, job: str, run: int) -> None:
+        row = (key, job, run)
+        self._session.gather(_MAKE_KNOWN, key, row, _known_columns, patched=(KNOWN,))
+        self._session.cache.each(KNOWN)[key] = [row]
+
+    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        found = self._session.ask(_KNOWN_AS, ids_of(jobs))
+        return [(key, job, run) for key, job, run in found]
+
+    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
+        return [(key, job, run) for key, job, run in self._session.ask(_ALL_KNOWN, after, limit)]
+
+    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        return [_read_event(row) for row in self._session.ask(_ALL_HEARD, *after, limit)]
+
+    def heard(self, scope: str, event: str) -> SignalRow | None:
+        name = event_hash(scope, event)
+        rows = self._session.each(EVENTS, (name,))[name]
+        return _read_event(rows[0][1:]) if rows else None
+
+    def save(self, row: SignalRow) -> None:
+        session, name = self._session, event_hash(row.scope, row.event)
+        kept = (row.scope, row.event, row.key, row.at, row.kept_until, row.payload)
+        session.gather(
+            _SAVE_EVENTS, name, (name, *kept), _event_columns, patched=(EVENTS, KEPT_BY_KEY)
+        )
+        session.cache.each(EVENTS)[name] = [(name, *kept)]
+        if row.kept_until is not None:
+            session.cache.each(KEPT_BY_KEY).pop(row.key, None)
+            if session.cache.kept_events is not None:
+                session.cache.kept_events += 1
+
+    def kept(self, key: str) -> list[SignalRow]:
+        return [_read_event(row[1:]) for row in self._session.each(KEPT_BY_KEY, (key,))[key]]
+
+    def kept_count(self) -> int:
+        session = self._session
+        if session.cache.kept_events is None:
+            session.cache.kept_events = int(session.ask(_KEPT_COUNT, KEPT_EVENTS)[0][0])
+        return session.cache.kept_events
+
+    def drop(self, rows: Iterable[SignalRow]) -> None:
+        session = self._session
+        for row in rows:
+            name = event_hash(row.scope, row.event)
+            session.gather(_DROP_EVENTS, name, name, _hash_column, patched=(EVENTS, KEPT_BY_KEY))
+            session.cache.each(EVENTS)[name] = []
+            kept = session.cache.each(KEPT_BY_KEY)
+            if row.key in kept:
+                kept[row.key] = [one for one in kept[row.key] if one[1:3] != (row.scope, row.event)]
+            if row.kept_until is not None and session.cache.kept_events is not None:
+                session.cache.kept_events -= 1
+
+    def stale(self, limit: int) -> list[SignalRow]:
+        return [_read_event(row) for row in self._session.ask(_STALE_EVENTS, limit)]
+
+
+def _known_columns(rows: list[tuple[str, str, int]]) -> tuple[Any, ...]:
+    keys, jobs, runs = zip(*rows, strict=True)
+    return Texts(keys), Ids(jobs), Numbers(runs)
+
+
+def _event_columns(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    hashes, scopes, events, keys, moments, until, payloads = zip(*rows, strict=True)
+    texts = Texts(scopes), Texts(events), Texts(keys)
+    return Blobs(hashes), *texts, Numbers(moments), MaybeNumbers(until), Blobs(payloads)
+
+
+def _hash_column(rows: list[bytes]) -> tuple[Any, ...]:
+    return (Blobs(rows),)
+
+
+def event_hash(scope: str, event: str) -> bytes:
+    """By what an event is found."""
+    return digest(scope.encode(), event.encode())
+
+
+def _read_event(kept: Row) -> SignalRow:
+    scope, event, key, at, kept_until, payload = kept
+    return SignalRow(
+        scope=scope, event=event, key=key, at=at, kept_until=kept_until, payload=payload
+    )
+
+
+LOAD_WORKER = Ask(
+    f"SELECT {WORKER}, no FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1",  # noqa: S608  (names only)
+    of("worker"),
+    ahead=True,
+)
+# A row is never changed, but replaced by one with a higher number, and the highest is looked at
+# first. While an old transaction is open, all rows that ever were stay in the index; a
+# worker writes its own with every claim, and would walk over all of them each time.
+# Only the row that was read is replaced. A beat takes no turn, and so it may have replaced that row
+# meanwhile. Then this fails, by a division by zero, and the step is repeated.
+_SAVE_WORKER = Tell(
+    "WITH gone AS (DELETE FROM @worker WHERE id = $1 AND no = $8 RETURNING no)"
+    " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7,"
+    " $8 + 1 / (CASE $8 WHEN 0 THEN 1 ELSE (SELECT count(*) FROM gone) END)",
+    of("worker"),
+    beside=Mode.BEAT,
+)
+_REMOVE_WORKERS = Tell("DELETE FROM @worker WHERE id = ANY ($1)", of("worker"))
+_LAPSED = Ask(
+    f"SELECT {WORKER}, no FROM @worker"  # noqa: S608  (names only)
+    " WHERE NOT lapsed AND lease_until <= @now ORDER BY lease_until, id LIMIT $1",
+    of("worker"),
+    ahead=True,
+)
+_NEXT_LAPSE = Ask(
+    "SELECT lease_until FROM @worker WHERE NOT lapsed ORDER BY lease_until LIMIT 1",
+    of("worker"),
+    ahead=True,
+)
+_WORKERS = Ask(
+    f"SELECT {WORKER} FROM @worker ORDER BY id",  # noqa: S608  (names only)
+    of("worker"),
+    ahead=True,
+)
+
+
+class PostgresWorkers:
+    """Workers by their random ids."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def load(self, worker: str) -> WorkerRow | None:
+        rows = self._session.ask(LOAD_WORKER, worker)
+        self._session.cache.workers[worker] = rows[0][-1] if rows else 0
+        return read_worker(rows[0][:-1]) if rows else None
+
+    def save(self, row: WorkerRow) -> None:
+        numbers = self._session.cache.workers
+        if row.id not in numbers:
+            self.load(row.id)
+        if not numbers[row.id]:
+            # Two steps that each add a worker's first row can leave two rows: the number that one
+            # of them waits for becomes free as soon as the other has replaced its own row. The
+            # older row would end while the worker lives, and a sweep would take its jobs.
+            self._session.need_exclusive()
+        self._session.tell(_SAVE_WORKER, *worker_values(row), numbers[row.id])
+        numbers[row.id] += 1
+
+    def remove(self, workers: Sequence[str]) -> None:
+        if workers:
+            self._session.tell(_REMOVE_WORKERS, Texts(workers))
+
+    def lapsed(self, limit: int) -> list[WorkerRow]:
+        rows = self._session.ask(_LAPSED, limit)
+        self._session.cache.workers.update((row[0], row[-1]) for row in rows)
+        return [read_worker(row[:-1]) for row in rows]
+
+    def next_lapse(self) -> int | None:
+        rows = self._session.ask(_NEXT_LAPSE)
+        return rows[0][0] if rows else None
+
+    def all(self) -> list[WorkerRow]:
+        return [read_worker(row) for row in self._session.ask(_WORKERS)]
+
+
+_ADD_LINES = Tell(
+    "INSERT INTO @trail (at, author, reason, verb, target, detail) SELECT * FROM unnest("
+    "$1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])",
+    of("trail"),
+)
+_TRAIL_OF_TARGET = Ask(
+    "SELECT seq, at, author, reason, verb, target, detail FROM @trail"
+    " WHERE target = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
+    of("trail"),
+)
+_REMOVE_LINES = Tell(
+    "DELETE FROM @trail WHERE ctid = ANY (ARRAY("
+    "SELECT ctid FROM @trail WHERE seq BETWEEN $1 AND $2 ORDER BY seq))",
+    of("trail"),
+)
+_ANSWER = Ask("SELECT answer FROM @answer WHERE hash = $1", of("answer"))
+_KEEP_ANSWER = Tell(
+    "INSERT INTO @answer VALUES ($1, @now, $2) ON CONFLICT DO NOTHING", of("answer")
+)
+_FORGET_ANSWERS = Tell(
+    "DELETE FROM @answer WHERE hash = ANY (ARRAY("
+    "SELECT hash FROM @answer WHERE at < $1 ORDER BY at LIMIT 100))",
+    of("answer"),
+)
+
+
+class PostgresTrail(SqlTrail):
+    """See `TrailTable`."""
+
+    page_of_target = _TRAIL_OF_TARGET
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+
+    def add(self, rows: Sequence[TrailRow]) -> None:
+        if not rows:
+            return
+        _, moments, authors, reasons, verbs, targets, details = zip(*rows, strict=True)
+        texts = (Texts(map(storable, each)) for each in (authors, reasons, verbs, targets, details))
+        self._session.tell(_ADD_LINES, Numbers(moments), *texts)
+
+    def remove(self, rows: Sequence[TrailRow]) -> None:
+        self._session.tell(_REMOVE_LINES, rows[0].seq, rows[-1].seq)
+
+    def answer(self, request: str) -> bytes | None:
+        rows = self._session.ask(_ANSWER, digest(request.encode()))
+        return rows[0][0] if rows else None
+
+    def keep_answer(self, request: str, answer: bytes) -> None:
+        self._session.tell(_FORGET_ANSWERS, self._session.now - ANSWERS_KEPT_MS)
+        self._session.tell(_KEEP_ANSWER, digest(request.encode()), answer)
+
+
+def storable(text: str) -> str:
+    """Free text as the server can hold it: it knows no NUL and no lone surrogate."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

@@ -1,0 +1,1 @@
+"""What the stores on SQL share: statements, a job's columns, and the tables that are alike."""

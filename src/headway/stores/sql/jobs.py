@@ -1,0 +1,174 @@
+"""A job's row as it is written: its columns, and their values by position; and its listings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headway.contract.views import JobsQuery
+from headway.stores.ledger.columns.jobs import encode_rest
+from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
+from headway.stores.ledger.paging import Seen
+from headway.stores.ledger.rows import JobRow
+from headway.stores.sql.statement import ANY_JOB, Ask, SqlSession
+
+NEW = (
+    *("id", "state", "lane", "flow", "policy", "priority", "due_at", "created_at", "care"),
+    *("subject", "stage", "expires_at", "entry", "fired_at", "key", "keyed", "cascade", "args"),
+)
+"""The columns of `new_values`."""
+SAVED = (
+    *("state", "flow", "policy", "priority", "due_at", "run", "attempt", "care", "blocked_ms"),
+    *("worker", "last_worker", "request", "claimed_at", "finished_at", "purge_at", "outcome"),
+    *("reason", "subject", "stage", "expires_at", "deadline_at", "key", "keyed", "ticket"),
+    *("ticket_amount", "parked_at", "unfit", "parked_since", "gated", "members", "candidate"),
+    *("cascade", "cancel_requested", "rest", "args"),
+)
+"""The columns of `saved_values`."""
+
+
+def new_values(row: JobRow, lane: int) -> tuple[Any, ...]:
+    """Return the values of a new job that nothing has happened to, in the order of `NEW`."""
+    return (
+        row.id,
+        CODES[row.state],
+        lane,
+        row.flow,
+        row.policy,
+        row.priority,
+        row.due_at,
+        row.created_at,
+        row.care,
+        row.subject,
+        row.stage,
+        row.expires_at,
+        row.entry,
+        row.fired_at,
+        row.key,
+        encode_uses(row.keyed) if row.keyed else None,
+        encode_cascade(row.cascade) if row.cascade is not None else None,
+        row.args,
+    )
+
+
+def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
+    """Return the values of a changed job, in the order of `SAVED`.
+
+    Args:
+        row: the job.
+        word: returns the number of a text, such as a worker's id.
+    """
+    return (
+        CODES[row.state],
+        row.flow,
+        row.policy,
+        row.priority,
+        row.due_at,
+        row.run,
+        row.attempt,
+        row.care,
+        row.blocked_ms,
+        word(row.worker) if row.worker is not None else None,
+        word(row.last_worker) if row.last_worker else None,
+        row.request,
+        row.claimed_at,
+        row.finished_at,
+        row.purge_at,
+        row.outcome or None,
+        row.reason or None,
+        row.subject,
+        row.stage,
+        row.expires_at,
+        row.deadline_at,
+        row.key,
+        encode_uses(row.keyed),
+        row.ticket,
+        row.ticket_amount,
+        row.parked_at,
+        row.unfit,
+        row.parked_since,
+        row.gated,
+        encode_members(row.members),
+        row.candidate or None,
+        encode_cascade(row.cascade),
+        row.cancel_requested,
+        encode_rest(row),
+        row.args,
+    )
+
+
+class Walk(NamedTuple):
+    """A listing by arrival in one direction, of which the database examines some rows."""
+
+    look: Ask
+    fitting: Ask
+
+
+class Walks(NamedTuple):
+    """The statements of a store's listings; of each pair the second begins at the newest.
+
+    Attributes:
+        all: over all jobs.
+        about: over those with one subject.
+        ended_badly: over those in one of the final states but the first, by its code.
+        read_flows: reads the flows of a `look`.
+    """
+
+    all: tuple[Walk, Walk]
+    about: tuple[Walk, Walk]
+    ended_badly: dict[int, tuple[Walk, Walk]]
+    read_flows: Callable[[Any], Sequence[int]]
+
+
+def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
+    """Return the walks onwards and back.
+
+    Args:
+        flows: the aggregate that lists the distinct flows.
+        where: follows the table's name and ends in a condition; `?` stands for what it is bound
+            to.
+    """
+
+    def walk(past: str, order: str, last: str) -> Walk:
+        rows = (
+            f"FROM (SELECT seq, flow, state FROM @job {where} AND seq {past} $1"  # noqa: S608  (names only)
+            f" ORDER BY seq{order} LIMIT $2) AS seen"
+        )
+        look = f"SELECT count(*), {last}(seq), {flows} FILTER (WHERE state = ANY ($3)) {rows}"
+        fits = f"state = ANY ($3) AND flow = ANY ($4) ORDER BY seq{order} LIMIT $5"
+        return Walk(
+            Ask(look.replace("?", "$4"), ANY_JOB),
+            Ask(f"SELECT seq {rows} WHERE {fits}".replace("?", "$6"), ANY_JOB),
+        )
+
+    return walk(">", "", "max"), walk("<", " DESC", "min")
+
+
+class Listed:
+    """The rows of a query's walk, the one that examines the fewest; see `paging.Rows`."""
+
+    def __init__(self, session: SqlSession, walks: Walks, query: JobsQuery) -> None:
+        self._session = session
+        self._read_flows = walks.read_flows
+        pair, self._bound = walks.all, ()
+        if query.subject is not None:
+            pair, self._bound = walks.about, (query.subject,)
+        elif len(query.states) == 1:
+            pair = walks.ended_badly.get(CODES[query.states[0]], pair)
+        self._walk = pair[query.newest]
+
+    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+        session = self._session
+        asked = (after, many, session.number_list(states), *self._bound)
+        count, last, found = session.ask(self._walk.look, *asked)[0]
+        flows = self._read_flows(found)
+        session.flows.read(flows)
+        return Seen(count, last, flows)
+
+    def fitting(
+        self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
+    ) -> list[int]:
+        lists = self._session.number_list
+        asked = (after, many, lists(states), lists(flows), limit, *self._bound)
+        return [seq for (seq,) in self._session.ask(self._walk.fitting, *asked)]

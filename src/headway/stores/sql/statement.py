@@ -1,0 +1,136 @@
+"""Statements of a store on SQL, what each reads or changes, and the session that executes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+from headway.stores.ledger.fingerprint import FingerprintWatch
+from headway.stores.ledger.rows import FlowKey
+
+Row = tuple[Any, ...]
+"""Values of a row, in the order of its columns."""
+Rows = list[Row]
+
+HIGH_WATER = -1
+"""The key of the highest time that was ever used, ms; this and the next are keys of numbers."""
+REVISION = -3
+"""Of the definitions, as in the contract."""
+DEFINITIONS = -4
+"""Grows whenever a declared gate is written, so that other processes reload them."""
+EPOCH = -5
+KEPT_EVENTS = -7
+IDENTITY = -8
+"""Random, written once."""
+SCHEMA = -9
+"""The number of the last migration, so that a running process notices a newer schema."""
+EPOCH_AT = -10
+"""When the current epoch began, ms; 0 for the first."""
+FIRST_TOTAL = -16
+"""Keys of totals are below, one for each word; those of a lane's counts are above 0."""
+WIDTH = 8
+"""Numbers of a lane's counts, one for each state."""
+
+
+class Ask(NamedTuple):
+    """A query.
+
+    Attributes:
+        text: in PostgreSQL's dialect, with `@` before each table's name and `@now` for the step's
+            time.
+        of: what it reads, in the words of `Tell.changes`.
+        ahead: whether a step of the same kind may prefetch it.
+    """
+
+    text: str
+    of: frozenset[str]
+    ahead: bool = False
+
+
+class Tell(NamedTuple):
+    """A change.
+
+    Attributes:
+        text: as of a query.
+        changes: what earlier answers no longer hold for.
+        beside: the mode of a step in which it may be written beside exclusive steps, if any.
+    """
+
+    text: str
+    changes: frozenset[str]
+    beside: object = None
+
+
+ANY_JOB = frozenset({"waiting", "scheduled", "parked", "held", "expiry", "deadline", "job"})
+"""Whatever may be cached of jobs."""
+
+
+def of(*words: str) -> frozenset[str]:
+    """Return what a statement reads or changes."""
+    return frozenset(words)
+
+
+class Flows(Protocol):
+    """The flows of a store by number."""
+
+    def thing(self, number: int) -> FlowKey:
+        """Return the flow of a number."""
+        ...
+
+    def read(self, numbers: Iterable[int]) -> None:
+        """Read the flows of these numbers at once, if that saves round trips."""
+        ...
+
+
+class SqlSession(Protocol):
+    """One connection within a step, as the shared tables use it."""
+
+    now: int
+
+    @property
+    def flows(self) -> Flows:
+        """Flows by number."""
+        ...
+
+    @property
+    def watch(self) -> FingerprintWatch:
+        """Detects a replaced or restored store."""
+        ...
+
+    @property
+    def changed(self) -> bool:
+        """Whether the store was replaced, or restored to an older state."""
+        ...
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the schema is new enough to have tokens."""
+        ...
+
+    def number(self, key: int) -> int:
+        """Return one of the store's own numbers; 0 if it was never written."""
+        ...
+
+    def put(self, key: int, n: int) -> None:
+        """Set one of the store's own numbers."""
+        ...
+
+    def clock_ahead_ms(self) -> int:
+        """Return how far the store's time is ahead of its clock."""
+        ...
+
+    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+        """Return the rows of a query, as of now and of what this step wrote."""
+        ...
+
+    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
+        """Write a change, at the end of the step at the latest."""
+        ...
+
+    def text_list(self, values: Iterable[str], /) -> object:
+        """Return texts as one parameter."""
+        ...
+
+    def number_list(self, values: Iterable[int], /) -> object:
+        """Return whole numbers as one parameter."""
+        ...

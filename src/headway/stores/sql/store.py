@@ -1,0 +1,159 @@
+"""The operations that every store on SQL runs alike, and new epochs."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.moving import ExportChunk
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.repair import Suspicion
+from headway.contract.views import Query
+from headway.stores.ledger import verbs
+from headway.stores.ledger.calls import running_loop
+from headway.stores.ledger.fingerprint import mark_suspect
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import TrailRow
+from headway.stores.sql.statement import EPOCH, EPOCH_AT, SqlSession
+
+Answer = TypeVar("Answer")
+
+
+class SqlLedger(Ledger, Protocol):
+    """The tables of a store on SQL within one step."""
+
+    suspect_key: int
+    """The key of the number that is 1 while claims are refused in the whole store."""
+
+    @property
+    def session(self) -> SqlSession:
+        """The connection of the step."""
+        ...
+
+    def end_leases(self) -> None:
+        """End all leases now, also for a process that has read one of them."""
+        ...
+
+    def set_time_back(self) -> None:
+        """Lower the high-water mark to the step's time."""
+        ...
+
+
+class SqlStore(ABC):
+    """What the stores on SQL share of `Store`, `Repairable` and `Movable`."""
+
+    @abstractmethod
+    async def _write(self, verb: Callable[[SqlLedger], Answer], *, adds: bool = False) -> Answer:
+        """Run a verb that decides alone.
+
+        Args:
+            verb: gets the tables within the step.
+            adds: whether it adds jobs, which may be refused while the device is nearly full.
+        """
+
+    @abstractmethod
+    async def _look(self, verb: Callable[[SqlLedger], Answer]) -> Answer:
+        """Run a verb that only reads."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Release everything. Blocks until running operations have ended."""
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """See `Store.restore`."""
+        return await self._write(lambda ledger: verbs.restore(ledger, jobs), adds=True)
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """See `Store.fire`."""
+        return await self._write(lambda ledger: verbs.fire(ledger, request), adds=True)
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """See `Store.act`."""
+        return await self._write(lambda ledger: verbs.act(ledger, request))
+
+    async def define(self, request: DefineRequest) -> int:
+        """See `Store.define`."""
+        return await self._write(lambda ledger: verbs.define(ledger, request))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """See `Store.release_permit`."""
+        return await self._write(
+            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
+        )
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """See `Store.lead`."""
+        return await self._write(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """See `Store.read`."""
+        return await self._look(lambda ledger: verbs.read(ledger, query))
+
+    async def export_chunk(self, cursor: str | None) -> ExportChunk:
+        """See `Movable.export_chunk`."""
+        return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
+
+    async def import_chunk(self, chunk: ExportChunk) -> None:
+        """See `Movable.import_chunk`."""
+        await self._write(lambda ledger: verbs.import_chunk(ledger, chunk), adds=True)
+
+    async def suspicion(self) -> Suspicion | None:
+        """See `Repairable.suspicion`."""
+        return await self._write(lambda ledger: ledger.facts.suspicion())
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """See `Repairable.new_epoch`."""
+        return await self._write(lambda ledger: _new_epoch(ledger, author, reason))
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """See `Repairable.reset_clock`."""
+        return await self._write(lambda ledger: _reset_clock(ledger, author, reason))
+
+    async def close(self) -> None:
+        """Close all connections and threads, after running operations have ended."""
+        if running_loop() is not None:
+            await asyncio.to_thread(self._close)
+        else:
+            self._close()
+
+
+def mark_if_changed(ledger: SqlLedger) -> None:
+    """Record for all processes that this one found the store replaced or restored.
+
+    A later check may not notice it, because the store's time has moved on by then.
+    """
+    session = ledger.session
+    reason = session.watch.reason
+    if reason and not session.number(ledger.suspect_key):
+        session.put(ledger.suspect_key, 1)
+        mark_suspect(ledger, reason)
+
+
+def _new_epoch(ledger: SqlLedger, author: str, reason: str) -> int:
+    """End every lease, so that earlier runs can no longer write; return the epoch now."""
+    session = ledger.session
+    epoch = session.number(EPOCH) + 1
+    session.put(EPOCH, epoch)
+    session.put(EPOCH_AT, ledger.now)
+    session.put(ledger.suspect_key, 0)
+    ledger.end_leases()
+    ledger.trail.add([TrailRow(0, ledger.now, author, reason, "new epoch", "store", str(epoch))])
+    ledger.wake(None)
+    return epoch
+
+
+def _reset_clock(ledger: SqlLedger, author: str, reason: str) -> int:
+    """Set the store's time back to its clock; return by how many ms it went back.
+
+    Every lease ends, because its end would lie ahead.
+    """
+    session = ledger.session
+    ahead = session.clock_ahead_ms()
+    session.now -= ahead
+    ledger.set_time_back()
+    _new_epoch(ledger, author, reason)
+    return ahead

@@ -1,0 +1,155 @@
+"""What the writer needs of the disk: a fair lock of the file, checkpoints, and free space."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from headway.core.errors import StoreFull, StoreUnavailable
+from headway.stores.sqlite.database import PASSIVE, Database
+from headway.stores.sqlite.timing import monotonic
+
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+class WriteLock:
+    """The write lock of a file, as one process takes it.
+
+    Attributes:
+        file: descriptor of the lock file, beside the database.
+        waiting_since: since when it waits for another process, by the monotonic clock; None
+            while it does not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.waiting_since: float | None = None
+        self._queue = _open(path.with_name(f"{path.name}-queue"))
+        self.file = _open(path.with_name(f"{path.name}-door"))
+
+    def acquire(self) -> None:
+        """Wait for the lock; it is held until `release`."""
+        self.waiting_since = monotonic()
+        fcntl.flock(self._queue, fcntl.LOCK_EX)
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
+        self.waiting_since = None
+
+    def try_to_acquire(self) -> bool:
+        """Take the lock if no other process holds it or waits for it, and return whether it did."""
+        try:
+            fcntl.flock(self._queue, _AT_ONCE)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self.file, _AT_ONCE)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock files."""
+        os.close(self._queue)
+        os.close(self.file)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"the lock file {path} cannot be opened: {error.strerror}"
+        raise StoreUnavailable(
+            message, hint="the folder of the database must be writable"
+        ) from error
+
+
+SOON = 1_000
+"""Pages of the log (4 KiB each) after which it is written back between small commits."""
+LATE = 4_000
+"""The same between large commits; a hot page is then copied less often."""
+SMALL = 100
+"""Pages of a small commit, at most."""
+
+
+class Checkpoints:
+    """Watches the log of the connection that writes.
+
+    SQLite would write it back within a COMMIT, while the caller waits.
+
+    Args:
+        db: the connection; its automatic checkpoints are off.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._pages = 0
+        self._grown = 0
+        self._tried = 0
+        db.set_wal_hook(self._note)
+
+    def _note(self, _db: object, _name: str, pages: int) -> int:
+        began_anew = pages <= self._pages
+        self._grown = pages if began_anew else pages - self._pages
+        self._pages = pages
+        if began_anew:
+            self._tried = 0
+        return 0
+
+    def run_if_due(self) -> bool:
+        """Write the log back if it is long; takes no lock that others wait for.
+
+        Returns:
+            Whether it was tried. While a reader uses the log it stays long; the next try follows
+            when it has grown by the same number of pages.
+        """
+        if self._pages - self._tried < (SOON if self._grown <= SMALL else LATE):
+            return False
+        self._tried = self._pages
+        self._db.wal_checkpoint(mode=PASSIVE)
+        return True
+
+
+_LOOK_EVERY = 0.25
+"""Seconds for which a check of the device is cached."""
+_SHARE = 20
+"""On a small device the reserve is a twentieth of its size."""
+
+
+class DiskSpace:
+    """The free space of a device.
+
+    Args:
+        reserve_bytes: the least free space, unless the device is small.
+    """
+
+    def __init__(self, path: Path, reserve_bytes: int) -> None:
+        self._folder = path.parent
+        self._reserve = reserve_bytes
+        self._looked_at = float("-inf")
+        self._short: StoreFull | None = None
+
+    def shortage(self) -> StoreFull | None:
+        """Return the error to refuse new jobs with; None unless the device is nearly full."""
+        now = monotonic()
+        if now - self._looked_at >= _LOOK_EVERY:
+            self._looked_at = now
+            self._short = self._check()
+        return self._short
+
+    def _check(self) -> StoreFull | None:
+        try:
+            device = os.statvfs(self._folder)
+        except OSError:
+            return None
+        free = device.f_bavail * device.f_frsize
+        reserve = min(self._reserve, device.f_blocks * device.f_frsize // _SHARE)
+        if free >= reserve:
+            return None
+        message = f"the device of {self._folder} has {free} bytes left of a reserve of {reserve}"
+        return StoreFull(message, hint="free some space; nothing was written")

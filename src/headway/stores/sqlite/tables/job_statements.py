@@ -1,0 +1,241 @@
+"""The statements of the job table."""
+
+from __future__ import annotations
+
+import json
+
+from headway.stores.ledger.columns import jobs
+from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
+
+COLUMNS = jobs.JOB.format(id="id")
+HEAD = jobs.HEAD.format(id="id")
+_ZERO = (
+    *("run", "attempt", "request", "gated", "blocked_ms", "ticket_amount", "unfit"),
+    *("parked_since", "cancel_requested"),
+)
+ENDED = (
+    *("finished_at", "purge_at", "reason", "deadline_at", "run", "attempt", "worker", "request"),
+    *("claimed_at", "gated", "members", "rest"),
+)
+"""What is written besides `NEW` of a job that is inserted as neither scheduled nor waiting."""
+
+
+def _insert(bound: tuple[str, ...]) -> str:
+    """Return an insertion of bound columns after `seq`; the other counts are 0."""
+    zero = [name for name in _ZERO if name not in bound]
+    names, places = ", ".join((*bound, *zero)), ", ?" * len(bound) + ", 0" * len(zero)
+    return f"INSERT INTO job (seq, {names}) VALUES (?{places})"  # noqa: S608  (names only)
+
+
+INSERT_QUEUED = _insert(NEW)
+INSERT = _insert((*NEW, *ENDED))
+SAVE = f"UPDATE job SET {', '.join(f'{name} = ?' for name in SAVED)} WHERE seq = ?"  # noqa: S608  (names only)
+KNOWN = "SELECT id FROM job INDEXED BY job_id WHERE id IN carray(?)"
+KNOWN_ONE = "SELECT id FROM job INDEXED BY job_id WHERE id = ?"
+LOAD = f"SELECT {COLUMNS} FROM job INDEXED BY job_id WHERE id IN carray(?)"  # noqa: S608  (names only)
+ARRIVED = f"SELECT {COLUMNS} FROM job WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608  (names only)
+SEQS = "SELECT seq, id, key, flow FROM job INDEXED BY job_id WHERE id IN carray(?)"
+REMOVE = "DELETE FROM job WHERE seq IN carray(?)"
+REMOVE_RUNS = "DELETE FROM run WHERE job IN carray(?)"
+REMOVE_KNOWN = "DELETE FROM known INDEXED BY known_job WHERE job IN carray(?)"
+COUNT_EVENTS = "SELECT count(*) FROM event WHERE scope IN carray(?) AND kept_until IS NOT NULL"
+REMOVE_EVENTS = "DELETE FROM event WHERE scope IN carray(?)"
+REMOVE_KEY = "DELETE FROM dedupe WHERE tenant = ? AND key = ? AND job = ?"
+ADD_RUN = "INSERT INTO run VALUES ((SELECT seq FROM job WHERE id = ?), ?, ?)"
+RUNS = "SELECT body FROM run WHERE job = ? ORDER BY run"
+FLOWS_WAITING = (
+    "WITH RECURSIVE waiting (flow) AS ("
+    " SELECT min(flow) FROM job INDEXED BY job_waiting WHERE state = 1 AND lane = ?1 AND flow > ?2"
+    " UNION ALL SELECT (SELECT min(job.flow) FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND job.flow > waiting.flow)"
+    " FROM waiting WHERE waiting.flow IS NOT NULL)"
+    " SELECT flow FROM waiting WHERE flow IS NOT NULL LIMIT ?3"
+)
+HEADS = (
+    f"SELECT {HEAD} FROM job INDEXED BY job_waiting"  # noqa: S608  (names only)
+    " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at, seq LIMIT ?"
+)
+START_PLAIN = (
+    "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
+    " claimed_at = ?4 WHERE seq IN carray(?1)"
+)
+START_GATED = (
+    "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
+    " claimed_at = ?4, blocked_ms = blocked_ms + ?5, ticket = NULL, ticket_amount = 0,"
+    " members = ?6, gated = ?6 IS NOT NULL, candidate = ?7, cascade = coalesce(?8, cascade)"
+    " WHERE seq IN carray(?1)"
+)
+FINISHING_LANES = (
+    "SELECT count(*), min(lane), max(lane), max(gated) FROM job INDEXED BY job_id"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+FINISHING = (
+    "SELECT id, lane FROM job INDEXED BY job_id"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+FINISH = (
+    "UPDATE job INDEXED BY job_id SET state = 5, outcome = 'succeeded', last_worker = worker,"
+    " worker = NULL, finished_at = ?4, purge_at = ?5"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+HELD_BY = (
+    "SELECT id, run, request, state, cancel_requested FROM job INDEXED BY job_worker"
+    " WHERE state IN (3, 4) AND worker = ? ORDER BY priority, due_at, seq LIMIT ?"
+)
+TAKEN_BY = (
+    f"SELECT {COLUMNS} FROM job INDEXED BY job_worker"  # noqa: S608  (names only)
+    " WHERE state IN (3, 4) AND worker = ? AND request = ? AND state = 3"
+    " ORDER BY priority, due_at, seq"
+)
+HOLDERS = (
+    "WITH RECURSIVE holder (worker) AS ("
+    " SELECT min(worker) FROM job INDEXED BY job_worker WHERE state IN (3, 4) AND worker > 0"
+    " UNION ALL SELECT (SELECT min(job.worker) FROM job INDEXED BY job_worker"
+    " WHERE state IN (3, 4) AND job.worker > holder.worker)"
+    " FROM holder WHERE holder.worker IS NOT NULL)"
+    " SELECT worker FROM holder WHERE worker IS NOT NULL"
+)
+HELD_IDS = (
+    "SELECT id FROM job INDEXED BY job_worker"
+    " WHERE state IN (3, 4) AND worker IS ? AND id > ? ORDER BY id LIMIT ?"
+)
+DUE = (
+    "SELECT seq, id, entry, fired_at FROM job INDEXED BY job_scheduled"
+    " WHERE state = 0 AND lane = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?"
+)
+FLOWS_OF = "SELECT DISTINCT flow FROM job WHERE seq IN carray(?)"
+PROMOTE = "UPDATE job SET state = 1 WHERE seq IN carray(?)"
+NEXT_DUE = "SELECT min(due_at) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane = ?"
+LANES_DUE = (
+    "WITH RECURSIVE scheduled (lane) AS ("
+    " SELECT min(lane) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane > 0"
+    " UNION ALL SELECT (SELECT min(job.lane) FROM job INDEXED BY job_scheduled"
+    " WHERE state = 0 AND job.lane > scheduled.lane)"
+    " FROM scheduled WHERE scheduled.lane IS NOT NULL)"
+    " SELECT name FROM scheduled JOIN lane ON lane.no = scheduled.lane"
+    " WHERE (SELECT min(due_at) FROM job INDEXED BY job_scheduled"
+    " WHERE state = 0 AND job.lane = scheduled.lane) <= ?"
+    " ORDER BY name LIMIT ?"
+)
+EXPIRED = (
+    "SELECT id FROM job INDEXED BY job_expiry"
+    " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0 AND expires_at <= ?"
+    " ORDER BY expires_at, seq LIMIT ?"
+)
+NEXT_EXPIRY = (
+    "SELECT min(expires_at) FROM job INDEXED BY job_expiry"
+    " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
+)
+DEADLINES = (
+    "SELECT id FROM job INDEXED BY job_deadline"
+    " WHERE deadline_at IS NOT NULL AND deadline_at <= ? AND state = 4"
+    " ORDER BY deadline_at, seq LIMIT ?"
+)
+NEXT_DEADLINE = (
+    "SELECT min(deadline_at) FROM job INDEXED BY job_deadline WHERE deadline_at IS NOT NULL"
+)
+PURGEABLE = (
+    "SELECT id FROM job INDEXED BY job_purge"
+    " WHERE purge_at IS NOT NULL AND purge_at <= ? AND state >= 5"
+    " ORDER BY purge_at, seq LIMIT ?"
+)
+OF_ENTRY = (
+    f"SELECT {COLUMNS} FROM job INDEXED BY job_entry"  # noqa: S608  (names only)
+    " WHERE entry IS NOT NULL AND state <= 4 AND entry = ? ORDER BY fired_at, seq"
+)
+PARKED_FLOWS = (
+    "WITH RECURSIVE parked (flow) AS ("
+    " SELECT min(flow) FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ?1 AND flow > ?2"
+    " UNION ALL SELECT (SELECT min(job.flow) FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ?1 AND job.flow > parked.flow)"
+    " FROM parked WHERE parked.flow IS NOT NULL)"
+    " SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT ?3"
+)
+PARKED_HEADS = (
+    f"SELECT {HEAD} FROM job INDEXED BY job_parked"  # noqa: S608  (names only)
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
+    " ORDER BY priority, due_at, seq LIMIT ?"
+)
+PARKED_ORDER = (
+    "SELECT priority, due_at, seq FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
+    " ORDER BY priority, due_at, seq LIMIT 1"
+)
+PARKED_IDS = (
+    "SELECT id FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
+    " ORDER BY priority, due_at, seq LIMIT ?"
+)
+COUNT_FIT = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at = ? LIMIT ?)"
+)
+COUNT_UNFIT = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_unfit"
+    " WHERE state = 2 AND unfit = 1 AND parked_at = ? LIMIT ?)"
+)
+UNFIT_AT = (
+    "SELECT id FROM job INDEXED BY job_unfit"
+    " WHERE state = 2 AND unfit = 1 AND parked_at = ? ORDER BY seq LIMIT ?"
+)
+GATES_FIT = (
+    "WITH RECURSIVE gates (gate) AS ("
+    " SELECT min(parked_at) FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at > ?1"
+    " UNION ALL SELECT (SELECT min(parked_at) FROM job INDEXED BY job_parked"
+    " WHERE state = 2 AND unfit = 0 AND parked_at > gates.gate)"
+    " FROM gates WHERE gates.gate IS NOT NULL)"
+    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT ?2"
+)
+GATES_UNFIT = (
+    "WITH RECURSIVE gates (gate) AS ("
+    " SELECT min(parked_at) FROM job INDEXED BY job_unfit"
+    " WHERE state = 2 AND unfit = 1 AND parked_at > ?1"
+    " UNION ALL SELECT (SELECT min(parked_at) FROM job INDEXED BY job_unfit"
+    " WHERE state = 2 AND unfit = 1 AND parked_at > gates.gate)"
+    " FROM gates WHERE gates.gate IS NOT NULL)"
+    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT ?2"
+)
+TICKETS = (
+    "SELECT priority, due_at, seq, ticket_amount FROM job INDEXED BY job_ticket"
+    " WHERE ticket IS NOT NULL AND ticket = ? AND flow = ? AND state = 1"
+    " ORDER BY priority, due_at, seq"
+)
+FEED = (
+    "UPDATE job SET state = 1, ticket = ?2, ticket_amount = ?3, parked_at = NULL, unfit = 0,"
+    " blocked_ms = blocked_ms + ?4 - parked_since WHERE seq = ?1"
+)
+PARK = (
+    "UPDATE job SET state = 2, parked_at = ?2, unfit = ?3, parked_since = ?4, ticket = NULL,"
+    " ticket_amount = 0 WHERE seq IN carray(?1)"
+)
+_FLOWS = "json_group_array(DISTINCT flow)"
+_ENDED = "INDEXED BY job_ended_badly WHERE state >= 6 AND state = "
+WALKS = Walks(
+    walk_pair(_FLOWS, "WHERE true"),
+    walk_pair(_FLOWS, "INDEXED BY job_subject WHERE subject IS NOT NULL AND subject = ?"),
+    {code: walk_pair(_FLOWS, f"{_ENDED}{code}") for code in (6, 7)},
+    json.loads,
+)
+BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names only)
+BEFORE = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority < ?3 LIMIT ?4)"
+)
+BEFORE_DUE = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at < ?5 LIMIT ?4)"
+)
+BEFORE_SEQ = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting WHERE state = 1"
+    " AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at = ?5 AND seq < ?6 LIMIT ?4)"
+)
+WAITING = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ? AND flow = ? LIMIT ?)"
+)
+FIRST_DUE = (
+    "SELECT due_at FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at LIMIT 1"
+)

@@ -1,0 +1,357 @@
+"""The table of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headway.contract.views import JobsQuery
+from headway.core.flow import Head, Order
+from headway.core.job import JobPolicy
+from headway.core.state import QUEUED
+from headway.stores.ledger.columns.jobs import encode_rest, read_heads, read_job
+from headway.stores.ledger.columns.states import STATES
+from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
+from headway.stores.ledger.paging import page_of
+from headway.stores.ledger.rows import (
+    DueRow,
+    Finished,
+    FlowKey,
+    GatedStart,
+    HeldRow,
+    JobRow,
+    RunRow,
+)
+from headway.stores.sql.jobs import Listed, new_values, saved_values
+from headway.stores.sql.statement import KEPT_EVENTS, Row
+from headway.stores.sqlite.caches import LAST_SEQ
+from headway.stores.sqlite.database import number_list, text_list
+from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.tables import job_statements as sql
+
+_decode_run = decoder(RunRow)
+
+
+class SqliteJobs:
+    """See `JobTable`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db = session.db
+
+    def _rows(self, found: Iterable[Row]) -> list[JobRow]:
+        flow_of, word_of = self._session.flows.thing, self._session.words.thing
+        return [read_job(row, flow_of, word_of) for row in found]
+
+    def flow_number(self, key: FlowKey) -> int:
+        return self._session.flows.number(key)
+
+    def flow(self, number: int) -> FlowKey:
+        return self._session.flows.thing(number)
+
+    def policy_number(self, policy: JobPolicy) -> int:
+        return self._session.policies.number(policy)
+
+    def policy(self, number: int) -> JobPolicy:
+        return self._session.policies.thing(number)
+
+    def insert(self, rows: Sequence[JobRow]) -> None:
+        session = self._session
+        last = session.numbers.get(LAST_SEQ)
+        lane, word = session.lanes.number, session.words.number
+        queued: list[Row] = []
+        others: list[Row] = []
+        for seq, row in enumerate(rows, last + 1):
+            row.seq = seq
+            if row.state in QUEUED:
+                queued.append((seq, *new_values(row, lane(row.lane))))
+            else:
+                others.append((seq, *new_values(row, lane(row.lane)), *_ended_values(row, word)))
+        if queued:
+            self._db.executemany(sql.INSERT_QUEUED, queued)
+        if others:
+            self._db.executemany(sql.INSERT, others)
+        session.numbers.put(LAST_SEQ, last + len(rows))
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        if len(ids) == 1:
+            found = self._db.execute(sql.KNOWN_ONE, ids).get
+            return set() if found is None else {found}
+        if not ids:
+            return set()
+        return {one for (one,) in self._db.execute(sql.KNOWN, (text_list(ids),))}
+
+    def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
+        wanted = tuple(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        rows = self._rows(self._db.execute(sql.LOAD, (text_list(wanted),)))
+        found = {row.id: row for row in rows}
+        return {one: found[one] for one in wanted if one in found}
+
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        return self._rows(self._db.execute(sql.ARRIVED, (after, limit)))
+
+    def save(self, rows: Iterable[JobRow]) -> None:
+        word = self._session.words.number
+        self._db.executemany(sql.SAVE, [(*saved_values(row, word), row.seq) for row in rows])
+
+    def remove(self, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        db, named = self._db, text_list(ids)
+        found = db.execute(sql.SEQS, (named,)).fetchall()
+        if not found:
+            return
+        tenant = self._session.flows.thing
+        keys = [(tenant(flow).tenant, key, one) for _, one, key, flow in found if key is not None]
+        gone = number_list([row[0] for row in found])
+        kept = db.execute(sql.COUNT_EVENTS, (named,)).get
+        if kept:
+            self._session.numbers.add(KEPT_EVENTS, -kept)
+        db.execute(sql.REMOVE_EVENTS, (named,))
+        db.execute(sql.REMOVE_KNOWN, (named,))
+        db.execute(sql.REMOVE_RUNS, (gone,))
+        db.execute(sql.REMOVE, (gone,))
+        db.executemany(sql.REMOVE_KEY, keys)
+
+    def add_runs(self, rows: Sequence[RunRow]) -> None:
+        self._db.executemany(sql.ADD_RUN, [(row.job, row.run, encode(row)) for row in rows])
+
+    def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
+        if not ids:
+            return {}
+        found: dict[str, list[RunRow]] = {}
+        for seq, one, _, _ in self._db.execute(sql.SEQS, (text_list(ids),)).fetchall():
+            runs = [_decode_run(body) for (body,) in self._db.execute(sql.RUNS, (seq,))]
+            if runs:
+                found[one] = runs
+        return found
+
+    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
+        number = self._session.lanes.find(lane)
+        if number is None:
+            return []
+        return [flow for (flow,) in self._db.execute(sql.FLOWS_WAITING, (number, after, limit))]
+
+    def heads(self, flow: int, limit: int) -> list[Head]:
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        return read_heads(self._db.execute(sql.HEADS, (lane, flow, limit)).fetchall())
+
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
+        who = self._session.words.number(worker)
+        now = self._session.now
+        self._db.execute(sql.START_PLAIN, (number_list(seqs), who, request, now))
+
+    def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
+        who = self._session.words.number(worker)
+        now = self._session.now
+        # Jobs of one flow usually take the same, so they share one statement.
+        alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
+        for seq, members, candidate, cascade, blocked_ms in starts:
+            taken = encode_members(members)
+            same = (blocked_ms, taken, candidate, encode_cascade(cascade) if cascade else None)
+            alike.setdefault(same, []).append(seq)
+        for (blocked_ms, taken, candidate, kept), seqs in alike.items():
+            which = number_list(seqs)
+            bound = (which, who, request, now, blocked_ms, taken, candidate or None, kept)
+            self._db.execute(sql.START_GATED, bound)
+
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
+        who = self._session.words.find(worker)
+        by_run: dict[int, list[str]] = {}
+        if who is not None:
+            for one, run in runs:
+                by_run.setdefault(run, []).append(one)
+        lanes: dict[tuple[str, int], str] = {}
+        gated = False
+        for run, ids in by_run.items():
+            count, first, last, any_gated, which = self._finishing(ids, run, who or 0)
+            if not count:
+                continue
+            gated = gated or any_gated
+            lane = self._session.lanes.thing
+            if count == len(ids) and first == last:
+                if count == len(runs):
+                    self._db.execute(sql.FINISH, (*which, self._session.now, purge_at))
+                    return Finished([lane(first)] * count, gated)
+                lanes.update(dict.fromkeys(((one, run) for one in ids), lane(first)))
+            else:
+                ended = self._db.execute(sql.FINISHING, which).fetchall()
+                lanes.update(((one, run), lane(no)) for one, no in ended)
+            self._db.execute(sql.FINISH, (*which, self._session.now, purge_at))
+        return Finished([lanes.pop(one, None) for one in runs], gated)
+
+    def _finishing(
+        self, ids: list[str], run: int, who: int
+    ) -> tuple[int, int, int, bool, tuple[object, ...]]:
+        which = (text_list(ids), run, who)
+        count, first, last, gated = self._db.execute(sql.FINISHING_LANES, which).get
+        return count, first, last, bool(gated), which
+
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        who = self._session.words.find(worker)
+        if who is None:
+            return []
+        most = -1 if limit is None else limit
+        return [
+            HeldRow(one, run, request, STATES[state], bool(cancel))
+            for one, run, request, state, cancel in self._db.execute(sql.HELD_BY, (who, most))
+        ]
+
+    def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
+        return {one: len(self.held_by(one)) for one in workers}
+
+    def taken_by(self, worker: str, request: int) -> list[JobRow]:
+        who = self._session.words.find(worker)
+        return [] if who is None else self._rows(self._db.execute(sql.TAKEN_BY, (who, request)))
+
+    def held(self, after: str, limit: int) -> list[JobRow]:
+        # By worker, because an index by id alone would be written at each start and end.
+        holders = [None, *(worker for (worker,) in self._db.execute(sql.HOLDERS).fetchall())]
+        ids: list[str] = []
+        for worker in holders:
+            ids += [one for (one,) in self._db.execute(sql.HELD_IDS, (worker, after, limit))]
+        return list(self.load(sorted(ids)[:limit]).values())
+
+    def due(self, lane: str, limit: int) -> list[DueRow]:
+        number = self._session.lanes.find(lane)
+        if number is None:
+            return []
+        return list(
+            map(DueRow._make, self._db.execute(sql.DUE, (number, self._session.now, limit)))
+        )
+
+    def promote(self, seqs: Sequence[int]) -> set[int]:
+        which = (number_list(seqs),)
+        self._db.execute(sql.PROMOTE, which)
+        return {flow for (flow,) in self._db.execute(sql.FLOWS_OF, which)}
+
+    def next_due(self, lane: str) -> int | None:
+        number = self._session.lanes.find(lane)
+        return None if number is None else self._db.execute(sql.NEXT_DUE, (number,)).get
+
+    def lanes_due(self, limit: int) -> list[str]:
+        found = self._db.execute(sql.LANES_DUE, (self._session.now, limit))
+        return [name for (name,) in found]
+
+    def expired(self, limit: int) -> list[str]:
+        return self._past(sql.EXPIRED, limit)
+
+    def next_expiry(self) -> int | None:
+        return self._db.execute(sql.NEXT_EXPIRY).get
+
+    def deadlines(self, limit: int) -> list[str]:
+        return self._past(sql.DEADLINES, limit)
+
+    def next_deadline(self) -> int | None:
+        return self._db.execute(sql.NEXT_DEADLINE).get
+
+    def purgeable(self, limit: int) -> list[str]:
+        return self._past(sql.PURGEABLE, limit)
+
+    def _past(self, statement: str, limit: int) -> list[str]:
+        return [one for (one,) in self._db.execute(statement, (self._session.now, limit))]
+
+    def of_entry(self, entry: str) -> list[JobRow]:
+        return self._rows(self._db.execute(sql.OF_ENTRY, (entry,)))
+
+    def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
+        return [flow for (flow,) in self._db.execute(sql.PARKED_FLOWS, (gate, after, limit))]
+
+    def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
+        return read_heads(self._db.execute(sql.PARKED_HEADS, (gate, flow, limit)))
+
+    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
+        ids = {flow: self._db.execute(sql.PARKED_IDS, (gate, flow, limit)) for flow in flows}
+        found = {flow: [one for (one,) in rows] for flow, rows in ids.items()}
+        return {flow: some for flow, some in found.items() if some}
+
+    def parked_order(self, gate: str, flow: int) -> Order | None:
+        row = self._db.execute(sql.PARKED_ORDER, (gate, flow)).fetchone()
+        return Order._make(row) if row is not None else None
+
+    def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for gate in gates:
+            fit: int = self._db.execute(sql.COUNT_FIT, (gate, limit)).get
+            unfit: int = self._db.execute(sql.COUNT_UNFIT, (gate, limit)).get
+            found[gate] = min(limit, fit + unfit)
+        return found
+
+    def unfit_at(self, gate: str, limit: int) -> list[str]:
+        return [one for (one,) in self._db.execute(sql.UNFIT_AT, (gate, limit))]
+
+    def parked_gates(self, after: str, limit: int) -> list[str]:
+        found = self._db.execute(sql.GATES_FIT, (after, limit)).fetchall()
+        found += self._db.execute(sql.GATES_UNFIT, (after, limit)).fetchall()
+        return sorted({gate for (gate,) in found})[:limit]
+
+    def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
+        return [
+            (Order(priority, due_at, seq), amount)
+            for priority, due_at, seq, amount in self._db.execute(sql.TICKETS, (gate, flow))
+        ]
+
+    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
+        now = self._session.now
+        fed = [(seq, gate, amount, now) for seq, amount in zip(seqs, amounts, strict=True)]
+        self._db.executemany(sql.FEED, fed)
+
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
+        self._db.execute(sql.PARK, (number_list(seqs), gate, unfit, self._session.now))
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        which = (lane, flow, order.priority, limit)
+        count: int = self._db.execute(sql.BEFORE, which).get
+        if count < limit:
+            count += self._db.execute(sql.BEFORE_DUE, (*which, order.due_at)).get
+        if count < limit:
+            count += self._db.execute(sql.BEFORE_SEQ, (*which, order.due_at, order.seq)).get
+        return min(limit, count)
+
+    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
+        number = self._session.lanes.find(lane)
+        counted = {flow: self._db.execute(sql.WAITING, (number, flow, limit)).get for flow in flows}
+        return {flow: int(count) for flow, count in counted.items()}
+
+    def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for lane in lanes:
+            number = self._session.lanes.find(lane)
+            flows = self.flows_waiting(lane, -1, 16)
+            if flows:
+                firsts = [self._db.execute(sql.FIRST_DUE, (number, flow)).get for flow in flows]
+                found[lane] = min(firsts)
+        return found
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        rows = Listed(self._session, sql.WALKS, query)
+        seqs, cursor = page_of(query, rows, self._session.flows.thing)
+        return self._by_seq(seqs), cursor
+
+    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
+        if not seqs:
+            return []
+        found = {
+            row.seq: row for row in self._rows(self._db.execute(sql.BY_SEQ, (number_list(seqs),)))
+        }
+        return [found[seq] for seq in seqs]
+
+
+def _ended_values(row: JobRow, word: Callable[[str], int]) -> Row:
+    """Return the values of `ENDED`."""
+    return (
+        row.finished_at,
+        row.purge_at,
+        row.reason or None,
+        row.deadline_at,
+        row.run,
+        row.attempt,
+        word(row.worker) if row.worker is not None else None,
+        row.request,
+        row.claimed_at,
+        row.gated,
+        encode_members(row.members) if row.members else None,
+        encode_rest(row),
+    )
