@@ -8,8 +8,8 @@ from typing import Any
 from headway.contract.claims import BeatRequest, Claimed, ClaimReply, ClaimRequest
 from headway.core.job import JobPolicy
 from headway.stores.ledger.verbs.claim import check_claim
-from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
 
 _FLOWS = (

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from headway.stores import sqlite
-from headway.stores.sql import records
+from headway.stores.sql import lanes, records
 from headway.stores.sql.statement import Ask, Tell
 from headway.stores.sqlite.connection import create
 from headway.stores.sqlite.session import resolve
@@ -29,7 +29,11 @@ LARGE = "job|permit|start|run|event|dedupe|known|trail|gate|answer|tenant_start|
 
 def modules() -> list[ModuleType]:
     found = pkgutil.walk_packages(sqlite.__path__, f"{sqlite.__name__}.")
-    return [records, *(import_module(one.name) for one in found if "migrations" not in one.name)]
+    return [
+        lanes,
+        records,
+        *(import_module(one.name) for one in found if "migrations" not in one.name),
+    ]
 
 
 def statements() -> dict[str, str]:

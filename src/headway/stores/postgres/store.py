@@ -214,7 +214,7 @@ class PostgresStore(SqlStore):
 
     # What the threads do
 
-    async def _write(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server refuses what it has no room for)
+    async def _decide(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server refuses what it has no room for)
         call = Call(lambda: self._turns.run(Mode.EXCLUSIVE, verb))
         return await _ask(self._turn_queue, call)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headway.contract.views import JobsQuery
+from headway.core.job import JobPolicy
 from headway.stores.ledger.columns.jobs import encode_rest
 from headway.stores.ledger.columns.states import CODES
 from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
-from headway.stores.ledger.paging import Seen
-from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.paging import Seen, page_of
+from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.sql.statement import ANY_JOB, Ask, SqlSession
 
 NEW = (
@@ -172,3 +174,34 @@ class Listed:
         lists = self._session.number_list
         asked = (after, many, lists(states), lists(flows), limit, *self._bound)
         return [seq for (seq,) in self._session.ask(self._walk.fitting, *asked)]
+
+
+class SqlJobs(ABC):
+    """Flows and policies by number, and pages of a listing; see `JobTable`."""
+
+    walks: Walks
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+
+    @abstractmethod
+    def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
+        """Return jobs by their arrival numbers, in any order."""
+
+    def flow_number(self, key: FlowKey) -> int:
+        return self._session.flows.number(key)
+
+    def flow(self, number: int) -> FlowKey:
+        return self._session.flows.thing(number)
+
+    def policy_number(self, policy: JobPolicy) -> int:
+        return self._session.policies.number(policy)
+
+    def policy(self, number: int) -> JobPolicy:
+        return self._session.policies.thing(number)
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        rows = Listed(self._session, self.walks, query)
+        seqs, cursor = page_of(query, rows, self._session.flows.thing)
+        found = {row.seq: row for row in self._by_seq(seqs)} if seqs else {}
+        return [found[seq] for seq in seqs], cursor

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from headway.core.job import JobPolicy
 from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.rows import FlowKey
+
+Thing = TypeVar("Thing")
 
 Row = tuple[Any, ...]
 """Values of a row, in the order of its columns."""
@@ -70,15 +73,23 @@ def of(*words: str) -> frozenset[str]:
     return frozenset(words)
 
 
-class Flows(Protocol):
-    """The flows of a store by number."""
+class Interned(Protocol[Thing]):
+    """Values that many rows share, stored once, by number."""
 
-    def thing(self, number: int) -> FlowKey:
-        """Return the flow of a number."""
+    def find(self, thing: Thing) -> int | None:
+        """Return the number of a value; None if it has none."""
+        ...
+
+    def number(self, thing: Thing) -> int:
+        """Return the number of a value; a new one gets one."""
+        ...
+
+    def thing(self, number: int) -> Thing:
+        """Return the value of a number."""
         ...
 
     def read(self, numbers: Iterable[int]) -> None:
-        """Read the flows of these numbers at once, if that saves round trips."""
+        """Read the values of these numbers at once, if that saves round trips."""
         ...
 
 
@@ -88,8 +99,23 @@ class SqlSession(Protocol):
     now: int
 
     @property
-    def flows(self) -> Flows:
+    def flows(self) -> Interned[FlowKey]:
         """Flows by number."""
+        ...
+
+    @property
+    def policies(self) -> Interned[JobPolicy]:
+        """Policies by number."""
+        ...
+
+    @property
+    def lanes(self) -> Interned[str]:
+        """Lanes by number."""
+        ...
+
+    @property
+    def words(self) -> Interned[str]:
+        """Texts, such as workers' ids, by number."""
         ...
 
     @property

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from headway.stores.sql.statement import FIRST_TOTAL
 from headway.stores.sqlite.database import Database
 
 LAST_SEQ = -2
@@ -19,12 +18,10 @@ FREE_CLOCK = -12
 
 _READ = "SELECT n FROM number WHERE key = ?"
 _READ_FACTS = "SELECT key, n FROM number WHERE key BETWEEN -16 AND -1"
-_READ_LANES = "SELECT key, n FROM number WHERE key > 0"
-_READ_TOTALS = "SELECT key, n FROM number WHERE key < -16"
+_READ_BETWEEN = "SELECT key, n FROM number WHERE key BETWEEN ? AND ?"
 _WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 
 Mark = dict[int, int]
-Belongs = Callable[[int], bool]
 
 
 class Numbers:
@@ -58,18 +55,11 @@ class Numbers:
         self._changed[key] = new
         return new
 
-    def of_lanes(self) -> Iterator[tuple[int, int]]:
-        """Return the jobs of each lane in each state."""
-        return self._several(_READ_LANES, lambda key: key > 0)
-
-    def of_totals(self) -> Iterator[tuple[int, int]]:
-        """Return the totals."""
-        return self._several(_READ_TOTALS, lambda key: key < FIRST_TOTAL)
-
-    def _several(self, sql: str, belongs: Belongs) -> Iterator[tuple[int, int]]:
-        found: dict[int, int] = dict(self._db.execute(sql))
-        found.update((key, n) for key, n in self._changed.items() if belongs(key))
-        return iter(sorted(found.items()))
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the numbers of all keys from `first` to `last`, in order."""
+        found: dict[int, int] = dict(self._db.execute(_READ_BETWEEN, (first, last)))
+        found.update((key, n) for key, n in self._changed.items() if first <= key <= last)
+        return sorted(found.items())
 
     @property
     def changed(self) -> bool:

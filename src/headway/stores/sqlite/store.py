@@ -73,8 +73,13 @@ class SqliteStore(SqlStore):
         queue.serve_here(call)
         return call.result()
 
-    async def _write(self, verb: Callable[[SqliteLedger], Answer], *, adds: bool = False) -> Answer:
-        return await self._ask(self._writer.queue, Call(verb, takes_room=adds))
+    async def _write(self, call: Call[Answer]) -> Answer:
+        return await self._ask(self._writer.queue, call)
+
+    async def _decide(
+        self, verb: Callable[[SqliteLedger], Answer], *, adds: bool = False
+    ) -> Answer:
+        return await self._write(Call(verb, takes_room=adds))
 
     async def _look(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
         return await self._ask(self._reader.queue, Call(verb))
@@ -84,7 +89,7 @@ class SqliteStore(SqlStore):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """See `Store.enqueue`."""
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
-        return await self._ask(self._writer.queue, call)
+        return await self._write(call)
 
     # Working
 
@@ -95,7 +100,7 @@ class SqliteStore(SqlStore):
             StoreChanged: the file was replaced, or restored to an older state.
         """
         seen = self._wakes.count
-        reply = await self._write(lambda ledger: _claim(ledger, request))
+        reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
             raise changed
@@ -103,16 +108,15 @@ class SqliteStore(SqlStore):
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
-        return await self._write(lambda ledger: verbs.settle(ledger, request))
+        return await self._write(Call(lambda ledger: verbs.settle(ledger, request)))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        call = Call(lambda ledger: verbs.beat(ledger, request), urgent=True)
-        return await self._ask(self._writer.queue, call)
+        return await self._write(Call(lambda ledger: verbs.beat(ledger, request), urgent=True))
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        return await self._write(lambda ledger: verbs.signal(ledger, signal))
+        return await self._write(Call(lambda ledger: verbs.signal(ledger, signal)))
 
     # Operating
 
@@ -120,7 +124,7 @@ class SqliteStore(SqlStore):
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await self._write(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
+        return await self._decide(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`."""

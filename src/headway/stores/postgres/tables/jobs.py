@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
-from headway.core.job import JobPolicy
 from headway.core.state import QUEUED, State
 from headway.stores.ledger.columns.jobs import read_heads, read_job
 from headway.stores.ledger.columns.states import STATES
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
-from headway.stores.ledger.paging import page_of
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
-    FlowKey,
     GatedStart,
     HeldRow,
     JobRow,
@@ -29,7 +25,7 @@ from headway.stores.postgres.statement import Mode
 from headway.stores.postgres.tables import job_statements as sql
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_bound, take_heads
 from headway.stores.postgres.tables.records import storable
-from headway.stores.sql.jobs import NEW, SAVED, Listed, new_values, saved_values
+from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_values, saved_values
 from headway.stores.sql.statement import Ask, Row, Rows
 
 TOGETHER = 32
@@ -58,10 +54,13 @@ _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "byte
 _decode_run = decoder(RunRow)
 
 
-class PostgresJobs:
+class PostgresJobs(SqlJobs):
     """See `JobTable`."""
 
+    walks = sql.WALKS
+
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
 
     def _rows(self, found: Rows) -> list[JobRow]:
@@ -106,22 +105,6 @@ class PostgresJobs:
         if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
             session.behind = True
         session.shared.marks.lower(flow, priority, due_at, seq)
-
-    def flow_number(self, key: FlowKey) -> int:
-        """The flow's number; a new flow is given one."""
-        return self._session.flows.number(key)
-
-    def flow(self, number: int) -> FlowKey:
-        """The flow of a number."""
-        return self._session.flows.thing(number)
-
-    def policy_number(self, policy: JobPolicy) -> int:
-        """The policy's number; a new policy is given one."""
-        return self._session.policies.number(policy)
-
-    def policy(self, number: int) -> JobPolicy:
-        """The policy of a number."""
-        return self._session.policies.thing(number)
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
@@ -437,17 +420,8 @@ class PostgresJobs:
         name_of = self._session.lanes.thing
         return {name_of(no): due_at for no, due_at in rows}
 
-    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        rows = Listed(self._session, sql.WALKS, query)
-        seqs, cursor = page_of(query, rows, self._session.flows.thing)
-        return self._by_seq(seqs), cursor
-
-    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
-        if not seqs:
-            return []
-        rows = self._rows(self._session.ask(sql.BY_SEQ, Numbers(seqs)))
-        found = {row.seq: row for row in rows}
-        return [found[seq] for seq in seqs]
+    def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
+        return self._rows(self._session.ask(sql.BY_SEQ, Numbers(seqs)))
 
 
 def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway.core.state import State
-from headway.stores.ledger.columns.states import CODES, STATES
-from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
+from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.packing import encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.numbers import LANES
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Mode
-from headway.stores.sql.statement import FIRST_TOTAL, WIDTH, Ask, Rows, Tell, of
+from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
+from headway.stores.sql.statement import WIDTH, Ask, Tell, of
 
-_LOAD = Ask("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
 _LEVEL = Ask("SELECT level FROM @lane WHERE name = $1", of("lane"), ahead=True)
 _SAVE = Tell(
     "UPDATE @lane SET spec = $2::bytea, override = $3::bytea, level = $4 WHERE name = $1",
@@ -31,12 +31,6 @@ _NAMES = Ask(
     ") ORDER BY name",
     of("lane", "counts"),
 )
-_STARTS = Ask(
-    "SELECT tenant, starts FROM @tenant_start WHERE lane = $1 AND tenant = ANY ($2)",
-    of("tenant_start"),
-    ahead=True,
-)
-_ALL_STARTS = Ask("SELECT tenant, starts FROM @tenant_start WHERE lane = $1", of("tenant_start"))
 _SAVE_STARTS = Tell(
     "INSERT INTO @tenant_start SELECT $1, * FROM unnest($2::text[], $3::bigint[])"
     " ON CONFLICT (lane, tenant) DO UPDATE SET starts = excluded.starts",
@@ -44,10 +38,11 @@ _SAVE_STARTS = Tell(
 )
 
 
-class PostgresLanes:
-    """Lanes, each of which is created with its first job."""
+class PostgresLanes(SqlLanes):
+    """See `LaneTable`."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
@@ -63,16 +58,9 @@ class PostgresLanes:
         rows = session.shared.lanes_of(session.number(LANES))
         row = rows.get(name)
         if row is None:
-            found = session.ask(_LOAD, name)
-            if not found:
+            row = read_lane(name, session.ask(LANE, name))
+            if row is None:
                 return None
-            spec, override, level = found[0]
-            row = LaneRow(
-                name=name,
-                spec=decode_lane_spec(spec),
-                override=decode_lane_spec(override),
-                level=level,
-            )
             if session.learns:
                 rows[name] = row
         level = row.level
@@ -102,24 +90,10 @@ class PostgresLanes:
     def names(self) -> list[str]:
         return [name for (name,) in self._session.ask(_NAMES)]
 
-    def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
-        number, wanted = self._session.lanes.find(lane), tuple(sorted(tenants))
-        if number is None or not wanted:
-            return {}
-        return _starts(self._session.ask(_STARTS, number, Texts(wanted)))
-
-    def all_tenant_starts(self, lane: str) -> dict[str, int]:
-        number = self._session.lanes.find(lane)
-        return {} if number is None else _starts(self._session.ask(_ALL_STARTS, number))
-
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         if starts:
             number = self._session.lanes.number(lane)
             self._session.tell(_SAVE_STARTS, number, Texts(starts), Numbers(starts.values()))
-
-
-def _starts(rows: Rows) -> dict[str, int]:
-    return {row[0]: row[1] for row in rows}
 
 
 _CHANGED = "SELECT one.* FROM @delta CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n)"
@@ -138,46 +112,16 @@ _COUNTS_BETWEEN = Ask(
     ),
     of("counts"),
 )
-_END = 2**62
 
 
-class PostgresCounts:
-    """Counts that are kept with each step, so that no reader has to scan."""
+class PostgresCounts(SqlCounts):
+    """See `CountTable`."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        super().__init__(session, session.count)
 
-    def move(self, lane: str, old: State | None, new: State | None, n: int = 1) -> None:
-        first = self._session.lanes.number(lane) * WIDTH
-        if old is not None:
-            self._session.count(first + CODES[old], -n)
-        if new is not None:
-            self._session.count(first + CODES[new], n)
+    def _sums(self, keys: list[int]) -> Iterable[tuple[int, int]]:
+        return self._session.ask(_COUNTS, Numbers(keys))
 
-    def happened(self, what: str, n: int = 1) -> None:
-        if n:
-            self._session.count(FIRST_TOTAL - self._session.words.number(what), n)
-
-    def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
-        names = {
-            number: lane for lane in lanes if (number := self._session.lanes.find(lane)) is not None
-        }
-        if not names:
-            return {}
-        keys = Numbers(number * WIDTH + code for number in names for code in range(WIDTH))
-        found: dict[str, dict[State, int]] = {lane: {} for lane in names.values()}
-        for key, n in self._session.ask(_COUNTS, keys):
-            if n:
-                found[names[key // WIDTH]][STATES[key % WIDTH]] = n
-        return found
-
-    def of_states(self) -> dict[State, int]:
-        sums = dict.fromkeys(STATES, 0)
-        for key, n in self._session.ask(_COUNTS_BETWEEN, 1, _END):
-            sums[STATES[key % WIDTH]] += n
-        return {state: n for state, n in sums.items() if n}
-
-    def totals(self) -> dict[str, int]:
-        word = self._session.words.thing
-        rows = self._session.ask(_COUNTS_BETWEEN, -_END, FIRST_TOTAL - 1)
-        return {word(FIRST_TOTAL - key): n for key, n in rows}
+    def _between(self, first: int, last: int) -> Iterable[tuple[int, int]]:
+        return self._session.ask(_COUNTS_BETWEEN, first, last)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
-from headway.core.job import JobPolicy
 from headway.core.state import QUEUED
 from headway.stores.ledger.columns.jobs import encode_rest, read_heads, read_job
 from headway.stores.ledger.columns.states import STATES
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
-from headway.stores.ledger.paging import page_of
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
-    FlowKey,
     GatedStart,
     HeldRow,
     JobRow,
     RunRow,
 )
-from headway.stores.sql.jobs import Listed, new_values, saved_values
+from headway.stores.sql.jobs import SqlJobs, new_values, saved_values
 from headway.stores.sql.statement import KEPT_EVENTS, Row
 from headway.stores.sqlite.caches import LAST_SEQ
 from headway.stores.sqlite.database import number_list, text_list
@@ -31,28 +27,19 @@ from headway.stores.sqlite.tables import job_statements as sql
 _decode_run = decoder(RunRow)
 
 
-class SqliteJobs:
+class SqliteJobs(SqlJobs):
     """See `JobTable`."""
 
+    walks = sql.WALKS
+
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
         self._db = session.db
 
     def _rows(self, found: Iterable[Row]) -> list[JobRow]:
         flow_of, word_of = self._session.flows.thing, self._session.words.thing
         return [read_job(row, flow_of, word_of) for row in found]
-
-    def flow_number(self, key: FlowKey) -> int:
-        return self._session.flows.number(key)
-
-    def flow(self, number: int) -> FlowKey:
-        return self._session.flows.thing(number)
-
-    def policy_number(self, policy: JobPolicy) -> int:
-        return self._session.policies.number(policy)
-
-    def policy(self, number: int) -> JobPolicy:
-        return self._session.policies.thing(number)
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
@@ -325,18 +312,8 @@ class SqliteJobs:
                 found[lane] = min(firsts)
         return found
 
-    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        rows = Listed(self._session, sql.WALKS, query)
-        seqs, cursor = page_of(query, rows, self._session.flows.thing)
-        return self._by_seq(seqs), cursor
-
-    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
-        if not seqs:
-            return []
-        found = {
-            row.seq: row for row in self._rows(self._db.execute(sql.BY_SEQ, (number_list(seqs),)))
-        }
-        return [found[seq] for seq in seqs]
+    def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
+        return self._rows(self._db.execute(sql.BY_SEQ, (number_list(seqs),)))
 
 
 def _ended_values(row: JobRow, word: Callable[[str], int]) -> Row:
