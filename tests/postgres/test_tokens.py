@@ -14,9 +14,9 @@ from headway.contract.moving import Movable
 from headway.contract.views import StatsQuery, TokensQuery
 from headway.core.errors import SchemaMismatch
 from headway.stores import open_store
+from headway.stores.postgres.numbers import TOKENS_SINCE
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import latest, migrate_schema, shipped
-from headway.stores.postgres.session import TOKENS_SINCE
 from headway.testing.conformance.granting import SENDER
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 

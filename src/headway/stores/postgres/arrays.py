@@ -1,4 +1,4 @@
-"""Lists as PostgreSQL reads them in one go, packed here: a batch of 1,000 feels each call saved."""
+"""Lists as binary arrays of PostgreSQL, packed here to save calls: a batch has 1,000 rows."""
 
 from __future__ import annotations
 

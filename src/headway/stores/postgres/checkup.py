@@ -1,4 +1,4 @@
-"""A checkup: what a server says of itself and of a namespace; nothing is judged or changed here."""
+"""A checkup: what a server reports of itself and of a namespace; nothing is judged or changed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ WHERE schemaname = %s ORDER BY n_dead_tup DESC LIMIT 1
 
 
 class Holder(NamedTuple):
-    """Who keeps a transaction open."""
+    """A client that keeps a transaction open."""
 
     who: str
     since_ms: int
@@ -81,7 +81,7 @@ class Bloat(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkup:
-    """What a server says.
+    """What a server reports.
 
     Attributes:
         version: as a number, such as 180004.
@@ -113,10 +113,7 @@ class Checkup:
 
 
 def check(options: PostgresOptions) -> Checkup:
-    """Ask a server.
-
-    Returns:
-        What it says.
+    """Return what a server reports.
 
     Raises:
         StoreError: it cannot be reached, or refuses.
@@ -133,7 +130,7 @@ def migrate(options: PostgresOptions) -> tuple[int, int]:
     """Bring a namespace to this program's schema, whatever `?migrate=` says.
 
     Returns:
-        The version before, and the version now.
+        The old and the new version.
 
     Raises:
         SchemaMismatch: the schema is something else's, or newer; nothing was changed.
@@ -184,7 +181,7 @@ def _missing(
 
 
 def _offset(server_at: int, asked_at: int, answered_at: int) -> int:
-    """By how much the server's clock is surely off; the way there and back says nothing."""
+    """Return how far the server's clock is off at least, the time of the request excluded."""
     if server_at < asked_at:
         return server_at - asked_at
     return max(0, server_at - answered_at)

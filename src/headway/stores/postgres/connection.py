@@ -44,25 +44,25 @@ _LIMITS = (
 _ISOLATION = ("default_transaction_isolation", "read committed")
 """Of statements that are a transaction by themselves."""
 IDLE_MS = 10_000
-"""How long a step that says nothing keeps what it holds."""
+"""How long an idle step keeps its locks."""
 
 
 def statement_ms(options: PostgresOptions) -> int:
-    """How long the server may work on one statement, waits included."""
+    """Return how long the server may work on one statement, waits included."""
     return 2 * options.patience_ms + IDLE_MS
 
 
 def silence_ms(options: PostgresOptions) -> int:
-    """How long nothing may come from a server that was asked, before it is given up.
+    """Return how long a server may send nothing before the connection is given up.
 
-    Longer than it takes one that lives to say that it gives up: only who is beyond a dead way, or
-    is stopped, says nothing for so long.
+    A server that runs reports earlier that it gives up, so one that is silent for so long is
+    stopped or out of reach.
     """
     return statement_ms(options) + options.patience_ms
 
 
 def make_adapters() -> AdaptersMap:
-    """How values go in: each kind as one type, so that a statement is prepared once."""
+    """Return adapters that send each kind of value as one type, so a statement is prepared once."""
     made = AdaptersMap(adapters)
     made.register_dumper(int, Int8BinaryDumper)
     made.register_dumper(str, StrBinaryDumper)
@@ -77,11 +77,7 @@ ADAPTERS = make_adapters()
 
 
 def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
-    """What each of the store's connections sets for itself.
-
-    Returns:
-        (name, value) each.
-    """
+    """Return the (name, value) of each setting of the store's connections."""
     spans = {
         "patience": str(options.patience_ms),
         "statement": str(statement_ms(options)),
@@ -91,10 +87,7 @@ def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
 
 
 def connect(options: PostgresOptions) -> Connection:
-    """Open a connection in which each statement stands for itself until a step begins.
-
-    Returns:
-        The connection; to be closed.
+    """Open a connection in autocommit mode.
 
     Raises:
         StoreError: the server cannot be reached, or refuses; nothing was written.
@@ -135,7 +128,7 @@ def _apply(connection: Connection, options: PostgresOptions) -> None:
 
 
 def setting(options: PostgresOptions, *, local: bool) -> str:
-    """A statement that makes the settings of the store's own connections.
+    """Return the statement that applies the settings of the store's own connections.
 
     Args:
         local: until the transaction ends; a pooler gives the connection to others then.

@@ -1,4 +1,4 @@
-"""Enqueues: in one trip that takes for granted what is known, with more care where that fails."""
+"""Enqueues: in one trip on assumptions that the server checks, and with reads if they fail."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Enqueues:
             except NeedsMore:
                 continue
             except CallerError:
-                # What was taken for granted may be what is wrong.
+                # The assumptions may be what is wrong.
                 if mode is not Mode.BLIND:
                     raise
         return self._steps.run(modes[-1], verb)
 
     def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
-        """As `enqueue`, where a transaction that is open has sent the same key or id.
+        """As `enqueue`, if an open transaction has sent the same key or id.
 
         On a connection of its own, so that no other call waits for it.
 
@@ -89,7 +89,7 @@ class Enqueues:
 
         Args:
             calls: each an enqueue, or other work for this connection.
-            done: is told what each step has done.
+            done: gets what each step has done.
         """
         together: list[AnyCall] = []
         jobs: list[NewJob] = []
@@ -129,11 +129,8 @@ class Enqueues:
     def as_guest(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[Replies, Woken]:
         """Insert in a part of the transaction that is open on a connection.
 
-        Args:
-            connection: of the caller, in our clothes.
-
         Returns:
-            The replies, and the lanes to wake once it is committed.
+            The replies, and the lanes to wake after the commit.
 
         Raises:
             NeedsMore: hours must be made first, by `prepare`; nothing was written.
@@ -145,7 +142,7 @@ class Enqueues:
         return replies, done.woken
 
     def prepare(self, jobs: Sequence[NewJob]) -> tuple[None, Done]:
-        """Make what jobs need that others look at as well: the hours of their gates."""
+        """Write what jobs need that others read as well: the hours of their gates."""
 
         def verb(ledger: PostgresLedger) -> None:
             book = GateBook(ledger)
@@ -158,7 +155,7 @@ class Enqueues:
         return self._steps.run(Mode.EXCLUSIVE, verb)
 
     def look(self) -> tuple[None, Done]:
-        """Learn which store this is."""
+        """Read which store this is."""
         return self._steps.run(Mode.INSERT, lambda _: None)
 
 

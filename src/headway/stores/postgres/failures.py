@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import psycopg
 from psycopg import errors
@@ -34,9 +34,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the connection must not be used any more: it is closed, and another one opened."""
+    """Return whether the connection must be closed and another one opened."""
     if isinstance(error, psycopg.InterfaceError | errors.OperationalError):
-        # Without a state it is the driver that speaks: the server is out of reach.
+        # Without a state it is an error of the driver: the server is out of reach.
         return error.sqlstate is None or error.sqlstate.startswith(_ENDED) or _is_fatal(error)
     return isinstance(error, psycopg.Error) and _is_fatal(error)
 
@@ -48,14 +48,12 @@ def _is_fatal(error: psycopg.Error) -> bool:
 def explain(
     error: BaseException, options: PostgresOptions, *, committing: bool = False
 ) -> StoreError | InvariantBroken:
-    """The error of Headway's tree that says what happened and what to do.
+    """Return the error of Headway's tree for an error of PostgreSQL or its driver.
 
     Args:
-        error: from PostgreSQL or its driver.
+        error: the error.
+        options: of the store.
         committing: whether COMMIT was sent already, so that the step may have been written.
-
-    Returns:
-        The error to raise.
     """
     state = getattr(error, "sqlstate", None) or ""
     what = f"the database {options.place}: {_first_line(error)}"
@@ -80,7 +78,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def grants(options: PostgresOptions, role: str) -> tuple[str, ...]:
-    """The statements that give a role all that a store needs once its schema is there.
+    """Return the statements that give a role all that a store needs once its schema exists.
 
     Identity columns need no rights on their sequences.
     """
@@ -108,13 +106,8 @@ def _rights_hint(options: PostgresOptions, error: BaseException) -> str:
     return f"its owner must say: {tables}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Meaning:
-    """What some states mean.
-
-    Attributes:
-        texts: of libpq, which gives no state where a connection could not be made.
-    """
+class _Meaning(NamedTuple):
+    """What some states mean; `texts` of libpq if it gives none, as when no connection is made."""
 
     states: tuple[str, ...]
     make: type[StoreError]
@@ -128,63 +121,55 @@ class _Meaning:
         return any(part in text for part in self.texts)
 
 
-# In this order: the first that holds is told.
+# In this order: the first that holds is used.
 _MEANINGS = (
     _Meaning(
-        states=("53100",),
-        make=StoreFull,
-        hint="free some space on the server's device",
-        texts=("No space left on device",),
+        ("53100",),
+        StoreFull,
+        "free some space on the server's device",
+        ("No space left on device",),
     ),
     _Meaning(
-        states=("53300",),
-        make=StoreUnavailable,
-        hint="raise the server's max_connections, or run fewer processes",
-        texts=("too many clients", "remaining connection slots", "too many connections"),
+        ("53300",),
+        StoreUnavailable,
+        "raise the server's max_connections, or run fewer processes",
+        ("too many clients", "remaining connection slots", "too many connections"),
+    ),
+    _Meaning(("53",), StoreFull, "the server is out of memory or of another resource: see its log"),
+    _Meaning(("XX001", "XX002"), StoreCorrupt, "stop, keep the server's files, restore a backup"),
+    _Meaning(("42501",), StoreUnavailable, _rights_hint),
+    _Meaning(
+        ("28",),
+        StoreUnavailable,
+        "fix user or password in the store URL, or the server's pg_hba.conf",
+        ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'),
     ),
     _Meaning(
-        states=("53",),
-        make=StoreFull,
-        hint="the server is out of memory or of another resource: see its log",
+        ("3D000",),
+        StoreUnavailable,
+        "make the database first: CREATE DATABASE",
+        ("does not exist",),
     ),
     _Meaning(
-        states=("XX001", "XX002"),
-        make=StoreCorrupt,
-        hint="stop, keep the server's files, restore a backup",
-    ),
-    _Meaning(states=("42501",), make=StoreUnavailable, hint=_rights_hint),
-    _Meaning(
-        states=("28",),
-        make=StoreUnavailable,
-        hint="fix user or password in the store URL, or the server's pg_hba.conf",
-        texts=("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'),
+        ("3F000", "42P01", "42703", "42883"),
+        SchemaMismatch,
+        "the schema is missing or another one: run `headway migrate`",
     ),
     _Meaning(
-        states=("3D000",),
-        make=StoreUnavailable,
-        hint="make the database first: CREATE DATABASE",
-        texts=("does not exist",),
+        ("25006",),
+        StoreUnavailable,
+        "this server only reads: give the primary's host, or ?target_session_attrs=read-write",
     ),
     _Meaning(
-        states=("3F000", "42P01", "42703", "42883"),
-        make=SchemaMismatch,
-        hint="the schema is missing or another one: run `headway migrate`",
+        ("26000", "42P05", "0A000"),
+        StoreUnavailable,
+        "a pooler gives each transaction another connection: add ?pooled=on to the store URL",
     ),
     _Meaning(
-        states=("25006",),
-        make=StoreUnavailable,
-        hint="this server only reads: give the primary's host, or ?target_session_attrs=read-write",
+        ("55P03", "57014", "25P03", "25P04"),
+        StoreUnavailable,
+        "another transaction holds what it needs: see pg_stat_activity, end what hangs",
     ),
-    _Meaning(
-        states=("26000", "42P05", "0A000"),
-        make=StoreUnavailable,
-        hint="a pooler gives each transaction another connection: add ?pooled=on to the store URL",
-    ),
-    _Meaning(
-        states=("55P03", "57014", "25P03", "25P04"),
-        make=StoreUnavailable,
-        hint="another transaction holds what it needs: see pg_stat_activity, end what hangs",
-    ),
-    _Meaning(states=("40",), make=StoreUnavailable, hint="others were faster: try again"),
-    _Meaning(states=("58", "F0"), make=StoreUnavailable, hint="see the server's log"),
+    _Meaning(("40",), StoreUnavailable, "others were faster: try again"),
+    _Meaning(("58", "F0"), StoreUnavailable, "see the server's log"),
 )

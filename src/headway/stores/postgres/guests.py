@@ -25,19 +25,19 @@ from headway.stores.postgres.shared import Woken
 
 Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 AfterCommit = Callable[[Callable[[], None]], None]
-"""Has something called once the caller's transaction has committed."""
+"""Registers a function to be called after the caller's transaction has committed."""
 
 _HINT = (
     "pass a connection of psycopg 3, a Session or Connection of SQLAlchemy on psycopg 3, or"
     " Django's connection"
 )
 _pending: WeakKeyDictionary[object, list[Callable[[], None]]] = WeakKeyDictionary()
-"""What sessions of SQLAlchemy call once they have committed."""
+"""What sessions of SQLAlchemy call after a commit."""
 _NAMES = {1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE"}
 
 
 class Guest(psycopg.Connection[tuple[Any, ...]]):
-    """The caller's connection with the store's ways: own types, rows, and no prepared statements.
+    """The caller's connection with the store's types and rows, and no prepared statements.
 
     It begins and ends no transaction by itself, and is never closed: it is the caller's.
     """
@@ -49,7 +49,7 @@ class Guest(psycopg.Connection[tuple[Any, ...]]):
         self.prepare_threshold = None
 
     def __del__(self, *_: object) -> None:
-        """Leave the connection open, and say nothing."""
+        """Leave the connection open, without a warning."""
 
     @property
     def adapters(self) -> AdaptersMap:
@@ -58,16 +58,13 @@ class Guest(psycopg.Connection[tuple[Any, ...]]):
 
 
 def find_driver(given: object) -> Driver:
-    """The driver's connection behind what a caller has in its hands.
+    """Return the driver's connection behind what a caller has passed.
 
     Args:
-        given: of psycopg, SQLAlchemy (then a transaction is begun there, unless one is), Django.
-
-    Returns:
-        The connection.
+        given: of psycopg, SQLAlchemy (a transaction is begun there, unless one is open) or Django.
 
     Raises:
-        InvalidValue: there is none of psycopg 3.
+        InvalidValue: there is no connection of psycopg 3.
     """
     found: Any = _unscoped(given)
     for _ in range(4):
@@ -87,7 +84,7 @@ def find_driver(given: object) -> Driver:
 
 
 def _unscoped(given: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
-    """The session of this thread or task, behind SQLAlchemy's scoped ones."""
+    """Return the session of this thread or task, behind SQLAlchemy's scoped ones."""
     registry = getattr(given, "registry", None)
     return registry() if callable(registry) else given
 
@@ -120,11 +117,7 @@ async def find_driver_async(given: object) -> Driver:
 
 
 def after_commit(given: object) -> AfterCommit | None:
-    """Return how to learn of the commit; None if the connection cannot report it.
-
-    Returns:
-        Takes what is to be called then. Django and sessions of SQLAlchemy tell.
-    """
+    """Return how to register for the commit; None but for Django and sessions of SQLAlchemy."""
     found: Any = given
     hook = getattr(found, "on_commit", None)
     if callable(hook):
@@ -155,7 +148,7 @@ def _rolled_back(pending: list[Callable[[], None]], _session: object) -> None:
 
 
 def check_usable(connection: Driver) -> None:
-    """Let a connection pass on which something can be done.
+    """Validate the state of a connection.
 
     Raises:
         InvalidValue: it is closed, its transaction has failed, or it is in a pipeline.
@@ -183,7 +176,7 @@ def as_guest(connection: Driver) -> Generator[Connection]:
         connection: usable, and locked by the caller.
 
     Yields:
-        It, with the store's ways.
+        The connection with the store's types and rows.
     """
     pgconn = connection.pgconn
     handlers = pgconn.notice_handler, pgconn.notify_handler
@@ -213,17 +206,17 @@ def _begin(connection: Driver) -> str:
 
 
 Insert = Callable[[Connection, Sequence[NewJob]], tuple[list[Enqueued], Woken]]
-"""Inserts in a part of the open transaction, which it undoes itself when it raises; says which
-lanes it would wake."""
+"""Inserts in a part of the open transaction, which it rolls back if it raises; returns the lanes
+to wake."""
 
 Result = TypeVar("Result")
 
 
 class Inserting:
-    """The door of transactional enqueue.
+    """Transactional enqueue.
 
     Args:
-        announce: wakes lanes, once they are committed.
+        announce: wakes lanes, after the commit.
     """
 
     def __init__(
@@ -290,9 +283,9 @@ class Inserting:
 
 
 async def _whole(work: Callable[[], Result]) -> Result:
-    """Run something in a thread, to its end even if its caller was cancelled.
+    """Run a function in a thread, to its end even if the caller is cancelled.
 
-    A connection must not be used by its owner while the thread still speaks on it.
+    A connection must not be used by its owner while the thread still uses it.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

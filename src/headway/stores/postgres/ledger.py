@@ -41,7 +41,7 @@ from headway.stores.sql.statement import HIGH_WATER, Rows, Tell, of
 
 
 def reads_of(session: Session, ahead: Ahead) -> list[Read]:
-    """The questions that must be asked to know what is named; none for what is known."""
+    """Return the queries for what is named and not cached."""
     jobs, words = ids_of(ahead.jobs), session.words
     dedupe = [(row.tenant, row.key) for row in ahead.ends if row.key is not None]
     holders = [who for one in ahead.workers if (who := words.find(one)) is not None]
@@ -62,7 +62,7 @@ def reads_of(session: Session, ahead: Ahead) -> list[Read]:
 
 
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
-    """Where jobs hold permits, wait, or have something reserved."""
+    """Return the gates at which jobs hold permits, wait, or have something reserved."""
     permits_of = session.cache.each(PERMITS_OF_JOBS)
     flow_of = session.flows.thing
     found: list[str] = []
@@ -77,7 +77,7 @@ def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
 
 
 def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
-    """Run by their keys, with their jobs and the permits of these."""
+    """Return the queries for runs by their keys, with their jobs and the permits of these."""
     known = session.cache.read_of(records.KNOWN, names)
     if known is None:
         return []
@@ -115,7 +115,7 @@ def _of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 
 def _heads(session: Session, gate: str) -> int:
-    """How many parked jobs of a flow are looked at when the gate has room."""
+    """Return how many parked jobs of a flow are read when the gate has room."""
     spec = _spec(session, gate)
     if spec is None:
         return 2

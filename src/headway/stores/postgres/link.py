@@ -41,11 +41,11 @@ def _packs() -> dict[type, tuple[int, Pack]]:
 
 _PACKS = _packs()
 _Key = tuple[bytes, tuple[type, ...]]
-"""A text, and of which types the values are that it is bound to."""
+"""A statement, and the types of its parameters."""
 
 
 class _Plan(NamedTuple):
-    """How a statement is sent: as what it is prepared, and how its values are packed."""
+    """How a statement is sent: its prepared name, and how its parameters are packed."""
 
     name: bytes
     packs: list[Pack]
@@ -58,8 +58,8 @@ class Wire:
 
     Args:
         connection: must not be used by another caller meanwhile.
-        prepare: whether the server may keep statements on it.
-        silence_ms: for so long the server may say nothing; None for as long as it likes.
+        prepare: whether statements are prepared on it.
+        silence_ms: how long the server may send nothing; None for no limit.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Wire:
         self._fd = self._pgconn.socket
 
     def alive(self) -> bool:
-        """Return whether the server has not hung up meanwhile, without a request."""
+        """Return whether the server has not closed the connection, without a request."""
         self._poll.register(self._fd, POLLIN)
         try:
             # A notice is read once; the end of the connection is reported by each read.
@@ -87,13 +87,9 @@ class Wire:
         return self._pgconn.status == ConnStatus.OK
 
     def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
-        """Execute statements; each part, up to None and to the end, is one step or none.
+        """Execute statements, and return the rows of each.
 
-        Args:
-            batch: texts and what they are bound to.
-
-        Returns:
-            The rows of each; none for one that returns none.
+        Each part of the batch, up to a None or its end, is one step or none.
 
         Raises:
             psycopg.Error: the first that failed; those after it in its part were not executed.
@@ -210,17 +206,17 @@ class Wire:
 
 
 Sent = tuple[str, Sequence[Any]]
-"""A text and what it is bound to."""
+"""A statement and its parameters."""
 SYNC = "SYNC"
-"""In a batch: what follows is another step."""
+"""In a batch: another step follows."""
 
 
 class Link:
     """A connection as a namespace uses it.
 
     Args:
-        connection: each statement of which stands for itself until BEGIN.
-        silence_ms: for so long the server may say nothing; None for as long as it likes.
+        connection: in autocommit mode.
+        silence_ms: how long the server may send nothing; None for no limit.
 
     Attributes:
         trips: how often the server was waited for.
@@ -243,12 +239,9 @@ class Link:
         return text
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Execute statements in order, in one round trip.
+        """Execute statements in order, in one round trip, and return the rows of each.
 
         Outside a step they are one step by themselves: all of them, or none.
-
-        Returns:
-            The rows of each; none for one that returns none.
 
         Raises:
             psycopg.Error: the first that failed; those after it were not executed.
@@ -258,7 +251,7 @@ class Link:
         return self._wire.run([(text(statement), bound) for statement, bound in batch])
 
     def alive(self) -> bool:
-        """Return whether it can be used, as far as that can be told without asking the server."""
+        """Return whether it can be used, as far as is known without a request."""
         return not self.broken and self._wire.alive()
 
     @property
@@ -272,7 +265,7 @@ class Link:
 
 
 def open_link(options: PostgresOptions) -> Link:
-    """A link of the store's own.
+    """Open a link of the store's own.
 
     Raises:
         StoreError: the server cannot be reached, or refuses; nothing was written.
@@ -285,7 +278,7 @@ class GuestLink(Link):
     """A link over a connection of the caller, who keeps it."""
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Execute statements in order, by the driver's own means; see `Link.run`."""
+        """Execute statements in order through the driver; see `Link.run`."""
         with self.connection.pipeline():
             cursors = [self._execute(text, bound) for text, bound in batch]
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
@@ -296,11 +289,11 @@ class GuestLink(Link):
         return cursor
 
     def alive(self) -> bool:
-        """Whose connection it is looks after it."""
+        """Return True: the owner looks after the connection."""
         return True
 
     def close(self) -> None:
-        """Nothing is ours to close."""
+        """Do nothing: the connection is the caller's."""
 
 
 def leads_where_new_ones_lead(link: Link, connect: Callable[[], Link]) -> bool:

@@ -19,7 +19,7 @@ from headway.stores.postgres.timing import monotonic
 LEAST = 2_000
 """Starts of a flow before its marks are used."""
 SECONDS = 10.0
-"""How long they are used before the whole flow is looked at again."""
+"""How long they are used before the whole flow is read again."""
 MOST = 1_000
 """Flows that have marks."""
 _END = 2**62
@@ -27,7 +27,7 @@ _Place = tuple[int, int]
 
 
 class Range(NamedTuple):
-    """A stretch of a flow: from a place on, up to a priority that is not in it."""
+    """A range of a flow: from a place on, up to a priority that is not in it."""
 
     priority: int
     due_at: int
@@ -46,7 +46,7 @@ class _Mark:
 
 
 class Marks:
-    """Of the flows of one process.
+    """The marks of the flows of one process.
 
     Attributes:
         version: the store's number of steps that let jobs wait before others, as of these marks.
@@ -60,7 +60,7 @@ class Marks:
         self.lowered = 0
 
     def ranges(self, flow: int) -> tuple[Range, ...]:
-        """Where the jobs of a flow are looked for, in their order."""
+        """Return where the jobs of a flow are looked for, in their order."""
         with self._lock:
             mark = self._marks.get(flow)
             if mark is None or mark.started < LEAST:
@@ -82,7 +82,7 @@ class Marks:
         )
 
     def flows(self) -> list[int]:
-        """Those that are not looked at as a whole."""
+        """Return the flows that are not read whole."""
         with self._lock:
             known = list(self._marks)
         return [flow for flow in known if self.ranges(flow) is not WHOLE]
@@ -90,12 +90,12 @@ class Marks:
     def rise(
         self, flow: int, floors: dict[int, _Place], started: int, lowered: int | None = None
     ) -> None:
-        """Nothing waits before these places any more.
+        """Raise the marks of a flow: nothing waits before these places any more.
 
         Args:
             flow: of the jobs that started.
             floors: the places, by priority.
-            started: how many started.
+            started: how many jobs started.
             lowered: as it was before the jobs were read beside other steps; if it has changed,
                 nothing is noted, because what those steps let wait was not seen. None for a step
                 that ran alone.
@@ -113,11 +113,7 @@ class Marks:
                 mark.floors[priority] = max(place, mark.floors.get(priority, place))
 
     def lower(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
-        """Something waits at this place.
-
-        Returns:
-            Whether the flow was looked at only behind it.
-        """
+        """Note that a job waits at this place, and return whether it was before the mark."""
         with self._lock:
             self.lowered += 1
             mark = self._marks.get(flow)
@@ -128,7 +124,7 @@ class Marks:
             return True
 
     def drop(self, flows: Iterable[int]) -> None:
-        """Flows are looked at as a whole next."""
+        """Make the next look at these flows read them whole."""
         with self._lock:
             self.lowered += 1
             for flow in flows:
@@ -143,7 +139,7 @@ class Marks:
             self.version = version
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Forget all marks."""
         with self._lock:
             self.lowered += 1
             self._marks.clear()

@@ -13,6 +13,12 @@ SUSPECT = -13
 BEHIND = -14
 """Grows whenever an exclusive step lets jobs wait that may stand before others."""
 
+LAG_MS = 1_000
+"""How far the high-water mark may stay behind the time that an enqueue used."""
+FOLD_EVERY = 64
+"""Claims and exclusive steps of one process after which an exclusive one folds counts."""
+TOKENS_SINCE = 2
+"""The schema that has tokens; this program works on an older one as well."""
 CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
 FACTS = (
@@ -34,14 +40,14 @@ RAISE_HIGH_WATER = (
 )
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
 SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
-"""Which server this is: one that was restarted, or another one, began at another moment."""
+"""Which server this is; one that was restarted, or another one, has another start time."""
 _HASTE = "set_config('lock_timeout', '20', true)"
 HASTE = f"SELECT {_HASTE}"
 """A transaction that has sent the same key or id may stay open for long. A step that sends it again
-waits for that one, but not while it holds the turn, or its process's connection for inserts."""
+waits for it, but not while it holds the exclusive lock, or its process's connection for inserts."""
 
 FITS = (
-    # Fails, and the whole step with it, where what was taken for granted does not hold.
+    # Fails, and the whole step with it, if an assumption does not hold.
     f"{FACT}"  # noqa: S608  (constants only)
     " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
     f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"

@@ -1,4 +1,4 @@
-"""How a PostgreSQL store is reached and used: what stands in its URL."""
+"""Options of a PostgreSQL store, and the URL that has them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _HINT = "postgresql://user:password@host:5432/database?namespace=headway"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresOptions:
-    """How a store is reached and used.
+    """Options of a store.
 
     Attributes:
         conninfo: for libpq; may hold a password, so it is never shown.
         namespace: the schema that holds all tables of this store.
-        listen: whether other processes' wake-ups are listened for; else they are looked for.
+        listen: whether it listens for other processes' wake-ups; else it polls for them.
         migrate: whether a missing or older schema is brought up to date when the store is opened.
         pooled: whether a pooler gives each transaction any of its connections, so that nothing
             may be kept on one of them.
@@ -45,7 +45,7 @@ class PostgresOptions:
 
     @property
     def place(self) -> str:
-        """Where it is, for people; without the password."""
+        """Where it is, for messages; without the password."""
         given = conninfo_to_dict(self.conninfo)
         host = given.get("host") or given.get("hostaddr") or "localhost"
         port = given.get("port")
@@ -58,16 +58,13 @@ def parse_url(url: str) -> PostgresOptions:
     """Read a `postgresql:` URL.
 
     Args:
-        url: such as `postgresql://user@host/database?namespace=headway`. What is no option
-            of Headway's own is one of libpq's: several hosts, `sslmode`, `connect_timeout`,
+        url: such as `postgresql://user@host/database?namespace=headway`. Options that are not
+            Headway's own are libpq's: several hosts, `sslmode`, `connect_timeout`,
             `target_session_attrs`; what is left out comes from libpq's variables (PGHOST,
             PGPASSWORD, PGSERVICE) and files.
 
-    Returns:
-        What it says.
-
     Raises:
-        InvalidValue: it is none, or an option is not known.
+        InvalidValue: it is not such a URL, or has an unknown option.
     """
     scheme, mark, rest = url.partition("://")
     if scheme not in _SCHEMES or not mark:
@@ -89,10 +86,10 @@ def parse_url(url: str) -> PostgresOptions:
 
 
 def check_namespace(name: str) -> str:
-    """Accept the name of a store's schema.
+    """Validate the name of a store's schema, and return it.
 
     Raises:
-        InvalidValue: it cannot be one.
+        InvalidValue: it is not a valid name.
     """
     if not _NAMESPACE.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
         message = f"the namespace is {name!r:.80}"
@@ -106,8 +103,8 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
     try:
         return make_conninfo("", **conninfo_to_dict(f"postgresql://{place}{query}"))
     except ProgrammingError as error:
-        # libpq's text tells the option, or the part that it cannot read; the password stands
-        # in the part before the host, which we do not repeat.
+        # libpq's text names the option, or the part that it cannot read; the password is in the
+        # part before the host, which is not repeated.
         known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))
         what = f"has the unknown option {known[1]!r}" if known else "cannot be read"
         message = f"the store URL {what}"
@@ -117,7 +114,7 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
 
 
 def _shown(url: str) -> str:
-    """A URL without what stands before its host, which may be a password."""
+    """Return a URL without the part before its host, which may have a password."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…@{tail}" if at else url
 

@@ -2,9 +2,9 @@
 
 A lane is plain while none of its flows has gates, it is not fair, and no implicit gate limits it.
 Then nothing has to be decided: the first waiting jobs start, in order. So a claim of such a lane
-does not take the turn: it locks the rows that it starts, and skips those that another claim has
+is a shared step: it locks the rows that it starts, and skips those that another claim has
 locked. Its first statement checks its assumptions in the same transaction. If one does not hold,
-nothing is written, and the claim is made with the turn, by the verb.
+nothing is written, and the claim is made in an exclusive step, by the verb.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import WHOLE, Range
-from headway.stores.postgres.numbers import BEHIND, FACT, LANES, SUSPECT
+from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, SUSPECT
 from headway.stores.postgres.schema import latest
-from headway.stores.postgres.session import FOLD_EVERY, LAG_MS
 from headway.stores.postgres.shared import Done, Lanes
 from headway.stores.postgres.statement import NeedsMore
 from headway.stores.postgres.steps import Steps
@@ -49,7 +48,7 @@ MOST_LANES, MOST_WORKERS = 256, 1_024
 MOST_SKIPPED = 1_000
 """Further jobs that a claim examines, because other claims may have locked the first ones."""
 LONGEST_PAUSE = 32
-"""Claims of a lane with the turn, at most, before a plain one is attempted again."""
+"""Claims of a lane in an exclusive step, at most, before a plain one is attempted again."""
 RETRY_MS = 50
 """A claim that found only jobs that others had locked asks again after so many ms."""
 
@@ -91,7 +90,7 @@ _WAITING = (
     " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
 )
 _START = (
-    # From the process's marks on, if no step with the turn has put jobs before them since.
+    # From the process's marks on, if no step in an exclusive step has put jobs before them since.
     "WITH behind AS MATERIALIZED (SELECT head.* FROM unnest($4::bigint[], $5::bigint[],"  # noqa: S608  (constants only)
     " $6::bigint[], $7::bigint[], $8::bigint[]) AS part (flow, priority, due_at, seq, below)"
     " CROSS JOIN LATERAL "
@@ -152,7 +151,7 @@ class _Lane:
         gates: names of the implicit gates that must not limit them.
         known: `Shared.forgotten` and the epoch in which the flows were read.
         failed: how many plain claims in a row were refused.
-        pause: claims that are made with the turn before a plain one is attempted again.
+        pause: exclusive claims before a plain one is attempted again.
     """
 
     flows: tuple[int, ...]
@@ -192,11 +191,11 @@ class PlainClaims:
         if lane.pause:
             lane.pause -= 1
             return False
-        # The counts that these claims append are folded by a step with the turn.
+        # The counts that these claims append are folded by a step in an exclusive step.
         return shared.unfolded < FOLD_EVERY and _is_simple(shared.lanes, name)
 
     def learn(self, request: ClaimRequest, reply: ClaimReply, found: Iterable[int]) -> None:
-        """Record what a claim with the turn has read.
+        """Record what a exclusive claim has read.
 
         Args:
             request: of the claim.
@@ -241,8 +240,8 @@ class PlainClaims:
         """See `Store.claim`.
 
         Returns:
-            The reply; None if the claim must be made with the turn, and was not made here. And
-            what the step has done.
+            The reply, None if the claim must be made in an exclusive step and was not made here;
+            and what the step has done.
 
         Raises:
             OutcomeUnknown: the connection broke; the same request repeated finds what it started.

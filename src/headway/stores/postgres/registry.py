@@ -1,4 +1,4 @@
-"""What repeats in many rows is written once and has a number, which a process keeps."""
+"""Interned values: what many rows share is stored once, by number, and cached by the process."""
 
 from __future__ import annotations
 
@@ -20,31 +20,29 @@ from headway.stores.sql.statement import Rows
 Thing = TypeVar("Thing")
 
 AHEAD = 256
-"""Things read at once, from the one asked for on."""
-
+"""Values read at once, from the one asked for on."""
 
 MOST_KNOWN = 100_000
-"""Things of one table that a process keeps; a namespace may have millions of tenants over years."""
+"""Values of one table that a process caches; over years there may be millions of tenants."""
 
 
 def digest(*parts: bytes) -> bytes:
-    """A short name of what may be too long for an index."""
+    """Return a short name of what may be too long for an index."""
     sizes = b"".join(len(part).to_bytes(4, "big") for part in parts)
     return hashlib.blake2b(sizes + b"".join(parts), digest_size=16).digest()
 
 
 class Interned(Generic[Thing]):
-    """Things of one table and their numbers.
+    """Values of one table and their numbers.
 
-    Each is written in a step of its own, and stays, whatever becomes of the step that needed it:
-    so no step waits for another because of it.
+    Each is written in a step of its own and stays, even if the step that needed it is rolled back,
+    so that no step waits for another because of it.
 
     Args:
         ask: sends one statement, on a connection that is in no step.
         lock: held while something is looked up.
-        encode: the code of a thing; equal things have equal codes.
-        decode: the thing of a code.
-        hashed: whether a thing is found by the hash of its code.
+        encode: gives the code of a value; equal values have equal codes.
+        hashed: whether a value is found by the hash of its code.
     """
 
     def __init__(
@@ -61,14 +59,11 @@ class Interned(Generic[Thing]):
         self._lock = lock
         self._encode, self._decode = encode, decode
         self._hashed = hashed
-        name, body = ("hash", "body") if hashed else ("name", "name")
-        if table == "word":
-            name = body = "body"
+        body = "name" if table == "lane" else "body"
+        name, columns = ("hash", "hash, body") if hashed else (body, body)
+        values = "$1, $2" if hashed else "$1"
+        kinds = "$1::text[]" if table == "lane" else values.replace(",", "::bytea[],") + "::bytea[]"
         self._find = f"SELECT no FROM @{table} WHERE {name} = $1"  # noqa: S608  (names only)
-        columns, values = ("hash, body", "$1, $2") if hashed else (name, "$1")
-        kinds = "$1::bytea[], $2::bytea[]" if hashed else "$1::text[]"
-        if table == "word":
-            kinds = "$1::bytea[]"
         self._add = (
             f"INSERT INTO @{table} ({columns}) VALUES ({values})"  # noqa: S608  (names only)
             " ON CONFLICT DO NOTHING RETURNING no"
@@ -89,7 +84,7 @@ class Interned(Generic[Thing]):
         self._last: tuple[Thing | None, int] = (None, 0)
 
     def number(self, thing: Thing) -> int:
-        """The number of a thing; a new one is given one."""
+        """Return the number of a value; a new one gets one."""
         last, number = self._last
         if thing is last:
             # Hashing a policy or a flow costs more than all that follows.
@@ -101,7 +96,7 @@ class Interned(Generic[Thing]):
         return found
 
     def find(self, thing: Thing) -> int | None:
-        """The number of a thing that has one."""
+        """Return the number of a value; None if it has none."""
         found = self._numbers.get(thing)
         if found is not None:
             return found
@@ -131,7 +126,7 @@ class Interned(Generic[Thing]):
                     return rows[0][0]
 
     def know(self, things: Iterable[Thing]) -> None:
-        """Learn the numbers of things in two trips; new ones are given one each."""
+        """Read the numbers of values in two trips; new ones get one each."""
         missing = [one for one in dict.fromkeys(things) if one not in self._numbers]
         if len(missing) < 2:
             # One by itself is found as quickly.
@@ -146,7 +141,7 @@ class Interned(Generic[Thing]):
                 self._keep(self._ask(self._find_all, (names,)))
 
     def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
-        """The numbers of those that have one, in one trip."""
+        """Return the numbers of those that have one, in one trip."""
         wanted = list(dict.fromkeys(things))
         missing = [one for one in wanted if one not in self._numbers]
         if missing:
@@ -157,7 +152,7 @@ class Interned(Generic[Thing]):
         return {one: number for one in wanted if (number := found.get(one)) is not None}
 
     def read(self, numbers: Iterable[int]) -> None:
-        """Learn the things of these numbers in one trip."""
+        """Read the values of these numbers in one trip."""
         missing = {one for one in numbers if one not in self._things}
         if len(missing) > 1:
             with self._lock:
@@ -168,10 +163,10 @@ class Interned(Generic[Thing]):
             self._remember(self._decode(code), no)
 
     def thing(self, number: int) -> Thing:
-        """The thing of a number.
+        """Return the value of a number.
 
         Raises:
-            KeyError: nothing has it.
+            KeyError: the number is unknown.
         """
         known = self._things.get(number)
         if known is None:
@@ -192,7 +187,7 @@ class Interned(Generic[Thing]):
         self._things[number] = thing
 
     def forget(self) -> None:
-        """The store may be another one now."""
+        """Forget everything; the store may be another one now."""
         self._last = (None, 0)
         self._numbers = {}
         self._things = {}
@@ -202,8 +197,8 @@ class Registry:
     """Flows, policies, lanes and words of a store, by number; one for all of its sessions.
 
     Args:
-        connect: opens a connection for it, when it is first needed.
-        explain: says what a failure of the server means.
+        connect: opens its connection, when it is first needed.
+        explain: returns the error of Headway's tree for an error of the server.
     """
 
     def __init__(
@@ -225,7 +220,7 @@ class Registry:
         )
 
     def _ask(self, text: str, bound: tuple[Any, ...]) -> Rows:
-        """The rows of a statement, each of which can be repeated.
+        """Return the rows of a statement, which is repeated once if the connection breaks.
 
         Raises:
             StoreError: what the server's failure means.
@@ -252,7 +247,7 @@ class Registry:
         return link.run([(text, bound)])[0]
 
     def forget(self) -> None:
-        """A connection broke, and what is found behind a new one may be another store."""
+        """Forget everything: behind a new connection there may be another store."""
         with self._lock:
             for one in (self.flows, self.policies, self.lanes, self.words):
                 one.forget()

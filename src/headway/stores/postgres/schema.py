@@ -1,4 +1,4 @@
-"""The schema: made by numbered migrations, one file each, and looked at whenever a store is opened.
+"""The schema: numbered migrations, one file each, and the check whenever a store is opened.
 
 A migration only adds, as far as it can: new tables, new columns that have a default, new indexes.
 Programs that know fewer migrations go on then, beside those that know it. One that takes something
@@ -50,12 +50,11 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migration:
-    """One file.
+    """One file; its statements run with the namespace's schema alone on the search path.
 
     Attributes:
-        number: its place; the version that it makes.
+        number: the version that it makes.
         oldest_program: programs that know at least this version understand the store after it.
-        statements: run with the namespace's schema alone on the search path.
     """
 
     number: int
@@ -65,10 +64,10 @@ class Migration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Version:
-    """What a namespace holds.
+    """The version of a namespace's schema.
 
     Attributes:
-        number: of the last migration that it has seen; 0 for none.
+        number: of its last migration; 0 for none.
         oldest_program: programs that know at least this version understand it.
     """
 
@@ -77,12 +76,12 @@ class Version:
 
 
 def shipped() -> Traversable:
-    """The folder of this program's migrations."""
+    """Return the folder of this program's migrations."""
     return files("headway.stores.postgres") / "migrations"
 
 
 def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
-    """All migrations of a folder, in order."""
+    """Return all migrations of a folder, in order."""
     found = [one for one in (folder or shipped()).iterdir() if one.name.endswith(".sql")]
     read: list[Migration] = []
     oldest = 1
@@ -98,18 +97,15 @@ def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
 
 @cache
 def latest() -> int:
-    """The version that this program makes."""
+    """Return the version that this program makes."""
     return migrations()[-1].number
 
 
 def version_of(connection: Connection, options: PostgresOptions) -> Version:
-    """What a namespace holds.
-
-    Returns:
-        Its version; 0 where there is nothing yet.
+    """Return the version of a namespace; 0 if there is nothing yet.
 
     Raises:
-        SchemaMismatch: the schema of that name holds something else.
+        SchemaMismatch: the schema of that name belongs to another program.
     """
     found = connection.execute(_FOUND, (options.namespace,)).fetchone()
     count, ours = (0, False) if found is None else found
@@ -193,7 +189,7 @@ def migrate_schema(
         folder: of the migrations; this program's if not given.
 
     Returns:
-        The version before, and the version now.
+        The old and the new version.
 
     Raises:
         SchemaMismatch: the schema is something else's, or newer; nothing was changed.
@@ -237,5 +233,5 @@ def _run(connection: Connection, options: PostgresOptions, step: Migration, *, f
 
 
 def _has_schema(connection: Connection, options: PostgresOptions) -> bool:
-    # CREATE SCHEMA IF NOT EXISTS asks for the right to make schemas even where one is there.
+    # CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if there is one.
     return connection.execute(_FOUND, (options.namespace,)).fetchone() is not None

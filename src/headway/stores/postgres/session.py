@@ -20,12 +20,15 @@ from headway.stores.postgres.numbers import (
     FACTS,
     FITS,
     FOLD,
+    FOLD_EVERY,
     HASTE,
+    LAG_MS,
     LANES,
     OLDEST_PROGRAM,
     PUT,
     RAISE_HIGH_WATER,
     SUSPECT,
+    TOKENS_SINCE,
 )
 from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Done, Prefetch, Shared, Speech
@@ -52,13 +55,6 @@ from headway.stores.sql.statement import (
     Rows,
     Tell,
 )
-
-LAG_MS = 1_000
-"""How far the high-water mark may stay behind the time that an enqueue used."""
-FOLD_EVERY = 64
-"""Claims and exclusive steps of one process after which an exclusive one folds counts."""
-TOKENS_SINCE = 2
-"""The schema that has tokens; this program works on an older one as well."""
 
 Columns = Callable[[list[Any]], tuple[Any, ...]]
 """Makes the parameters of a statement from gathered rows."""
@@ -189,11 +185,7 @@ class Session:
         return self.link.run([*queued, *batch])[len(queued) :]
 
     def each(self, each: Each, things: Sequence[Thing]) -> dict[Any, Rows]:
-        """Return the rows about each thing, as of now and of what this step wrote.
-
-        Returns:
-            The rows of each thing, and maybe of others; not to be changed.
-        """
+        """Return the rows about each thing, and maybe about others; not to be changed."""
         read = self.cache.read_of(each, things)
         if read is not None:
             read.take(self.fetch(read.text, read.bound))
@@ -216,10 +208,7 @@ class Session:
     ) -> None:
         """Write something; it is sent with the next query, or with the commit.
 
-        Args:
-            tell: the statement.
-            bound: its parameters.
-            patched: queries whose cached rows the caller updates itself.
+        The caller itself updates the cached rows of the queries in `patched`.
         """
         self._writes(tell, patched)
         self._queue.append((tell.text, bound))
@@ -318,13 +307,10 @@ class Session:
         return found
 
     def whole(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Run statements as one shared step, in one trip.
+        """Run statements as one shared step, in one trip, and return the rows of each.
 
         What would end another step after its facts are read must make a statement of this one
         fail, because the facts arrive when it is committed.
-
-        Returns:
-            The rows of each.
 
         Raises:
             psycopg.Error: nothing was written, or the connection broke.

@@ -90,13 +90,13 @@ class Prefetch:
 
 
 class Shared:
-    """One for each store of a process.
+    """What all sessions of a store in this process share.
 
     Args:
         registry: of flows, policies, lanes and words.
 
     Attributes:
-        identity: of the store that all this was read in.
+        identity: of the store that all this was read from.
         templates: declared gates; None while none were read.
         lanes: as far as they were read.
         high_water: the store's, as it was seen or written last.

@@ -54,12 +54,11 @@ Answer = TypeVar("Answer")
 class PostgresStore(SqlStore):
     """All state in one schema of a database. See `Store` for the promises.
 
-    Six connections: one inserts, one decides (alone in the namespace, for as long as its step
-    lasts), one claims from plain lanes and one settles, both beside others, one beats beside all of
-    them, and one reads.
+    Six connections: for inserts, exclusive steps, claims from plain lanes, settlements, beats, and
+    reads.
 
     Args:
-        clock: tells ms since 1970; None for the server's.
+        clock: returns ms since 1970; None for the server's.
 
     Attributes:
         runs_inline: an operation that is driven outside any event loop does its work on the
@@ -150,7 +149,7 @@ class PostgresStore(SqlStore):
             try:
                 plain = await _ask(self._claim_queue, Call(lambda: self._plain.claim(request)))
             except OutcomeUnknown as error:
-                # Whatever it started is found by the same claim with the turn.
+                # Whatever it started is found by the same claim in an exclusive step.
                 unknown = error
             else:
                 if plain is not None:
@@ -176,7 +175,7 @@ class PostgresStore(SqlStore):
         reply = await _ask(self._beat_queue, Call(lambda: self._beats.beat(request)))
         if reply is not None:
             return reply
-        # What changes jobs needs the turn. No other call of this process goes before it.
+        # What changes jobs needs an exclusive step. No other call of this process goes before it.
         kind = ("beat", request.worker)
         turn = Call(
             lambda: self._turns.run(
@@ -258,7 +257,7 @@ class PostgresStore(SqlStore):
 
 
 def prepare(options: PostgresOptions) -> None:
-    """Make sure that the namespace has a schema on which this program can work.
+    """Make sure that this program can work on the namespace's schema.
 
     Raises:
         StoreError: it cannot; nothing was written.

@@ -1,4 +1,4 @@
-"""The clocks of the PostgreSQL store; nothing else here tells time."""
+"""The clocks of the PostgreSQL store; nothing else here reads one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ monotonic = time.monotonic
 """Seconds that only grow; for limits within one process."""
 
 _DRIFT = 2e-4
-"""By how much, in a second, two clocks may run apart."""
+"""How far two clocks may drift apart in a second, in seconds."""
 
 
 def system_clock() -> int:
-    """Milliseconds since 1970, UTC, by the machine's clock."""
+    """Return milliseconds since 1970, UTC, by the machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 class StoreTime:
-    """What a process knows of the store's time, without asking.
+    """What a process knows of the store's time without a request.
 
     Args:
-        clock: tells ms since 1970 in the server's stead; None for the server's own.
+        clock: returns ms since 1970 instead of the server; None for the server's clock.
     """
 
     def __init__(self, clock: Clock | None) -> None:
@@ -35,7 +35,7 @@ class StoreTime:
         self._heard = 0.0
 
     def floor(self, epoch: int) -> int:
-        """The highest time that this process used in an epoch; 0 in another one."""
+        """Return the highest time that this process used in an epoch; 0 in another one."""
         return self._floor if epoch == self._epoch else 0
 
     @property
@@ -44,7 +44,7 @@ class StoreTime:
         return self._epoch
 
     def used(self, now: int, epoch: int) -> None:
-        """A step uses this time."""
+        """Record the time of a step."""
         with self._lock:
             if epoch != self._epoch:
                 # An operator may have set the store's time back.
@@ -53,24 +53,24 @@ class StoreTime:
                 self._floor = now
 
     def heard(self, server_ms: int) -> None:
-        """The server's clock was told in a reply that has just come."""
+        """Record the server's clock from a reply that has just arrived."""
         here = monotonic() * 1000
         with self._lock:
-            # It told it before now, so this is never ahead of it.
+            # It was read before now, so this is never ahead of it.
             offset = server_ms - here
             if self._offset is not None:
                 offset = max(offset, self._offset - (here - self._heard) * _DRIFT)
             self._offset, self._heard = offset, here
 
     def guess(self) -> int | None:
-        """About what the store's clock shows, not ahead of it; None while nothing is known."""
+        """Return about what the store's clock shows, not ahead of it; None if nothing is known."""
         if self.clock is not None:
             return self.clock() if self._epoch else None
         offset = self._offset
         return None if offset is None or not self._epoch else int(monotonic() * 1000 + offset)
 
     def about(self) -> int:
-        """The store's time as far as it is known; before that, the machine's."""
+        """Return the store's time as far as it is known; before that, the machine's."""
         guess = self.guess()
         if guess is not None:
             return guess

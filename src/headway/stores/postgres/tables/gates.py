@@ -177,12 +177,7 @@ class PostgresGates:
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:
-    """Remember for the step what was found of gates.
-
-    Args:
-        rows: those that have a row.
-        quiet: those at which nothing is parked.
-    """
+    """Cache for the step what was found of gates: their rows, and those at which none is parked."""
     known = session.cache.gates
     known.update(dict.fromkeys(names))
     for kept in rows:

@@ -14,7 +14,7 @@ from headway.stores.sql.statement import Row, Rows
 
 
 def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[object, ...]:
-    """What `sql.FLOWS_WAITING` is bound to."""
+    """Return the parameters of `FLOWS_WAITING`."""
     marks = session.shared.marks
     marked = sorted(flow for flow in marks.flows() if flow > after)
     parts = [(flow, *part) for flow in marked for part in marks.ranges(flow)]
@@ -29,11 +29,7 @@ def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[ob
 
 
 def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, ...]:
-    """What `sql.HEADS` is bound to.
-
-    Args:
-        wanted: how many heads, by flow.
-    """
+    """Return the parameters of `HEADS` for how many heads, by flow."""
     lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
     parts: list[tuple[int, ...]] = []
     for one, most in wanted.items():
@@ -45,7 +41,7 @@ def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, .
 
 
 def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
-    """Remember for the step what `sql.HEADS` found."""
+    """Cache the rows of `HEADS` for the step."""
     found: dict[int, Rows] = {flow: [] for flow in wanted}
     for row in rows:
         found[row[0]].append(row[1:])
@@ -59,10 +55,11 @@ def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
 
 
 def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
-    """What must be asked to know what waits at gates.
+    """Return the queries for what waits at gates.
 
     Args:
-        gates: how many heads of each flow are looked at, by name.
+        session: of the step.
+        gates: how many heads of each flow are needed, by the gate's name.
     """
     missing = {
         name: most

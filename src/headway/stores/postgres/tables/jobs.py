@@ -71,14 +71,14 @@ class PostgresJobs(SqlJobs):
         return [read_job(row, flow_of, word_of) for row in found]
 
     def _moved(self) -> None:
-        """Heads that were read stand no more."""
+        """Drop cached heads."""
         session = self._session
         session.cache.heads.clear()
         session.cache.bounded.clear()
         session.cache.lanes_asked = dict.fromkeys(session.cache.lanes_asked)
 
     def _leave(self, seqs: Sequence[int]) -> None:
-        """Heads that were read wait no more: what nothing waits before now is noted."""
+        """Remove jobs that no longer wait, and note before which places nothing waits now."""
         session = self._session
         gone = session.cache.gone
         gone.update(seqs)
@@ -100,7 +100,7 @@ class PostgresJobs(SqlJobs):
         self._moved()
 
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> None:
-        """A job waits again, or anew, maybe before others."""
+        """Note that a job waits that may stand before others."""
         session = self._session
         if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
             session.behind = True
