@@ -27,6 +27,14 @@ KINDS = dict.fromkeys((*FINAL, *SAVED), "bigint") | {
     name: kind for kind, names in _NAMES.items() for name in names
 }
 """The type of each column that is written."""
+REQUIRED = frozenset(
+    (
+        *("id", "stage", "args", "state", "lane", "flow", "policy", "priority", "due_at"),
+        *("created_at", "run", "attempt", "blocked_ms", "request", "ticket_amount"),
+        *("parked_since", *_NAMES["boolean"]),
+    )
+)
+"""The columns that are never null."""
 
 
 def _bound(columns: Sequence[str], suffix: str = "", first: int = 1) -> str:

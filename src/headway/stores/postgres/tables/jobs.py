@@ -30,26 +30,6 @@ from headway.stores.sql.statement import Ask, Row, Rows
 
 TOGETHER = 32
 """Flows whose heads are read in one go."""
-_REQUIRED = frozenset(
-    {
-        "stage",
-        "args",
-        *(name for name, kind in sql.KINDS.items() if kind in {"uuid", "boolean"}),
-        "state",
-        "lane",
-        "flow",
-        "policy",
-        "priority",
-        "due_at",
-        "created_at",
-        "run",
-        "attempt",
-        "blocked_ms",
-        "request",
-        "ticket_amount",
-        "parked_since",
-    }
-)
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
 
@@ -89,14 +69,12 @@ class PostgresJobs(SqlJobs):
                 continue
             floors: dict[int, tuple[int, int]] = {}
             for row in rows:
-                # The last that is looked at: the first that stays, or the last of all.
+                # Up to the first that stays, or the last of all.
                 floors[row[0]] = (row[1], row[2])
                 if row[2] not in gone:
                     break
-            session.cache.risen[flow] = (
-                floors,
-                session.cache.risen.get(flow, ({}, 0))[1] + len(left),
-            )
+            started = session.cache.risen.get(flow, ({}, 0))[1] + len(left)
+            session.cache.risen[flow] = (floors, started)
         self._moved()
 
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> None:
@@ -110,12 +88,12 @@ class PostgresJobs(SqlJobs):
         session = self._session
         self._moved()
         for row in rows:
-            # Whatever is due as it comes stands behind what came before.
+            # A job that is due when it arrives stands behind earlier ones.
             if row.state is State.WAITING and row.due_at < session.now:
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
         values = [new_values(row, session.lanes.number(row.lane)) for row in rows]
         if not all(row.state in QUEUED for row in rows):
-            # In one statement all the same: arrival is the order in which they are told.
+            # In one statement all the same: they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
             final = [(*one, *end) for one, end in zip(values, ends, strict=True)]
             session.tell(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
@@ -434,7 +412,7 @@ def _packed(columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
     packed: list[Any] = []
     for name, values in zip(columns, zip(*rows, strict=True), strict=True):
         kind = sql.KINDS[name]
-        if name in _REQUIRED:
+        if name in sql.REQUIRED:
             packed.append(_LISTS[kind](values))
         elif values.count(None) == len(values):
             packed.append(None)

@@ -65,18 +65,18 @@ class PostgresLanes(SqlLanes):
                 rows[name] = row
         level = row.level
         if row.current.fair and session.mode is not Mode.BLIND:
-            told = session.ask(_LEVEL, name)
-            level = told[0][0] if told else level
+            found = session.ask(_LEVEL, name)
+            level = found[0][0] if found else level
         return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
 
     def ensure(self, names: Iterable[str]) -> None:
-        # They are there by what is counted or saved of them in the step, if that is committed.
+        # What the step counts or saves of them makes them exist, if it is committed.
         for name in names:
             self._session.lanes.number(name)
 
     def save(self, row: LaneRow) -> None:
         session = self._session
-        # Its counts stand from now on, though it may never have a job.
+        # Its counts exist from now on, even if it never has a job.
         session.stand(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
         before = self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
