@@ -55,12 +55,7 @@ def new_values(row: JobRow, lane: int) -> tuple[Any, ...]:
 
 
 def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
-    """Return the values of a changed job, in the order of `SAVED`.
-
-    Args:
-        row: the job.
-        word: returns the number of a text, such as a worker's id.
-    """
+    """Return the values of a changed job, in the order of `SAVED`; `word` numbers a text."""
     return (
         CODES[row.state],
         row.flow,

@@ -8,10 +8,10 @@ from headway.contract.repair import Suspicion
 from headway.stores.ledger.columns.entries import ENTRY, entry_values, read_entry
 from headway.stores.ledger.columns.tokens import TOKEN, read_token, token_values
 from headway.stores.ledger.fingerprint import suspicion
-from headway.stores.ledger.rows import EntryRow, TrailRow
+from headway.stores.ledger.rows import EntryRow, SignalRow, TrailRow
 from headway.stores.ledger.tables.records import TrailTable
 from headway.stores.ledger.tables.tokens import TokenRow
-from headway.stores.sql.statement import EPOCH, IDENTITY, REVISION, Ask, SqlSession, Tell, of
+from headway.stores.sql.statement import EPOCH, IDENTITY, REVISION, Ask, Row, SqlSession, Tell, of
 
 _ENTRY = Ask(f"SELECT {ENTRY} FROM @entry WHERE name = $1", of("entry"))  # noqa: S608  (names only)
 _ENTRIES = Ask(f"SELECT {ENTRY} FROM @entry ORDER BY name", of("entry"))  # noqa: S608  (names only)
@@ -53,6 +53,14 @@ _TRAIL_SINCE = Ask(
 _LAST_SEQ = 2**62
 ANSWERS_KEPT_MS = 7_200_000
 """How long the reply to a request is stored at least."""
+
+
+def read_event(kept: Row) -> SignalRow:
+    """Return the event of a row of scope, event, key, at, kept_until and payload."""
+    scope, event, key, at, kept_until, payload = kept
+    return SignalRow(
+        scope=scope, event=event, key=key, at=at, kept_until=kept_until, payload=payload
+    )
 
 
 class SqlEntries:

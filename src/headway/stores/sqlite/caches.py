@@ -96,11 +96,8 @@ class Interned(Generic[Thing]):
     """Values and their numbers, which never change once committed.
 
     Args:
-        find: selects the number by the thing's code.
-        read: selects the code by the number.
-        add: inserts a code and returns its number.
-        encode: gives the code of a thing; equal things have equal codes.
-        decode: gives the thing of a code.
+        statements: select the number of a code, select the code of a number, insert a code.
+        encode: gives the code of a value; equal values have equal codes.
     """
 
     def __init__(

@@ -49,9 +49,7 @@ def version_of(db: Database, path: str) -> int:
     Args:
         db: a connection to it, in a transaction, because another process may create the schema
             between two of the statements here.
-
-    Returns:
-        The number of the last migration.
+        path: for messages.
 
     Raises:
         SchemaMismatch: the file belongs to another program, or has a later schema.

@@ -102,10 +102,8 @@ def open_database(path: Path, *, write: bool) -> Database:
     """Open an existing file.
 
     Args:
+        path: of the file.
         write: whether it may be written; if not, not a byte of it changes.
-
-    Returns:
-        The connection.
     """
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     opened = apsw.Connection(str(path), flags=flags, statementcachesize=STATEMENTS)
@@ -152,10 +150,9 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
     """Return the error of Headway's tree for an error of SQLite.
 
     Args:
+        error: the error.
+        path: of the database.
         committing: whether COMMIT itself failed, so that the step may have been written.
-
-    Returns:
-        The error to raise.
     """
     what = f"the database {path}: {error}"
     if isinstance(error, apsw.IOError) and committing:

@@ -76,11 +76,7 @@ class Notifier:
         self._own, self._receiver = own, receiver
 
     def listen(self, seconds: float) -> Notification | None:
-        """Block until a notification arrives.
-
-        Returns:
-            The notification, or None at the time limit.
-        """
+        """Block until a notification arrives; return None at the time limit."""
         assert self._receiver is not None  # noqa: S101  (the caller has started it)
         self._receiver.settimeout(seconds)
         try:
@@ -212,11 +208,7 @@ class BackgroundThread:
                 self._thread.start()
 
     def start_listening(self) -> bool:
-        """Begin to receive notifications of other processes.
-
-        Returns:
-            Whether it did not before, so that a notification may have been missed.
-        """
+        """Begin to receive notifications; return whether one may have been missed before."""
         if self._notifier.listening:
             return False
         self._notifier.start()

@@ -191,11 +191,7 @@ class Session:
         return max(0, self.now - self._clock())
 
     def commit(self) -> bool:
-        """Commit the step.
-
-        Returns:
-            Whether it wrote anything.
-        """
+        """Commit the step, and return whether it wrote anything."""
         wrote = self.numbers.changed or self.db.total_changes() != self._changes
         if wrote:
             if self.now > self.numbers.get(HIGH_WATER):

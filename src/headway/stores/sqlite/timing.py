@@ -29,14 +29,7 @@ def system_clock() -> int:
 
 
 def file_age_ms(modified_ns: int) -> int:
-    """Return how long ago a file's time stamp was set.
-
-    Args:
-        modified_ns: as `os.stat` returns it.
-
-    Returns:
-        Milliseconds; negative if the clock was set back since.
-    """
+    """Return how long ago a file's time stamp was set; negative if the clock was set back since."""
     return (time.time_ns() - modified_ns) // 1_000_000
 
 

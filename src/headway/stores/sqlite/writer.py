@@ -149,11 +149,7 @@ class Writer:
         self.queue.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
-        """Run a group in one step, or in several if one of its calls fails.
-
-        Returns:
-            Calls for which there was no time.
-        """
+        """Run a group in one step, or in several if a call fails; return those without time left."""
         group = self._refuse_if_disk_is_full(group)
         if not group:
             return []
@@ -283,11 +279,7 @@ class Writer:
 
 
 def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[int]:
-    """Run the enqueues of a group as one, as far as they fit in a batch.
-
-    Returns:
-        The places of the calls that are done.
-    """
+    """Run the enqueues of a group as one, as far as they fit in a batch; return their places."""
     together: list[int] = []
     jobs: list[NewJob] = []
     for place, call in enumerate(group):

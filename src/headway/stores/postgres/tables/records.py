@@ -12,8 +12,8 @@ from headway.stores.postgres.numbers import HASTE
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Repeat
-from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
-from headway.stores.sql.statement import KEPT_EVENTS, Ask, Row, Tell, of
+from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
+from headway.stores.sql.statement import KEPT_EVENTS, Ask, Tell, of
 
 KEYS = Each(
     "SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"), Blobs
@@ -166,12 +166,12 @@ class PostgresSignals:
         return [(key, job, run) for key, job, run in self._session.ask(_ALL_KNOWN, after, limit)]
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        return [_read_event(row) for row in self._session.ask(_ALL_HEARD, *after, limit)]
+        return [read_event(row) for row in self._session.ask(_ALL_HEARD, *after, limit)]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
         name = event_hash(scope, event)
         rows = self._session.each(EVENTS, (name,))[name]
-        return _read_event(rows[0][1:]) if rows else None
+        return read_event(rows[0][1:]) if rows else None
 
     def save(self, row: SignalRow) -> None:
         session, name = self._session, event_hash(row.scope, row.event)
@@ -186,7 +186,7 @@ class PostgresSignals:
                 session.cache.kept_events += 1
 
     def kept(self, key: str) -> list[SignalRow]:
-        return [_read_event(row[1:]) for row in self._session.each(KEPT_BY_KEY, (key,))[key]]
+        return [read_event(row[1:]) for row in self._session.each(KEPT_BY_KEY, (key,))[key]]
 
     def kept_count(self) -> int:
         session = self._session
@@ -207,7 +207,7 @@ class PostgresSignals:
                 session.cache.kept_events -= 1
 
     def stale(self, limit: int) -> list[SignalRow]:
-        return [_read_event(row) for row in self._session.ask(_STALE_EVENTS, limit)]
+        return [read_event(row) for row in self._session.ask(_STALE_EVENTS, limit)]
 
 
 def _known_columns(rows: list[tuple[str, str, int]]) -> tuple[Any, ...]:
@@ -228,13 +228,6 @@ def _hash_column(rows: list[bytes]) -> tuple[Any, ...]:
 def event_hash(scope: str, event: str) -> bytes:
     """By what an event is found."""
     return digest(scope.encode(), event.encode())
-
-
-def _read_event(kept: Row) -> SignalRow:
-    scope, event, key, at, kept_until, payload = kept
-    return SignalRow(
-        scope=scope, event=event, key=key, at=at, kept_until=kept_until, payload=payload
-    )
 
 
 LOAD_WORKER = Ask(
