@@ -149,7 +149,7 @@ class Writer:
         self.queue.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
-        """Run a group in one step, or in several if a call fails; return those without time left."""
+        """Run a group in one step, or in several if a call fails; return what had no time left."""
         group = self._refuse_if_disk_is_full(group)
         if not group:
             return []
