@@ -18,7 +18,7 @@ START_AT = 1_700_000_000_000
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
 
 TABLES = (
-    "base.fail",
+    "base.run",
     "tables.jobs",
     "tables.gates",
     "tables.permits",
@@ -28,9 +28,9 @@ TABLES = (
     "tables.dedupe",
     "tables.signals",
     "tables.workers",
-    "tables.entries",
+    "tables.declared",
     "tables.trail",
-    "tables.facts",
+    "verbs.store",
 )
 
 _FRAME = """

@@ -35,9 +35,9 @@ ENGINE = (
     "rules.pool",
     "rules.hours",
     "engine.gate_names",
-    "engine.follow_ups",
-    "engine.ids",
-    "engine.retry",
+    "engine.new_jobs",
+    "engine.new_jobs",
+    "engine.endings",
     "base.write",
     "base.time",
 )
@@ -103,7 +103,7 @@ def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int,
     }
     text = """
     local retry, attempt, seed = unpack(request)
-    return { Retry.delay_ms(retry, attempt, seed), Retry.exhausted(retry, attempt) }
+    return { Endings.delay_ms(retry, attempt, seed), Endings.attempts_exhausted(retry, attempt) }
     """
     expected = [policy.delay_ms(attempt, seed), policy.exhausted(attempt)]
     assert lua.run(text, [retry, attempt, seed]) == expected
@@ -112,8 +112,8 @@ def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int,
 @given(parts=st.lists(NAMES | st.integers(0, 2**53), min_size=1, max_size=4))
 def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None:
     mine = derived_id(*parts)
-    assert lua.run("return Ids.derived_id(request)", parts) == mine
-    assert lua.run("return Ids.ids_after(request, 3)", mine) == ids_after(mine, 3)
+    assert lua.run("return NewJobs.derived_id(request)", parts) == mine
+    assert lua.run("return NewJobs.ids_after(request, 3)", mine) == ids_after(mine, 3)
 
 
 @given(
@@ -124,7 +124,7 @@ def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None
 def test_a_body_has_the_same_hash(
     lua: Snippets, names: tuple[str, str, str], subject: str | None, args: bytes
 ) -> None:
-    text = "return Ids.body_hash(request[1], request[2], request[3], request[4], request[5])"
+    text = "return NewJobs.body_hash(request[1], request[2], request[3], request[4], request[5])"
     found: str = lua.run(text, [*names, subject, args])
     assert found.encode("utf-8", "surrogateescape") == body_hash(*names, subject, args)
 
@@ -295,8 +295,8 @@ def test_what_follows_from_a_job_is_the_same_job(lua: Snippets, reason: str, lif
         reason=reason,
     )
     text = """
-    local follow = FollowUps.follow_up(request, { kind = 'alert', states = { 'dead' } })
-    local asked = FollowUps.reconcile_job(request, 'ask')
+    local follow = NewJobs.follow_up(request, { kind = 'alert', states = { 'dead' } })
+    local asked = NewJobs.reconcile_job(request, 'ask')
     return { follow.id, follow.args, follow.lane, follow.subject, asked.id, asked.args, asked.kind }
     """
     told = {
@@ -326,8 +326,8 @@ def test_what_follows_from_a_job_is_the_same_job(lua: Snippets, reason: str, lif
 def test_the_policies_of_jobs_that_follow_are_those_of_the_ledger(lua: Snippets) -> None:
     row = {"id": "x", "lane": "l", "tenant": "", "state": "dead", "reason": "", "life": 1, "run": 1}
     text = """
-    local asked = FollowUps.reconcile_job(request, 'ask')
-    return { FollowUps.DEFAULT_POLICY, asked.policy }
+    local asked = NewJobs.reconcile_job(request, 'ask')
+    return { NewJobs.DEFAULT_POLICY, asked.policy }
     """
     found = lua.run(text, {**row, "reconciles": 0})
     asked = reconcile_job(_plain_row(), "ask").policy

@@ -13,13 +13,13 @@ from headway.stores.redis.values import packed_policy, text_of
 from tests.redis.harness import START_AT, Snippets
 from tests.servers.redis import GivenRedis, RedisServer
 
-MODULES = ("verbs.enqueue", "verbs.enqueue_plain", "engine.wakes", "tables.lanes")
+MODULES = ("verbs.enqueue", "verbs.enqueue_plain", "base.run", "tables.lanes")
 WHOLE = """
 local told = Enqueue.run(request)
-return { string.find(told.created, '[^c]') == nil, Wakes.list() }
+return { string.find(told.created, '[^c]') == nil, Run.wakes() }
 """
 PLAIN = """
-return { EnqueuePlain.run(request), Wakes.list() }
+return { EnqueuePlain.run(request), Run.wakes() }
 """
 ARGS = text_of(b'{"to": "\xc3\xa9"}')
 _numbers = count(1)

@@ -16,9 +16,17 @@ _LUA = Path(str(files("headway.stores.redis"))) / "lua"
 MODULES = sorted(
     f"{path.parent.name}.{path.stem}" for path in _LUA.glob("*/*.lua") if path.parent != _LUA
 )
-CALLED = [name for name in MODULES if name.startswith(("verbs.", "reads.read_"))]
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
 _USE = re.compile(r"(?<![\w.:'\"])([A-Z][A-Za-z]*[a-z][A-Za-z]*)\.[a-zA-Z_]")
+
+
+_CALLED = re.compile(r"^function \w+\.(\w+)\((?:request|event|_)\)$", re.MULTILINE)
+CALLED = [
+    f"{module}.{function}"
+    for module in MODULES
+    if module.startswith(("verbs.", "reads.read_"))
+    for function in _CALLED.findall(source(module))
+]
 
 
 def _tables() -> dict[str, str]:

@@ -345,15 +345,15 @@ def test_answers_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> 
 
 def test_entries_facts_and_leaders_come_back_as_written(lua: Snippets) -> None:
     entry = {"name": "n\x00", "spec": {"job": {"args": "\x00"}, "every": 5}, "revision": 2}
-    lua.call("Entries.save", {**entry, "last_fired": FOREVER})
-    lua.call("Entries.save", {"name": "b", "revision": 1, "folded": 3})
+    lua.call("Declared.save_entry", {**entry, "last_fired": FOREVER})
+    lua.call("Declared.save_entry", {"name": "b", "revision": 1, "folded": 3})
     whole = {**entry, "last_fired": FOREVER, "folded": 0, "first_seen_at": 0}
     gone = {"name": "b", "revision": 1, "folded": 3, "first_seen_at": 0}
-    assert lua.call("Entries.load", "n\x00") == whole
-    assert lua.call("Entries.all") == [gone, whole]
-    assert lua.call("Facts.leader", "role") is None
-    lua.call("Facts.set_leader", "role", "me\x00", 7, FOREVER)
-    assert lua.call("Facts.leader", "role") == {"holder": "me\x00", "term": 7, "until_at": FOREVER}
-    assert lua.call("Facts.revision") == 0
-    assert lua.call("Facts.bump_revision") == 1
-    assert lua.call("Facts.revision") == 1
+    assert lua.call("Declared.entry", "n\x00") == whole
+    assert lua.call("Declared.entries") == [gone, whole]
+    assert lua.call("Store.leader", "role") is None
+    lua.call("Store.set_leader", "role", "me\x00", 7, FOREVER)
+    assert lua.call("Store.leader", "role") == {"holder": "me\x00", "term": 7, "until_at": FOREVER}
+    assert lua.call("Declared.revision") == 0
+    assert lua.call("Declared.bump_revision") == 1
+    assert lua.call("Declared.revision") == 1

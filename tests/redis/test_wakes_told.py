@@ -13,7 +13,7 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 @pytest.fixture
 def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
-    snippets = Snippets(redis_server.url, f"t{uuid4().hex}", ("engine.wakes",))
+    snippets = Snippets(redis_server.url, f"t{uuid4().hex}", ("base.run",))
     yield snippets
     snippets.close()
 
@@ -31,13 +31,11 @@ def test_lane_is_told_once_with_the_first_moment(
     lua: Snippets, moments: list[int | None], told: object
 ) -> None:
     asked = "\n".join(
-        f"Wakes.wake('main', {'nil' if ms is None else f'Time.now + {ms}'})" for ms in moments
+        f"Run.wake('main', {'nil' if ms is None else f'Time.now + {ms}'})" for ms in moments
     )
-    assert lua.run(f"{asked}\nreturn Wakes.list()") == [["main", told]]
+    assert lua.run(f"{asked}\nreturn Run.wakes()") == [["main", told]]
 
 
 def test_lanes_and_whoever_waits_for_any_are_told_apart(lua: Snippets) -> None:
-    found = lua.run(
-        "Wakes.wake('b') Wakes.wake(nil, Time.now + 5) Wakes.wake('a') return Wakes.list()"
-    )
+    found = lua.run("Run.wake('b') Run.wake(nil, Time.now + 5) Run.wake('a') return Run.wakes()")
     assert found == [["b", False], [False, START_AT + 5], ["a", False]]

@@ -45,7 +45,7 @@ def test_refusal_undoes_every_kind_of_write(lua: Snippets) -> None:
     lua.run(FILL)
     before = lua.contents()
     with pytest.raises(SnippetFailed, match="KeyConflict"):
-        lua.run(f"{CHANGE} Fail.refuse('KeyConflict', 'message')")
+        lua.run(f"{CHANGE} Run.refuse('KeyConflict', 'message')")
     assert lua.contents() == before
     lua.run(CHANGE)
     assert lua.contents() != before
@@ -55,7 +55,7 @@ def test_question_for_hours_undoes_what_was_written(lua: Snippets) -> None:
     lua.run(FILL)
     before = lua.contents()
     with pytest.raises(SnippetFailed, match="need"):
-        lua.run(f"{CHANGE} Fail.need({{}})")
+        lua.run(f"{CHANGE} Run.need({{}})")
     assert lua.contents() == before
 
 
@@ -128,7 +128,7 @@ def test_refusal_undoes_what_all_the_tables_wrote(lua: Snippets) -> None:
     Permits.remove(request.permits) Workers.remove({'w'}) Signals.drop({request.signal})
     Trail.add({request.line}) Trail.keep_answer('r', 'a') Starts.add({g = 1})
     Counts.move('l', nil, 'dead', 3) Counts.happened('dead', 3) Lanes.ensure({'l'})
-    Lanes.save_tenant_starts('l', {t = 1}) Facts.bump_revision()
+    Lanes.save_tenant_starts('l', {t = 1}) Declared.bump_revision()
     Jobs.remove(request.ids)
     """
     with pytest.raises(SnippetFailed, match="enough"):

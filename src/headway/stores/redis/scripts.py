@@ -30,7 +30,7 @@ class Script:
     """What one call runs.
 
     Attributes:
-        name: of its module, as "verbs.claim".
+        name: of its module and function, as "reads.read_jobs.why".
         keys: the suffixes of those that it looks at, in the order in which they are passed.
         sha: under which a server that has loaded it knows it.
         starts: the line at which each module begins, in order.
@@ -60,7 +60,8 @@ def script(name: str) -> Script:
     """The script of a verb or a read.
 
     Args:
-        name: its module, as "verbs.claim" or "reads.read_job"; its table has a function `run`.
+        name: its module, as "verbs.claim", which has a function `run`; or with the name of its
+            function, as "reads.read_jobs.why".
 
     Returns:
         The script: its module, all that it needs, and the runner around it; before them the module
@@ -70,12 +71,14 @@ def script(name: str) -> Script:
         InvariantBroken: a module is missing, has no table of its own, or needs itself.
     """
     order: dict[str, None] = {}
-    first = _QUICK.search(source(name))
+    folder, file, *function = name.split(".")
+    own = f"{folder}.{file}"
+    first = _QUICK.search(source(own))
     if first is not None:
         _need(_QUICK_WAY, order, ())
         _need(first.group(1), order, ())
     _need(_RUNNER, order, ())
-    _need(name, order, ())
+    _need(own, order, ())
     keys = _keys_of(order)
     parts: list[str] = []
     starts: list[int] = []
@@ -88,7 +91,8 @@ def script(name: str) -> Script:
         parts.append(text)
         line += text.count("\n")
     writes = "true" if name.startswith("verbs.") else "false"
-    parts.append(f"return {_table(_RUNNER)}.call({_table(name)}, {writes})\n")
+    run = f"{_table(own)}, '{function[0] if function else 'run'}'"
+    parts.append(f"return {_table(_RUNNER)}.call({run}, {writes})\n")
     text = "".join(parts)
     sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
     return Script(

@@ -103,7 +103,7 @@ class RedisStore:
         try:
             pool.give_back(pool.connect())
             # A store has its identity from now on.
-            run = script("verbs.fingerprint")
+            run = script("verbs.store.fingerprint")
             packed = self._calls.packed(run, self._arguments({}, b""))
             _is_done(self._learn(pool.run(run, packed)))
         except NotSentError as error:
@@ -137,7 +137,7 @@ class RedisStore:
     async def fire(self, request: FireRequest) -> FireReply:
         """See `Store.fire`."""
         check_fire(request)
-        reply = await self._do("verbs.fire", requests.as_request(request))
+        reply = await self._do("verbs.chores.fire", requests.as_request(request))
         return replies.fire_reply(reply.value)
 
     # Working
@@ -188,12 +188,12 @@ class RedisStore:
         """See `Store.release_permit`."""
         check_author(author)
         request = {**_authored(author, reason), "gate": gate, "job": job}
-        reply = await self._do("verbs.release_permit", request)
+        reply = await self._do("verbs.act.release_permit", request)
         return replies.read(reply.value, bool)
 
     async def suspicion(self) -> Suspicion | None:
         """See `Repairable`."""
-        reply = await self._ask(script("verbs.fingerprint"), {}, strict=True)
+        reply = await self._ask(script("verbs.store.fingerprint"), {}, strict=True)
         if reply.status == replies.CHANGED:
             return replies.suspicion(decode_untyped(reply.value))
         _is_done(reply)
@@ -201,25 +201,25 @@ class RedisStore:
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """See `Repairable`."""
-        reply = await self._do("verbs.new_epoch", _authored(author, reason))
+        reply = await self._do("verbs.store.new_epoch", _authored(author, reason))
         return replies.read(reply.value, int)
 
     async def reset_clock(self, author: str, reason: str) -> int:
         """See `Repairable`."""
-        reply = await self._do("verbs.reset_clock", _authored(author, reason))
+        reply = await self._do("verbs.store.reset_clock", _authored(author, reason))
         return replies.read(reply.value, int)
 
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        reply = await self._do("verbs.sweep", {"n": n, "keep_trail_ms": keep_trail_ms})
+        reply = await self._do("verbs.chores.sweep", {"n": n, "keep_trail_ms": keep_trail_ms})
         return replies.sweep_reply(reply.value)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""
         request: Request = {"role": role, "holder": holder, "lease_ms": lease_ms}
-        return replies.term((await self._do("verbs.lead", request)).value)
+        return replies.term((await self._do("verbs.store.lead", request)).value)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`."""
@@ -310,7 +310,7 @@ class RedisStore:
         After a failover an old link may still lead to the former master, whose reply does not
         prove anything about the store.
         """
-        run = script("verbs.suspect")
+        run = script("verbs.store.suspect")
         request: Request = {"by": process_name(), "reason": self._last_seen.contradiction(mismatch)}
         packed = self._calls.packed(run, self._arguments(request, _MARK))
         if not self._learn(self._calls.pool.run_anew(run, packed)).mismatch:

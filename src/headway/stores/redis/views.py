@@ -112,7 +112,9 @@ def chunk_request(cursor: str | None) -> ReadRequest:
     """
     part, after = read_cursor(cursor)
     request = {"part": part, "limit": MAX_BATCH, "most": ALL_STARTS}
-    return ReadRequest("reads.read_chunk", request | ({} if after is None else {"after": after}))
+    return ReadRequest(
+        "reads.read_pages.chunk", request | ({} if after is None else {"after": after})
+    )
 
 
 def chunk(cursor: str | None, reply: Mapping[str, Any]) -> ExportChunk:
@@ -213,17 +215,17 @@ def _nothing(query: Query[Any]) -> dict[str, Any]:
 
 
 _REQUESTS: dict[type[Query[Any]], tuple[str, Callable[..., dict[str, Any]]]] = {
-    JobQuery: ("reads.read_job", _job),
-    JobsQuery: ("reads.read_jobs", _jobs),
-    WhyQuery: ("reads.read_why", _why),
-    FlowsQuery: ("reads.read_flows", _flows),
-    GatesQuery: ("reads.read_gates", _gates),
-    SpecsQuery: ("reads.read_specs", _nothing),
-    LanesQuery: ("reads.read_lanes", _lanes),
-    WorkersQuery: ("reads.read_workers", _nothing),
-    TimetableQuery: ("reads.read_timetable", _nothing),
-    TokensQuery: ("reads.read_tokens", _tokens),
-    TrailQuery: ("reads.read_trail", _trail),
-    StatsQuery: ("reads.read_stats", _nothing),
-    AuditQuery: ("reads.read_audit", _audit),
+    JobQuery: ("reads.read_jobs.job", _job),
+    JobsQuery: ("reads.read_jobs.page", _jobs),
+    WhyQuery: ("reads.read_jobs.why", _why),
+    FlowsQuery: ("reads.read_jobs.flows", _flows),
+    GatesQuery: ("reads.read_store.gates", _gates),
+    SpecsQuery: ("reads.read_store.specs", _nothing),
+    LanesQuery: ("reads.read_store.lanes", _lanes),
+    WorkersQuery: ("reads.read_store.workers", _nothing),
+    TimetableQuery: ("reads.read_store.timetable", _nothing),
+    TokensQuery: ("reads.read_store.tokens", _tokens),
+    TrailQuery: ("reads.read_store.trail", _trail),
+    StatsQuery: ("reads.read_store.stats", _nothing),
+    AuditQuery: ("reads.read_pages.audit", _audit),
 }

@@ -140,3 +140,21 @@ function Codec.unpack_uses(kept)
   end
   return uses
 end
+
+-- The order of start within a flow: priority, due time, arrival.
+
+-- Whether an order stands before another.
+function Codec.before(a, b)
+  if a.priority ~= b.priority then
+    return a.priority < b.priority
+  end
+  if a.due_at ~= b.due_at then
+    return a.due_at < b.due_at
+  end
+  return a.seq < b.seq
+end
+
+-- Whether two orders are the same job's.
+function Codec.same_order(a, b)
+  return a.priority == b.priority and a.due_at == b.due_at and a.seq == b.seq
+end

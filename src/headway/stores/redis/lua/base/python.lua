@@ -147,3 +147,26 @@ function Python.heapify(list, less)
     Python.heappush(list, one, less)
   end
 end
+
+-- Comparison and copies of plain values that came in messages.
+
+-- Whether plain values are equal, tables by what they hold.
+function Python.same(a, b)
+  if a == b then
+    return true
+  end
+  if type(a) ~= 'table' or type(b) ~= 'table' then
+    return false
+  end
+  for key, value in pairs(a) do
+    if not Python.same(value, b[key]) then
+      return false
+    end
+  end
+  for key in pairs(b) do
+    if a[key] == nil then
+      return false
+    end
+  end
+  return true
+end

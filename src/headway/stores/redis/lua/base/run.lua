@@ -1,18 +1,55 @@
--- The runner: what every call does around its verb.
---
--- ARGV[1] is the request, packed; ARGV[2] the clock in ms, or "" for the server's; ARGV[3] what
--- the client saw of the store last, packed {identity, epoch, high, suspected epoch or nothing}, or
--- "" where it saw nothing; ARGV[4] is random, the client's own, and becomes the identity of a
--- store without one; ARGV[5] "1" if nothing may be done in a store that is another one, or an older
--- one, than a process saw, and "2" to mark it so.
---
--- The reply is packed: {status, value, now, wakes, identity, epoch, high, doubted}. Status 0: the
--- verb's value. 1: refused, {error, message, hint}. 2: asked again with hours, {hours}. 3: the store
--- is not the one that was seen, {at, by, reason} as it was marked. 4: the store is not the one that
--- this client saw, and not marked yet: the client makes sure over a new link. But for 0 nothing was
--- written.
--- needs: base.keys, base.time, base.write, engine.wakes
+-- How a verb runs: at the store's time, compared with what the client saw last, refused or undone as a
+-- whole, with the lanes to wake in its reply.
+-- needs: base.time, base.keys, base.write
+
 local Run = {}
+
+-- The name in quotes, as Python prints text.
+function Run.quoted(name)
+  if string.find(name, "'", 1, true) and not string.find(name, '"', 1, true) then
+    return '"' .. name .. '"'
+  end
+  local inner = string.gsub(name, '\\', '\\\\')
+  return "'" .. string.gsub(inner, "'", "\\'") .. "'"
+end
+
+-- Refuses the verb: the runner undoes what was written and replies with the error.
+--   name: the class of the error, as "KeyConflict".
+function Run.refuse(name, message, hint)
+  error({ refused = { error = name, message = message, hint = hint or '' } }, 0)
+end
+
+-- Asks the client for hours that a script cannot work out; it sends the same request with them.
+--   hours: an array of {name, template, zone, spec}.
+function Run.need(hours)
+  error({ need = { hours = hours } }, 0)
+end
+
+local sent = {}
+-- The moments by lane; "" stands for any lane, because no lane is empty.
+local by_lane = {}
+
+-- After the step, wakes those who wait for this lane (nil: for any), from a moment on (nil: now).
+--
+-- A woken waiter claims, and learns of later moments then; so the first of each lane is enough.
+function Run.wake(lane, at)
+  if at == nil or at <= Time.now then
+    at = false
+  end
+  local one = by_lane[lane or '']
+  if one == nil then
+    one = { lane or false, at }
+    by_lane[lane or ''] = one
+    sent[#sent + 1] = one
+  elseif not at or (one[2] and at < one[2]) then
+    one[2] = at
+  end
+end
+
+-- What was sent: {lane or false, moment or false} each, in the order sent.
+function Run.wakes()
+  return sent
+end
 
 local FORMAT = '1'
 local CHANNEL = Keys.wakes
@@ -78,13 +115,6 @@ local function publish(wakes)
   end
 end
 
-local function begins_journal(verb, request)
-  if type(verb.journal) == 'function' then
-    return verb.journal(request)
-  end
-  return verb.journal
-end
-
 -- What the error of a verb is to the client: a reply, or an error of the script.
 local function failed(problem)
   if type(problem) == 'table' and problem.refused then
@@ -100,8 +130,8 @@ local function failed(problem)
   return { err = 'ERR ' .. tostring(problem) }
 end
 
--- Runs a verb, or a read, which writes nothing.
-function Run.call(verb, writes)
+-- Runs the function of that name of a module of verbs, or of one of reads, which writes nothing.
+function Run.call(module, name, writes)
   look(writes)
   if format and format ~= FORMAT then
     local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT
@@ -113,10 +143,7 @@ function Run.call(verb, writes)
     return changed
   end
   local request = cmsgpack.unpack(ARGV[1])
-  if writes and begins_journal(verb, request) then
-    Write.begin()
-  end
-  local done, value = pcall(verb.run, request)
+  local done, value = pcall(module[name], request)
   if not done then
     Write.roll_back()
     -- A client that got a time which the store does not keep would take the store for an older one.
@@ -127,7 +154,7 @@ function Run.call(verb, writes)
     return reply(0, value, {})
   end
   Write.finish()
-  local wakes = Wakes.list()
+  local wakes = Run.wakes()
   publish(wakes)
   return reply(0, value, wakes)
 end

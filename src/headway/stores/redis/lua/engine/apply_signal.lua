@@ -1,7 +1,7 @@
 -- ApplySignal: what an event does to the run that it is about.
--- needs: base.codec, base.fail, base.time, tables.counts, tables.jobs, tables.signals, tables.trail
--- needs: rules.job_row, engine.flow_of, engine.gate_book, engine.lapse, engine.retry
--- needs: engine.staging, engine.step, engine.turns
+-- needs: base.codec, base.run, base.time, tables.counts, tables.jobs, tables.signals
+-- needs: tables.trail, rules.job_row, engine.flow_of, engine.gate_book, engine.endings
+-- needs: engine.step
 local ApplySignal = {}
 
 -- How long an event waits for its run.
@@ -43,7 +43,7 @@ end
 -- Schedules another attempt after a given delay; without attempts left the job is dead.
 local function retry_after(step, row, after_ms, reason)
   local policy = Jobs.policy(row.policy)
-  if Retry.exhausted(policy.retry, row.attempt) then
+  if Endings.attempts_exhausted(policy.retry, row.attempt) then
     local details = { reason = reason ~= '' and reason or 'failed', error = reason }
     Step.finish(step, row, 'dead', 'failed', details)
     return
@@ -65,17 +65,17 @@ local function decide(step, event, row)
   elseif decided == 'dead' then
     Step.finish(step, row, 'dead', 'dead', { reason = or_failed, result = event.body })
   elseif decided == 'accepted' then
-    Turns.accept(step, row, event.body)
+    Endings.accept(step, row, event.body)
   elseif decided == 'declined' then
-    Turns.end_turn(step, row, 'declined', reason)
+    Endings.end_turn(step, row, 'declined', reason)
   else
-    local stage = Staging.another_stage(step, row, event.stage, event.gates)
+    local stage = Endings.another_stage(step, row, event.stage, event.gates)
     if event.after_ms == nil then
-      Lapse.fail(step, row, 'failed', reason, or_failed)
+      Endings.fail(step, row, 'failed', reason, or_failed)
     else
       retry_after(step, row, event.after_ms, reason)
     end
-    Staging.enter(step, row, stage)
+    Endings.enter_stage(step, row, stage)
   end
 end
 
@@ -152,7 +152,7 @@ function ApplySignal.keep(step, event, scope, kind)
     return known.kept_until ~= nil and 'kept' or 'already'
   end
   if Signals.kept_count() >= KEPT_MOST then
-    Fail.refuse(
+    Run.refuse(
       'StoreUnavailable',
       KEPT_MOST .. ' signals are kept for jobs that do not await them',
       'send it again later'

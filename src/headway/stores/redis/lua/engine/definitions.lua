@@ -1,9 +1,63 @@
 -- One item of a definition: a gate, lane, entry, closing or token declared, changed or reset.
--- needs: base.fail, base.codec, tables.gates, tables.lanes
--- needs: engine.records, engine.entry_changes, engine.gate_book, engine.gate_changes
--- needs: engine.implicit, rules.pool, engine.quoted, engine.states, engine.step
--- needs: engine.token_changes
+-- needs: base.run, base.codec, base.time, base.python, tables.declared, tables.gates
+-- needs: tables.lanes, rules.pool, engine.entry_changes, engine.gate_book, engine.gate_changes
+-- needs: engine.states, engine.step
+
 local Definitions = {}
+
+local MAX_TOKENS = 10000
+
+-- Makes a token, or replaces what it is; when it was made and used stays. Returns what goes on the
+-- trail, nil when nothing changed.
+function Definitions.set_token(item, request)
+  local row = Declared.tokens({ item.spec.id })[1]
+  if row == nil then
+    row = { created_at = Time.now, created_by = request.author }
+  elseif Python.same(row.spec, item.spec) then
+    return nil
+  end
+  row.spec = item.spec
+  Declared.save_tokens({ row })
+  return 'set token', item.spec.id, item.said
+end
+
+-- Refuses the whole definition if there are now more tokens than there may be.
+function Definitions.check_token_number()
+  if Declared.token_count() > MAX_TOKENS then
+    Run.refuse(
+      'InvalidValue',
+      'there would be more than ' .. Codec.digits(MAX_TOKENS) .. ' tokens',
+      'revoke tokens that are not used'
+    )
+  end
+end
+
+-- Forgets a token. Returns what goes on the trail, nil when nothing changed.
+function Definitions.revoke_token(id)
+  local row = Declared.tokens({ id })[1]
+  if row == nil then
+    return nil
+  end
+  Declared.remove_token(id)
+  return 'revoke token', id, row.spec.name
+end
+
+-- Notes when tokens were used, where that is later than what was noted.
+--   used: {id, moment} each, an id once.
+function Definitions.note_use(used)
+  local ids, latest, later = {}, {}, {}
+  for place, one in ipairs(used) do
+    ids[place], latest[one[1]] = one[1], one[2]
+  end
+  for _, row in ipairs(Declared.tokens(ids)) do
+    local at = latest[row.spec.id]
+    if row.used_at == nil or row.used_at < at then
+      row.used_at = at
+      later[#later + 1] = row
+    end
+  end
+  Declared.save_tokens(later)
+end
 
 local DO = {}
 
@@ -33,7 +87,7 @@ end
 function DO.SetGate(step, item)
   local before = values(step, item.name)
   GateChanges.set_gate(step, item)
-  if not Records.same(values(step, item.name), before) then
+  if not Python.same(values(step, item.name), before) then
     return 'set gate', item.name, item.said
   end
 end
@@ -41,16 +95,16 @@ end
 function DO.ResetGate(step, item)
   local before = values(step, item.name)
   GateChanges.reset_gate(step, item.name)
-  if not Records.same(values(step, item.name), before) then
+  if not Python.same(values(step, item.name), before) then
     return 'reset gate', item.name, ''
   end
 end
 
 local function check_closable(step, name)
   if Gates.templates()[name] ~= nil and string.find(name, '{', 1, true) then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
-      Quoted.text(name) .. ' is a template; many gates have its name',
+      Run.quoted(name) .. ' is a template; many gates have its name',
       'close one of them by its resolved name, or pause the lane or kind'
     )
   end
@@ -88,14 +142,14 @@ end
 
 local function save_lane(step, row)
   if Lanes.current(row).concurrency ~= nil then
-    Implicit.track(step, 'lane:' .. row.name)
+    GateChanges.track(step, 'lane:' .. row.name)
   end
   Lanes.save(row)
 end
 
 function DO.DeclareLane(step, item)
   local row = lane(item.spec.name)
-  if row.spec ~= nil and Records.same(row.spec, item.spec) then
+  if row.spec ~= nil and Python.same(row.spec, item.spec) then
     return nil
   end
   row.spec = item.spec
@@ -105,7 +159,7 @@ end
 
 function DO.SetLane(step, item)
   local row = lane(item.spec.name)
-  if row.override ~= nil and Records.same(row.override, item.spec) then
+  if row.override ~= nil and Python.same(row.override, item.spec) then
     return nil
   end
   row.override = item.spec
@@ -136,15 +190,15 @@ function DO.RemoveEntry(step, item)
 end
 
 function DO.SetToken(_, item, request)
-  return TokenChanges.set(item, request)
+  return Definitions.set_token(item, request)
 end
 
 function DO.RevokeToken(_, item)
-  return TokenChanges.revoke(item.id)
+  return Definitions.revoke_token(item.id)
 end
 
 function DO.NoteUse(_, item)
-  TokenChanges.note_use(item.used)
+  Definitions.note_use(item.used)
 end
 
 -- Does one item in the step. Returns what goes on the trail: verb, target, detail; nil when

@@ -1,6 +1,6 @@
 -- Changes of the timetable: entries are declared, switched and removed.
--- needs: base.codec, base.fail, base.time, tables.entries, tables.jobs
--- needs: engine.records, engine.overlap, engine.quoted
+-- needs: base.codec, base.run, base.time, base.python, tables.declared, tables.jobs
+-- needs: engine.promotion
 local EntryChanges = {}
 
 -- Cancels fires that are not due yet; the next revision may insert them again.
@@ -9,7 +9,7 @@ local function drop_fires(step, row)
   for _, job in ipairs(Jobs.of_entry(row.name)) do
     -- One that has run is due to be tried again: its moment has fired.
     if job.state == 'scheduled' and job.run == 0 then
-      Overlap.fold(step, row, job, 'the entry changed')
+      Promotion.fold(step, row, job, 'the entry changed')
       local moment = job.fired_at or 0
       earliest = earliest and math.min(earliest, moment) or moment
     end
@@ -20,7 +20,7 @@ local function drop_fires(step, row)
 end
 
 local function make(spec)
-  Entries.save({
+  Declared.save_entry({
     name = spec.name,
     spec = spec,
     revision = 1,
@@ -37,21 +37,21 @@ end
 
 -- Code says when an entry fires. Returns what goes on the trail, nil when nothing changed.
 function EntryChanges.declare(step, spec)
-  local row = Entries.load(spec.name)
+  local row = Declared.entry(spec.name)
   if row == nil then
     return make(spec)
   end
   if row.spec ~= nil then
     -- Whether it is switched on is the operator's; code decides it only at first.
-    local job = Records.replace(spec.job, { id = row.spec.job.id })
-    spec = Records.replace(spec, { enabled = row.spec.enabled, job = job })
-    if Records.same(spec, row.spec) then
+    local job = Python.replace(spec.job, { id = row.spec.job.id })
+    spec = Python.replace(spec, { enabled = row.spec.enabled, job = job })
+    if Python.same(spec, row.spec) then
       return nil
     end
   end
   drop_fires(step, row)
   -- A new schedule has missed nothing; the same one still makes up for an outage.
-  local same = row.spec ~= nil and Records.same(schedule_of(spec), schedule_of(row.spec))
+  local same = row.spec ~= nil and Python.same(schedule_of(spec), schedule_of(row.spec))
   row.ahead_until = nil
   if not same then
     row.ahead_until = Time.now
@@ -62,16 +62,16 @@ function EntryChanges.declare(step, spec)
   end
   row.spec = spec
   row.revision = row.revision + 1
-  Entries.save(row)
+  Declared.save_entry(row)
   return 'declare entry', spec.name, 'revision ' .. Codec.digits(row.revision)
 end
 
 local function entry(name)
-  local row = Entries.load(name)
+  local row = Declared.entry(name)
   if row == nil or row.spec == nil then
-    Fail.refuse(
+    Run.refuse(
       'UnknownEntry',
-      'no timetable entry ' .. Quoted.text(name),
+      'no timetable entry ' .. Run.quoted(name),
       '`headway timetable` lists them'
     )
   end
@@ -88,12 +88,12 @@ function EntryChanges.enable(step, name, enabled)
   if not enabled then
     drop_fires(step, row)
   end
-  row.spec = Records.replace(row.spec, { enabled = enabled })
+  row.spec = Python.replace(row.spec, { enabled = enabled })
   row.revision = row.revision + 1
   row.ahead_until = nil
   -- What would have fired while it was off is not missed.
   row.last_fired = math.max(row.last_fired or 0, Time.now)
-  Entries.save(row)
+  Declared.save_entry(row)
   return enabled and 'enable' or 'disable', name, ''
 end
 
@@ -103,6 +103,6 @@ function EntryChanges.remove(step, name)
   drop_fires(step, row)
   row.spec, row.ahead_until = nil, nil
   row.revision = row.revision + 1
-  Entries.save(row)
+  Declared.save_entry(row)
   return 'remove entry', name, ''
 end

@@ -1,6 +1,6 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
--- needs: base.order, base.time, tables.jobs, tables.counts, tables.gates
--- needs: rules.claiming, engine.gate_book, rules.gate_view, engine.wakes
+-- needs: base.codec, base.time, base.run, tables.jobs, tables.counts, tables.gates
+-- needs: rules.claiming, rules.gate_view, engine.gate_book
 
 local Feeding = {}
 
@@ -27,7 +27,7 @@ function Feeding.feed_gate(book, gate)
       orders[flow] = Jobs.parked_order(gate, flow)
     end
     table.sort(flows, function(a, b)
-      return Order.before(orders[a], orders[b])
+      return Codec.before(orders[a], orders[b])
     end)
     for _, flow in ipairs(flows) do
       moved = moved + Feeding.feed_flow(book, gate, flow)
@@ -84,7 +84,7 @@ local function fitting(gate, flow, heads, view)
     for _, ticket in ipairs(tickets) do
       -- What is reserved for one of them is not counted twice.
       local counted = not GateView.is_reserved_for(view, ticket.order)
-      if counted and Order.before(ticket.order, head.order) then
+      if counted and Codec.before(ticket.order, head.order) then
         ahead = ahead + ticket.amount
       end
     end
@@ -134,7 +134,7 @@ function Feeding.feed_flow(book, gate, flow)
     Jobs.feed(ids, gate, amounts)
     local lane = Jobs.flow(flow).lane
     Feeding.from_parked(lane, #ids)
-    Wakes.wake(lane)
+    Run.wake(lane)
   end
   if #heads > #ids then
     keep_waiting(book, heads[#ids + 1], gate, ahead)

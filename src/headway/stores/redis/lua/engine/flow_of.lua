@@ -1,5 +1,5 @@
 -- The flow in which a job waits, by the gates that it asks for.
--- needs: base.fail, tables.jobs, engine.gate_book, engine.horizon, engine.quoted
+-- needs: base.run, tables.jobs, engine.gate_book, engine.horizon
 
 local FlowOf = {}
 
@@ -24,15 +24,15 @@ end
 local function check_words(use)
   local name, amount = use.name, use.amount
   if name == '' then
-    Fail.refuse('InvalidValue', 'gate is empty', 'give it at least one character')
+    Run.refuse('InvalidValue', 'gate is empty', 'give it at least one character')
   elseif #name > MAX_NAME and characters_of(name) > MAX_NAME then
     local message = 'gate has ' .. characters_of(name) .. ' characters'
-    Fail.refuse('InvalidValue', message, 'at most 512')
+    Run.refuse('InvalidValue', message, 'at most 512')
   elseif string.find(name, '%z') then
-    Fail.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
+    Run.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
   elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > MAX_AMOUNT then
-    local message = 'the amount of ' .. Quoted.text(name) .. ' is ' .. tostring(amount)
-    Fail.refuse('InvalidValue', message, 'from 1 to 2147483647')
+    local message = 'the amount of ' .. Run.quoted(name) .. ' is ' .. tostring(amount)
+    Run.refuse('InvalidValue', message, 'from 1 to 2147483647')
   end
 end
 
@@ -41,35 +41,35 @@ local function check_together(kind, gates)
   local seen, shared = {}, 0
   for _, use in ipairs(gates) do
     if seen[use.name] then
-      local message = 'job of kind ' .. Quoted.text(kind) .. ' asks for one gate twice: '
+      local message = 'job of kind ' .. Run.quoted(kind) .. ' asks for one gate twice: '
       local names = table.concat(names_of(gates), ', ')
       local hint = 'name it once, with the sum as amount'
-      Fail.refuse('InvalidValue', message .. names, hint)
+      Run.refuse('InvalidValue', message .. names, hint)
     end
     seen[use.name] = true
     check_words(use)
     shared = shared + (use.shared and 1 or 0)
   end
   if shared > MAX_SHARED_GATES then
-    local message = 'job of kind ' .. Quoted.text(kind) .. ' asks for more than 8 shared gates'
-    Fail.refuse('InvalidValue', message, 'let one gate stand for several')
+    local message = 'job of kind ' .. Run.quoted(kind) .. ' asks for more than 8 shared gates'
+    Run.refuse('InvalidValue', message, 'let one gate stand for several')
   end
 end
 
 local function check_use(book, kind, use)
   local spec = GateBook.spec(book, use.template)
   if spec == nil then
-    local message = 'a job of kind ' .. Quoted.text(kind) .. ' needs the gate '
+    local message = 'a job of kind ' .. Run.quoted(kind) .. ' needs the gate '
     local hint = 'it is not declared; declare it before you enqueue'
-    Fail.refuse('UnknownGate', message .. Quoted.text(use.template), hint)
+    Run.refuse('UnknownGate', message .. Run.quoted(use.template), hint)
   end
   if spec.shared ~= use.shared then
     local one, other = 'keyed', 'shared'
     if spec.shared then
       one, other = other, one
     end
-    local message = 'the gate ' .. Quoted.text(use.template) .. ' is ' .. one
-    Fail.refuse(
+    local message = 'the gate ' .. Run.quoted(use.template) .. ' is ' .. one
+    Run.refuse(
       'InvalidValue',
       message .. ', and is asked for as ' .. other,
       'ask for it as it is declared'

@@ -1,8 +1,8 @@
 -- The gates of one step: what room they have, what is taken and given back.
 --
 -- A book loads each gate once and is written once, at the end of the step.
--- needs: base.fail, base.order, base.time, tables.gates, tables.starts, tables.lanes
--- needs: rules.cascade, engine.gate_views, rules.gate_view, rules.pool, rules.slots
+-- needs: base.run, base.codec, base.time, tables.gates, tables.starts, tables.lanes
+-- needs: rules.cascade, rules.gate_view, rules.pool, rules.slots, engine.gate_views
 
 local GateBook = {}
 
@@ -93,7 +93,7 @@ function GateBook.view(book, use)
   local spec = GateBook.spec(book, use.template)
   if spec == nil then
     local message = "the gate '" .. name .. "' is asked for, but '" .. use.template
-    Fail.refuse('InvariantBroken', message .. "' is not declared")
+    Run.refuse('InvariantBroken', message .. "' is not declared")
   end
   local view = GateViews.view(name, spec, GateBook.find(book, name), function(other)
     return GateBook.find(book, other)
@@ -184,7 +184,7 @@ end
 
 -- Whether two reservations are the same but for their end.
 local function alike(a, b)
-  return a.job == b.job and a.amount == b.amount and Order.same(a.order, b.order)
+  return a.job == b.job and a.amount == b.amount and Codec.same_order(a.order, b.order)
 end
 
 -- Writes for whom a gate is reserved, if that is new or half of its time is over. Returns when a
@@ -280,7 +280,7 @@ function GateBook.give_back(book, gate, amount)
   local row = GateBook.find(book, gate)
   if row == nil or row.used < amount then
     local message = string.format("%.0f permits of '%s' come back, but fewer are out", amount, gate)
-    Fail.refuse('InvariantBroken', message)
+    Run.refuse('InvariantBroken', message)
   end
   row.used = row.used - amount
   book.dirty[gate] = true
@@ -332,5 +332,5 @@ function GateBook.use_at(head, gate)
     end
   end
   local message = 'job ' .. head.id .. " is parked at '" .. gate .. "'"
-  Fail.refuse('InvariantBroken', message .. ', which it does not ask for')
+  Run.refuse('InvariantBroken', message .. ', which it does not ask for')
 end

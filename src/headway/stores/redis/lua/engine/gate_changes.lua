@@ -1,8 +1,79 @@
 -- Changes of what a gate is: declared by code, set and reset by an operator, opened.
--- needs: base.time, base.fail, tables.gates, tables.jobs
--- needs: engine.records, engine.feeding, engine.gate_book, engine.gate_names, engine.horizon
--- needs: engine.implicit, rules.pool, engine.quoted, engine.wakes
+-- needs: base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates, rules.pool
+-- needs: engine.gate_book, engine.gate_names, engine.feeding, engine.horizon
+
 local GateChanges = {}
+
+local function is_ours(row, gate, hold)
+  if row.state ~= 'running' and hold ~= 'settled' then
+    return false
+  end
+  if gate == 'all' then
+    return true
+  end
+  local what, name = string.match(gate, '^(%a+):(.*)$')
+  return row[what] == name
+end
+
+-- The jobs of these that hold a permit of the gate, as a set of ids.
+local function holders(gate, rows)
+  local ids, have = {}, {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
+  for _, permit in ipairs(Permits.of_jobs(ids)) do
+    if permit.gate == gate then
+      have[permit.job] = true
+    end
+  end
+  return have
+end
+
+local function take_for(step, gate, hold, rows)
+  local have, new, changed = holders(gate, rows), {}, {}
+  for _, row in ipairs(rows) do
+    if not have[row.id] then
+      new[#new + 1] = {
+        gate = gate,
+        job = row.id,
+        run = row.run,
+        pool = '',
+        amount = 1,
+        since = row.claimed_at or Time.now,
+        hold = hold,
+      }
+      row.care, row.gated = true, true
+      row.members[gate] = ''
+      changed[#changed + 1] = row
+    end
+  end
+  if #new > 0 then
+    Permits.add(new)
+    GateBook.use_up(step.book, gate, '', #new, '')
+    Jobs.save(changed)
+  end
+end
+
+-- Counts permits of an implicit gate from now on, for those who run already too.
+--
+-- `gate` is `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
+function GateChanges.track(step, gate)
+  local hold, after = GateNames.implicit_hold(gate), ''
+  while true do
+    local held = Jobs.held(after, PAGE)
+    if #held == 0 then
+      return
+    end
+    after = held[#held].id
+    local ours = {}
+    for _, row in ipairs(held) do
+      if is_ours(row, gate, hold) then
+        ours[#ours + 1] = row
+      end
+    end
+    take_for(step, gate, hold, ours)
+  end
+end
 
 local PAGE = 1000
 
@@ -11,15 +82,15 @@ local PAGE = 1000
 -- Refuses with InvalidValue where it is declared as another kind.
 function GateChanges.declare_gate(step, spec)
   local known = Gates.templates()[spec.name]
-  if known ~= nil and Records.same(known.spec, spec) then
+  if known ~= nil and Python.same(known.spec, spec) then
     return false
   end
   if known ~= nil and (known.spec.kind ~= spec.kind or known.spec.shared ~= spec.shared) then
     local old = (known.spec.shared and 'shared ' or 'keyed ') .. known.spec.kind
     local new = (spec.shared and 'shared ' or 'keyed ') .. spec.kind
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
-      'the gate ' .. Quoted.text(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new,
+      'the gate ' .. Run.quoted(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new,
       'give the new gate a new name; jobs wait at the old one'
     )
   end
@@ -90,13 +161,13 @@ local function changed(declared, item)
     or ((item.limit ~= nil or item.per_ms ~= nil) and kind ~= 'rate')
     or (item.members ~= nil and kind ~= 'pool')
   then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
-      'the gate ' .. Quoted.text(item.name) .. ' is a ' .. kind,
+      'the gate ' .. Run.quoted(item.name) .. ' is a ' .. kind,
       'Slots has a capacity, Rate a limit and per, Pool members'
     )
   end
-  return Records.replace(spec, {
+  return Python.replace(spec, {
     capacity = item.capacity,
     limit = item.limit,
     per_ms = item.per_ms,
@@ -115,31 +186,31 @@ local function after_change(step, name)
     Feeding.refit(step.book, gate)
     Feeding.feed_gate(step.book, gate)
   end
-  Wakes.wake(nil)
+  Run.wake(nil)
 end
 
 local function set_instance(step, item)
   if item.members ~= nil or item.per_ms ~= nil then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
-      Quoted.text(item.name) .. ' is one instance of a gate',
+      Run.quoted(item.name) .. ' is one instance of a gate',
       'set members and windows on the declared gate'
     )
   end
   local value = item.capacity or item.limit
   if GateNames.is_implicit(item.name) then
-    Implicit.track(step, item.name)
+    GateChanges.track(step, item.name)
     GateBook.change(step.book, item.name, '', '').capacity = value
-    Wakes.wake(nil)
+    Run.wake(nil)
     return
   end
   local place = GateNames.place_of(Gates.templates(), item.name)
   local spec = GateBook.spec(step.book, place.template)
   local kind = spec and spec.kind
   if place.pool == '' and kind ~= 'slots' and kind ~= 'rate' then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
-      Quoted.text(item.name) .. ' is a ' .. (kind or 'None'),
+      Run.quoted(item.name) .. ' is a ' .. (kind or 'None'),
       'set its members, or the capacity of `pool/member`'
     )
   end
@@ -160,7 +231,7 @@ function GateChanges.set_gate(step, item)
   local override = changed(declared, item)
   GateChanges.save_template(step, { spec = declared.spec, override = override })
   if declared.spec.shared then
-    Wakes.wake(nil)
+    Run.wake(nil)
   end
 end
 

@@ -1,5 +1,5 @@
 -- Which declared gate a resolved name belongs to.
--- needs: base.codec, base.fail, tables.gates, rules.pool
+-- needs: base.codec, base.run, tables.gates, rules.pool
 
 local GateNames = {}
 
@@ -122,7 +122,7 @@ function GateNames.place_of(templates, gate)
   end
   if best == nil then
     local message = "the gate '" .. gate .. "' is not declared"
-    Fail.refuse('UnknownGate', message, '`headway gates` lists the declared gates')
+    Run.refuse('UnknownGate', message, '`headway gates` lists the declared gates')
   end
   return { template = best.template, pool = best.pool }
 end

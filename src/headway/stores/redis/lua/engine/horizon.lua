@@ -1,6 +1,6 @@
 -- Hours as absolute intervals, known at least two weeks ahead. Lua knows no zones: the client works
 -- them out when it is asked, and sends its request again with them.
--- needs: base.fail, base.time, tables.gates, engine.gate_book
+-- needs: base.run, base.time, tables.gates, engine.gate_book
 
 local Horizon = {}
 
@@ -32,7 +32,7 @@ function Horizon.require(book, gates)
     end
   end
   if #missing > 0 then
-    Fail.need(missing)
+    Run.need(missing)
   end
 end
 

@@ -2,11 +2,41 @@
 --
 -- Everything is decided before anything is written: which jobs exist, who has which key, whether
 -- the gates are declared and the lanes have room.
--- needs: base.fail, base.time, tables.jobs, tables.dedupe, tables.lanes, tables.counts
--- needs: engine.backlog, engine.flow_of, engine.follow_ups, engine.horizon, engine.ids
--- needs: engine.new_row, engine.quoted, engine.retention, engine.wakes
+-- needs: base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
+-- needs: engine.states, engine.flow_of, engine.new_jobs, engine.horizon
 
 local Insert = {}
+
+-- Refuses with BacklogFull if a lane would hold more jobs than it may.
+--   counts: {lane, state, n} of the new ones.
+function Insert.check_backlog(lanes, counts)
+  local rows, limited, names = Lanes.load(lanes), {}, {}
+  for _, lane in ipairs(lanes) do
+    local most = rows[lane] and Lanes.current(rows[lane]).max_backlog
+    if most ~= nil then
+      limited[lane] = most
+      names[#names + 1] = lane
+    end
+  end
+  if #names == 0 then
+    return
+  end
+  local held = Counts.of_lanes(names)
+  for _, lane in ipairs(names) do
+    local new, old = 0, 0
+    for _, one in ipairs(counts) do
+      new = new + (one.lane == lane and one.n or 0)
+    end
+    for state, n in pairs(held[lane] or {}) do
+      old = old + (States.FINAL[state] and 0 or n)
+    end
+    if old + new > limited[lane] then
+      local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
+      local said = string.format(message, Run.quoted(lane), old, limited[lane], new)
+      Run.refuse('BacklogFull', said, "try later, or raise the lane's max_backlog")
+    end
+  end
+end
 
 local NO_GATES = {}
 -- Ids of a series that are looked at together, at most.
@@ -31,13 +61,13 @@ local function new_batch(book)
 end
 
 local function body_of(job)
-  return Ids.body_hash(job.kind, job.lane, job.tenant, job.subject, job.args)
+  return NewJobs.body_hash(job.kind, job.lane, job.tenant, job.subject, job.args)
 end
 
 local function refuse_other_body(job, body)
   if body_of(job) ~= body then
     local message = 'a job ' .. job.id .. ' exists already, with another body'
-    Fail.refuse('IdConflict', message, 'make a new id for new work')
+    Run.refuse('IdConflict', message, 'make a new id for new work')
   end
 end
 
@@ -59,7 +89,7 @@ end
 local function find_id(job)
   local series = { job.id }
   while true do
-    series = Ids.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
+    series = NewJobs.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
     local taken = Jobs.known(series)
     for _, id in ipairs(series) do
       if not taken[id] then
@@ -149,9 +179,9 @@ local function holder_of(batch, job, standing)
     return nil
   end
   if held.body ~= body then
-    local message = 'the key ' .. Quoted.text(job.key) .. ' names job ' .. held.job
+    local message = 'the key ' .. Run.quoted(job.key) .. ' names job ' .. held.job
     local hint = 'kind, lane, subject and arguments must be the same under one key'
-    Fail.refuse('KeyConflict', message .. ', which has another body', hint)
+    Run.refuse('KeyConflict', message .. ', which has another body', hint)
   end
   return held.job
 end
@@ -210,14 +240,14 @@ local function exhaust(batch, row, job)
   local now, policy = Time.now, job.policy
   row.reason = 'exhausted'
   row.finished_at = now
-  row.purge_at = now + Retention.kept_for(policy, job.key ~= nil)
+  row.purge_at = now + NewJobs.kept_for(policy, job.key ~= nil)
   if job.key ~= nil then
     batch.keys[joined(job.tenant, job.key)].until_at = now + policy.key_for_ms
   end
   local follow = policy.on_final
   for _, state in ipairs(follow and follow.states or {}) do
     if state == 'dead' then
-      batch.follow[#batch.follow + 1] = FollowUps.follow_up(row, follow)
+      batch.follow[#batch.follow + 1] = NewJobs.follow_up(row, follow)
       break
     end
   end
@@ -229,7 +259,7 @@ local function count_all(batch)
   local lanes, known = {}, {}
   for _, one in ipairs(batch.jobs) do
     local job = one.job
-    count(batch, job.lane, NewRow.state_of(job, job.due_at or Time.now))
+    count(batch, job.lane, NewJobs.state_of(job, job.due_at or Time.now))
     if not known[job.lane] then
       known[job.lane] = true
       lanes[#lanes + 1] = job.lane
@@ -256,19 +286,19 @@ local function number_shapes(batch)
     numbers[policy] = numbers[policy] or Jobs.policy_number(policy)
     shape.flow, shape.keyed =
       FlowOf.make(batch.book, shape.lane, shape.tenant, shape.kind, shape.gates)
-    shape.policy_number, shape.care = numbers[policy], NewRow.needs_care(policy)
+    shape.policy_number, shape.care = numbers[policy], NewJobs.needs_care(policy)
   end
 end
 
 local function make_rows(batch)
   local rows = {}
   for place, one in ipairs(batch.jobs) do
-    local row = NewRow.make(one.job, one.shape)
+    local row = NewJobs.row_of(one.job, one.shape)
     rows[place] = row
     if row.state == 'waiting' then
-      Wakes.wake(row.lane)
+      Run.wake(row.lane)
     elseif row.state == 'scheduled' then
-      Wakes.wake(row.lane, row.due_at)
+      Run.wake(row.lane, row.due_at)
     else
       exhaust(batch, row, one.job)
     end
@@ -307,7 +337,7 @@ function Insert.insert_new(book, jobs, limited, derived)
   if #batch.jobs > 0 then
     local lanes = count_all(batch)
     if limited then
-      Backlog.check(lanes, batch.counts)
+      Insert.check_backlog(lanes, batch.counts)
     end
     require_hours(batch)
     write(batch, lanes)

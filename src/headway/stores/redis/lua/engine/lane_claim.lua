@@ -1,7 +1,7 @@
 -- The claim of one lane: read its flows, decide, and write what starts and what parks.
--- needs: tables.jobs, tables.lanes, tables.counts
--- needs: rules.claiming, rules.fairness, engine.feeding, engine.gate_book, engine.lane_flows
--- needs: rules.gate_view, engine.shut_spells, engine.start_writer
+-- needs: tables.jobs, tables.lanes, tables.counts, rules.claiming, rules.fairness
+-- needs: rules.gate_view, engine.feeding, engine.gate_book, engine.lane_flows
+-- needs: engine.start_writer
 
 local LaneClaim = {}
 
@@ -41,7 +41,7 @@ local function note_closed(work, views, decision)
     if order then
       LaneFlows.shut(work, view.flow, order)
     elseif not decision.again then
-      ShutSpells.finish(view.flow)
+      LaneFlows.finish_spell(view.flow)
     end
   end
 end

@@ -1,9 +1,72 @@
 -- The flows of a lane as one claim sees them: those that can run, with what they need, and those
 -- that a shared gate shuts.
--- needs: tables.gates, tables.jobs, tables.lanes, rules.cascade, rules.fairness, engine.gate_book
--- needs: rules.gate_view, engine.shut_spells
+-- needs: base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs, tables.lanes
+-- needs: rules.cascade, rules.fairness, rules.gate_view, engine.gate_book
 
 local LaneFlows = {}
+
+-- By flow; false for one that was never found shut.
+local spells = {}
+
+-- Reads the spells of flows in one go.
+function LaneFlows.prefetch_spells(flows)
+  local wanted, fields = {}, {}
+  for _, flow in ipairs(flows) do
+    if spells[flow] == nil then
+      spells[flow] = false
+      wanted[#wanted + 1] = flow
+      fields[#fields + 1] = Codec.n4(flow)
+    end
+  end
+  for place, kept in ipairs(Write.read(Keys.shut, fields)) do
+    if kept then
+      spells[wanted[place]] = {
+        since = Codec.read6(kept, 1),
+        until_at = #kept > 6 and Codec.read6(kept, 7) or nil,
+      }
+    end
+  end
+end
+
+-- The flow's last spell {since, until_at}, without an end while it is shut; nil for none.
+function LaneFlows.spell_of(flow)
+  if spells[flow] == nil then
+    LaneFlows.prefetch_spells({ flow })
+  end
+  return spells[flow] or nil
+end
+
+local function keep(flow, since, until_at)
+  spells[flow] = { since = since, until_at = until_at }
+  local kept = Codec.n6(since) .. (until_at and Codec.n6(until_at) or '')
+  Write.put(Keys.shut, Codec.n4(flow), kept)
+end
+
+-- A claim finds the flow shut.
+function LaneFlows.begin_spell(flow)
+  local spell = LaneFlows.spell_of(flow)
+  if spell == nil or spell.until_at ~= nil then
+    keep(flow, Time.now, nil)
+  end
+end
+
+-- A claim finds the flow open. Those who waited through the spell and start later still count it.
+function LaneFlows.finish_spell(flow)
+  local spell = LaneFlows.spell_of(flow)
+  if spell ~= nil and spell.until_at == nil then
+    keep(flow, spell.since, Time.now)
+  end
+end
+
+-- How much of a stretch of time lies in the flow's last spell, ms.
+function LaneFlows.shut_ms(flow, from, till)
+  local spell = LaneFlows.spell_of(flow)
+  if spell == nil then
+    return 0
+  end
+  local last = spell.until_at and math.min(spell.until_at, till) or till
+  return math.max(0, last - math.max(spell.since, from))
+end
 
 -- Flows that one claim looks at in a lane.
 local FLOWS = 256
@@ -167,7 +230,7 @@ end
 --   order: of its head; nil if a gate has no room for any job of the flow.
 function LaneFlows.shut(work, flow, order)
   work.stopped[flow] = true
-  ShutSpells.begin(flow)
+  LaneFlows.begin_spell(flow)
   local at = when_open(work, flow, order)
   if at ~= nil then
     LaneFlows.note_opening(work, at)
@@ -257,7 +320,7 @@ function LaneFlows.views(work, n, free)
     return views
   end
   prefetch_shared(work, flows)
-  ShutSpells.prefetch(flows)
+  LaneFlows.prefetch_spells(flows)
   local least = LEAST_HEADS
   if #flows > MANY_FLOWS then
     least = math.min(LEAST_HEADS, FIRST_HEADS * 2 ^ work.rounds)

@@ -1,7 +1,6 @@
 -- One outcome of a live run, by its kind.
--- needs: base.fail, base.time, tables.counts, tables.jobs, tables.signals
--- needs: rules.job_row, engine.apply_signal, engine.lapse, engine.retry, engine.staging
--- needs: engine.states, engine.step, engine.turns
+-- needs: base.run, base.time, tables.counts, tables.jobs, tables.signals, rules.job_row
+-- needs: engine.apply_signal, engine.endings, engine.states, engine.step
 local Outcomes = {}
 
 -- Bytes of a result.
@@ -49,7 +48,7 @@ function APPLY.Succeeded(step, row, outcome)
     return APPLY.Returned(step, row, outcome)
   end
   if is_too_long(outcome.result) then
-    Fail.refuse(
+    Run.refuse(
       'PayloadTooLarge',
       'the result has ' .. #outcome.result .. ' bytes',
       'at most ' .. MAX_RESULT .. '; keep it elsewhere'
@@ -63,16 +62,16 @@ function APPLY.Failed(step, row, outcome)
   local error = outcome.error or ''
   local policy = Jobs.policy(row.policy)
   local due_at = moment(outcome)
-  local stage = Staging.another_stage(step, row, outcome.stage, outcome.gates)
-  if due_at == nil or Retry.exhausted(policy.retry, row.attempt) then
+  local stage = Endings.another_stage(step, row, outcome.stage, outcome.gates)
+  if due_at == nil or Endings.attempts_exhausted(policy.retry, row.attempt) then
     local reason = outcome.line or ''
-    Lapse.fail(step, row, 'failed', error, reason ~= '' and reason or 'failed')
+    Endings.fail(step, row, 'failed', error, reason ~= '' and reason or 'failed')
   else
     Counts.happened('retried', 1)
     row.reason = outcome.line or ''
     Step.requeue(step, row, 'failed', { due_at = due_at, error = error })
   end
-  Staging.enter(step, row, stage)
+  Endings.enter_stage(step, row, stage)
   Counts.happened('failed', 1)
   return DONE
 end
@@ -85,7 +84,7 @@ end
 function APPLY.Snoozed(step, row, outcome)
   local due_at = moment(outcome)
   if due_at == nil then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' snoozes without a delay or a moment',
       'pass one of them'
@@ -108,9 +107,9 @@ function APPLY.Released(step, row, outcome)
 end
 
 function APPLY.NextStage(step, row, outcome)
-  local stage = Staging.stage_of(step, row, outcome.stage or '', outcome.gates or {})
+  local stage = Endings.stage_of(step, row, outcome.stage or '', outcome.gates or {})
   Step.requeue(step, row, 'next', { again = true })
-  Staging.enter(step, row, stage)
+  Endings.enter_stage(step, row, stage)
   return DONE
 end
 
@@ -119,7 +118,7 @@ function APPLY.FoundUnfit(step, row, outcome)
     -- The turn is over; what its handler says now is only recorded.
     return APPLY.Returned(step, row, { job = outcome.job, run = outcome.run })
   end
-  Turns.end_turn(step, row, 'unfit', outcome.reason or '')
+  Endings.end_turn(step, row, 'unfit', outcome.reason or '')
   return DONE
 end
 
@@ -130,7 +129,7 @@ end
 
 function APPLY.HandedOver(step, row, outcome)
   if lacks_key(outcome) then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' hands over without a key',
       'pass the key of the signal that will report its end'
@@ -159,7 +158,7 @@ end
 
 function APPLY.KnownAs(step, row, outcome)
   if lacks_key(outcome) then
-    Fail.refuse(
+    Run.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' is to be known under an empty key',
       "pass the provider's id"
@@ -173,7 +172,7 @@ end
 
 function APPLY.Returned(step, row, outcome)
   if row.state == 'running' then
-    Fail.refuse(
+    Run.refuse(
       'InvalidState',
       'job ' .. row.id .. " has not handed over, so its handler's return cannot be recorded",
       'report how it ended: succeeded, failed, …'

@@ -1,7 +1,7 @@
 -- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
 -- decision are gathered and written together.
--- needs: base.codec, base.time, tables.jobs, tables.permits, tables.counts
--- needs: rules.cascade, engine.gate_book, engine.gate_names, rules.pool, engine.shut_spells
+-- needs: base.codec, base.time, tables.jobs, tables.permits, tables.counts, rules.cascade
+-- needs: rules.pool, engine.gate_book, engine.gate_names, engine.lane_flows
 
 local StartWriter = {}
 
@@ -36,7 +36,7 @@ end
 -- How long the flow was shut while the job waited in it.
 local function blocked_ms(start)
   local order, now = start.head.order, Time.now
-  local shut = ShutSpells.overlap_ms(start.flow, order.due_at, now)
+  local shut = LaneFlows.shut_ms(start.flow, order.due_at, now)
   -- While it was parked its flow may have been shut as well: no time is counted twice.
   local waited = now - order.due_at - start.head.blocked_ms
   return math.max(0, math.min(shut, waited))

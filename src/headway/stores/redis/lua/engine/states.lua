@@ -1,5 +1,5 @@
 -- The states of a job and the one table of moves between them.
--- needs: base.fail
+-- needs: base.run
 local States = {}
 
 -- The end of the year 9999: what is closed until then is closed for good.
@@ -43,6 +43,6 @@ local MOVES = {
 -- Checks a move against the table; refuses any other with InvariantBroken.
 function States.check_move(old, new)
   if not MOVES[old][new] then
-    Fail.refuse('InvariantBroken', 'no move leads from ' .. old .. ' to ' .. new)
+    Run.refuse('InvariantBroken', 'no move leads from ' .. old .. ' to ' .. new)
   end
 end

@@ -2,9 +2,9 @@
 --
 -- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
--- needs: base.time, base.write, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
--- needs: rules.cascade, engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
--- needs: engine.follow_ups, engine.insert, engine.retention
+-- needs: base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
+-- needs: tables.permits, tables.dedupe, rules.cascade, engine.states, engine.gate_book
+-- needs: engine.gate_names, engine.feeding, engine.new_jobs, engine.insert
 local Step = {}
 
 -- What one verb changes. Whatever moves jobs may be refused late, and leaves nothing behind then.
@@ -178,7 +178,7 @@ function Step.finish(step, row, state, outcome, said)
     row.result = said.result
   end
   row.finished_at = Time.now
-  row.purge_at = Time.now + Retention.kept_for(policy, row.key ~= nil)
+  row.purge_at = Time.now + NewJobs.kept_for(policy, row.key ~= nil)
   row.deadline_at, row.in_doubt, row.cancel_requested = nil, false, false
   Counts.happened(state, 1)
   if row.key ~= nil then
@@ -186,7 +186,7 @@ function Step.finish(step, row, state, outcome, said)
   end
   local follow = follows(policy, state)
   if follow ~= nil then
-    step.follow[#step.follow + 1] = FollowUps.follow_up(row, follow)
+    step.follow[#step.follow + 1] = NewJobs.follow_up(row, follow)
   end
   return state
 end
@@ -218,7 +218,7 @@ function Step.requeue(step, row, outcome, how)
   end
   row.result = nil
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
-  Wakes.wake(row.lane, row.due_at)
+  Run.wake(row.lane, row.due_at)
   return row.state
 end
 
@@ -281,7 +281,7 @@ function Step.close_gate(step, gate, until_at, author, reason)
   GateBook.forget_view(step.book, gate)
   if until_at < States.FOREVER then
     -- Jobs may be parked at it, or come to be: the moment must be noticed.
-    Wakes.wake(nil, until_at)
+    Run.wake(nil, until_at)
     row.timer_at = row.timer_at and math.min(row.timer_at, until_at) or until_at
   end
 end
@@ -307,7 +307,7 @@ local function wake_waiting(step, gate)
     return
   end
   for _, lane in ipairs(row.lanes) do
-    Wakes.wake(lane ~= Gates.ANY_LANE and lane or nil)
+    Run.wake(lane ~= Gates.ANY_LANE and lane or nil)
   end
   GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
 end

@@ -1,6 +1,6 @@
 -- Claim, the quick way: one lane whose only flow passes no gate, and jobs with nothing but their
 -- arguments; or nothing at all.
--- needs: base.keys, base.quick, tables.policy_texts
+-- needs: base.keys, base.quick, tables.packing
 
 local QuickClaim = {}
 
@@ -85,7 +85,7 @@ local function started(reply, request, id, raw)
   if not reply.known[policy] then
     reply.known[policy] = true
     local kept = redis.call('HGET', Keys.numbers, 'P' .. sub(raw, 23, 26))
-    reply.policies[#reply.policies + 1] = { policy, PolicyTexts.decode(cmsgpack.unpack(kept)) }
+    reply.policies[#reply.policies + 1] = { policy, Packing.decode_policy(cmsgpack.unpack(kept)) }
   end
   return 'r'
     .. sub(raw, 2, 32)

@@ -1,6 +1,6 @@
 -- Enqueue, the quick way: one job with nothing but its arguments, due now, of a kind and in a lane
 -- that had one before.
--- needs: base.keys, base.quick, tables.policy_texts, tables.plain_row
+-- needs: base.keys, base.quick, tables.packing
 
 local QuickEnqueue = {}
 
@@ -19,7 +19,7 @@ end
 -- The numbers of the flow and the policy; false for what has none yet.
 local function numbers_of(shape, policy)
   local flow = cmsgpack.pack({ shape[2], shape[3], shape[1], {} })
-  local text = cmsgpack.pack(PolicyTexts.encode(policy))
+  local text = cmsgpack.pack(Packing.encode_policy(policy))
   return redis.call('HMGET', Keys.numbers, 'f' .. flow, 'p' .. text)
 end
 
@@ -38,7 +38,7 @@ local function write(job, numbers, name)
   local id, now = job[1], Quick.now
   local seq = redis.call('HINCRBY', Keys.facts, 'seq', 1)
   local place = { flow = tonumber(numbers[1]), policy = tonumber(numbers[2]) }
-  local row = PlainRow.pack('waiting', place, job[4], job[5] or now, seq, now, job[3])
+  local row = Packing.plain_row('waiting', place, job[4], job[5] or now, seq, now, job[3])
   redis.call('HSET', Keys.jobs, id, row)
   redis.call('ZADD', Keys.waiting, 0, string.sub(row, 3, 22) .. id)
   redis.call('ZADD', Keys.flowing, 0, name .. string.sub(row, 3, 6))

@@ -1,34 +1,109 @@
--- A page of a listing of jobs.
--- needs: reads.snapshot, reads.listing, tables.jobs, tables.dedupe, tables.trail
+-- Jobs: one of them, a page of a listing, why one is not running, and the flows that wait.
+-- needs: base.codec, base.keys, tables.jobs, tables.trail, tables.dedupe, tables.workers
+-- needs: rules.cascade, engine.states, reads.snapshot
+
 local ReadJobs = {}
 
-local function by_ids(ids)
-  local found, rows = Jobs.load(ids), {}
-  for _, id in ipairs(ids) do
-    rows[#rows + 1] = found[id]
-    -- A job that is asked for twice is added once.
-    found[id] = nil
+-- One job with its runs and trail.
+function ReadJobs.job(request)
+  local snapshot = Snapshot.new()
+  local row = Jobs.load({ request.id })[request.id]
+  if row == nil then
+    return snapshot.reply
   end
-  return rows
+  Snapshot.jobs(snapshot, { row })
+  Snapshot.runs(snapshot, { row.id })
+  Snapshot.known(snapshot, { row.id })
+  Snapshot.notes(snapshot, row.id, request.notes)
+  if row.state == 'waiting' then
+    Snapshot.gates_of(snapshot, Snapshot.flow(snapshot, row.flow))
+  end
+  return snapshot.reply
+end
+
+-- Rows fetched at once: few for a small page that nothing filters, never very few.
+local FEWEST, MOST = 100, 500
+local ENDED_BADLY = { dead = true, cancelled = true }
+
+-- The next ids behind a seq, by the index that fits the question best.
+local function walk(request, after, limit)
+  if request.subject ~= nil then
+    return Jobs.about(request.tenant, request.subject, after, limit, request.newest)
+  end
+  local states = request.states
+  if states ~= nil and #states == 1 and ENDED_BADLY[states[1]] then
+    return Jobs.ended_badly(states[1], after, limit, request.newest)
+  end
+  return Jobs.walk(after, limit, request.newest)
+end
+
+-- Says of a glance whether its job is asked for; each flow is looked at once.
+local function filter(request)
+  local states, flows = nil, {}
+  if request.states ~= nil then
+    states = {}
+    for _, state in ipairs(request.states) do
+      states[state] = true
+    end
+  end
+  local function fits(number)
+    local flow = Jobs.flow(number)
+    return (request.lane == nil or flow.lane == request.lane)
+      and (request.tenant == nil or flow.tenant == request.tenant)
+      and (request.kind == nil or flow.kind == request.kind)
+  end
+  return function(seen)
+    if states ~= nil and not states[seen.state] then
+      return false
+    end
+    if flows[seen.flow] == nil then
+      flows[seen.flow] = fits(seen.flow)
+    end
+    return flows[seen.flow]
+  end
+end
+
+-- The rows of a page, in order of arrival or against it, and where to go on; nil at the end.
+--   request: `limit` rows are found at most, and `looked_at` are looked at.
+local function page(request)
+  local wanted, looked, last = {}, 0, request.after
+  local matches = filter(request)
+  local chunk = math.min(MOST, math.max(FEWEST, request.limit + 1))
+  while true do
+    local ids = walk(request, last, chunk)
+    for _, seen in ipairs(Jobs.glance(ids)) do
+      if #wanted == request.limit or looked == request.looked_at then
+        return Jobs.in_order(wanted), Codec.digits(last)
+      end
+      looked, last = looked + 1, seen.seq
+      if matches(seen) then
+        wanted[#wanted + 1] = seen.id
+      end
+    end
+    if #ids < chunk then
+      return Jobs.in_order(wanted), nil
+    end
+  end
 end
 
 local function by_key(snapshot, tenant, key)
   local known = Dedupe.get(tenant, key)
   snapshot.reply.dedupe = { known }
-  return known and by_ids({ known.job }) or {}
+  return known and Jobs.in_order({ known.job }) or {}
 end
 
-function ReadJobs.run(request)
+-- A page of a listing of jobs.
+function ReadJobs.page(request)
   local snapshot = Snapshot.new()
   local rows, cursor
   if request.ids ~= nil then
-    rows = by_ids(request.ids)
+    rows = Jobs.in_order(request.ids)
   elseif request.key ~= nil then
     rows = by_key(snapshot, request.tenant, request.key)
   elseif request.worker ~= nil then
     rows = Jobs.held_by(request.worker, request.limit)
   else
-    rows, cursor = Listing.page(request)
+    rows, cursor = page(request)
   end
   Snapshot.jobs(snapshot, rows)
   snapshot.reply.cursor = cursor
@@ -43,5 +118,82 @@ function ReadJobs.run(request)
     Snapshot.runs(snapshot, ids)
     Snapshot.known(snapshot, ids)
   end
+  return snapshot.reply
+end
+
+-- The gates of a use: one, or that of each candidate who may be asked next.
+local function names_of(use, row, limit)
+  if not use.name:find('{candidate}', 1, true) then
+    return { use.name }
+  end
+  local names = {}
+  for place, candidate in ipairs(row.cascade and Cascade.order(row.cascade) or {}) do
+    if place <= limit then
+      names[place] = Cascade.in_turn(use, candidate).name
+    end
+  end
+  return names
+end
+
+local function look_at_gates(snapshot, row, request)
+  local flow = Snapshot.flow(snapshot, row.flow)
+  Snapshot.templates(snapshot)
+  Snapshot.gates_of(snapshot, flow)
+  for _, name in ipairs({ 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }) do
+    Snapshot.state(snapshot, name, request)
+  end
+  for _, uses in ipairs({ flow.shared, row.keyed }) do
+    for _, use in ipairs(uses) do
+      for _, name in ipairs(names_of(use, row, request.candidates)) do
+        Snapshot.state(snapshot, name, request)
+      end
+    end
+  end
+end
+
+-- Why a job is not running: the job, its gates and who holds them, its place, its lane's workers.
+function ReadJobs.why(request)
+  local snapshot = Snapshot.new()
+  local row = Jobs.load({ request.id })[request.id]
+  if row == nil then
+    return snapshot.reply
+  end
+  Snapshot.jobs(snapshot, { row })
+  snapshot.reply.workers = Workers.all()
+  if States.QUEUED[row.state] then
+    local suspect = redis.call('HGET', Keys.facts, 'suspect')
+    snapshot.reply.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
+    look_at_gates(snapshot, row, request)
+  end
+  if row.state == 'waiting' then
+    local order = { priority = row.priority, due_at = row.due_at, seq = row.seq }
+    snapshot.reply.place = Jobs.place(row.flow, order, request.places)
+  end
+  return snapshot.reply
+end
+
+-- The flows that wait in a lane, or are parked at a gate, with the ids of the first jobs of each; of a
+-- gate also the first of its unfit jobs.
+function ReadJobs.flows(request)
+  local snapshot, flows, numbers = Snapshot.new(), {}, nil
+  local gate, first = request.gate, request.first
+  if gate then
+    numbers = Jobs.parked_flows(gate, request.after, request.limit)
+    if request.after < 0 then
+      Snapshot.jobs(snapshot, Jobs.in_order(Jobs.unfit_at(gate, first)))
+    end
+  else
+    numbers = Jobs.flows_waiting(request.lane, request.after, request.limit)
+  end
+  for place, number in ipairs(numbers) do
+    Snapshot.flow(snapshot, number)
+    if gate then
+      flows[place] = { number, Jobs.parked_ids(gate, number, first), 0 }
+    else
+      local count = Jobs.waiting_count(number, request.counted)
+      flows[place] = { number, Jobs.waiting_ids(number, first), count }
+    end
+  end
+  snapshot.reply.first_of = flows
   return snapshot.reply
 end

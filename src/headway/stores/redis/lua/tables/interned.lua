@@ -1,5 +1,5 @@
 -- Flows and policies: what repeats from job to job stands once, under a number.
--- needs: base.keys, base.codec, base.write, tables.policy_texts
+-- needs: base.keys, base.codec, base.write, tables.packing
 --
 -- Numbers begin at 1 and are never given twice. What is read is kept for the rest of the script and
 -- is not to be changed.
@@ -56,10 +56,10 @@ end
 -- The policy's number; a new policy is given one.
 --   policy: all its fields by names, defaults written out.
 function Interned.policy_number(policy)
-  return number('p', cmsgpack.pack(PolicyTexts.encode(policy)))
+  return number('p', cmsgpack.pack(Packing.encode_policy(policy)))
 end
 
 -- The policy of a number.
 function Interned.policy(policy)
-  return thing('P', policy, PolicyTexts.decode)
+  return thing('P', policy, Packing.decode_policy)
 end

@@ -1,6 +1,5 @@
 -- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
--- needs: base.keys, base.codec, base.time
--- needs: tables.filing, tables.job_rows, tables.job_filing, tables.job_starts
+-- needs: base.keys, base.codec, base.time, tables.filing, tables.job_rows, tables.job_starts
 
 local JobParking = {}
 
@@ -127,9 +126,9 @@ local function change(ids, alter)
   local written, filed = JobRows.batch(), Filing.batch()
   for place, id in ipairs(ids) do
     local row = rows[id]
-    local found, scores = JobFiling.of(row)
+    local found, scores = Filing.of(row)
     alter(row, place)
-    JobFiling.move(filed, found, scores, row.flow, row)
+    Filing.move(filed, found, scores, row.flow, row)
     JobRows.put(written, row, raws[id])
   end
   JobRows.write(written)

@@ -1,5 +1,5 @@
 -- The packed rows of jobs, read once in a script, and what stands apart from them.
--- needs: base.keys, base.write, tables.job_record, tables.job_reading
+-- needs: base.keys, base.write, tables.job_record
 
 local JobRows = {}
 
@@ -52,13 +52,13 @@ function JobRows.load(ids)
     local id = ids[place]
     local raw = raws[id]
     if raw and not found[id] then
-      local row, letters = JobReading.unpack(raw, id)
+      local row, letters = JobRecord.unpack(raw, id)
       letters_of[id] = letters
       found[id] = row
       if letters ~= '' then
         for letter in string.gmatch(letters, '.') do
           places[#places + 1] = letter .. id
-          waiting[#waiting + 1] = { row, JobReading.FIELDS[letter], letter .. id }
+          waiting[#waiting + 1] = { row, JobRecord.FIELDS[letter], letter .. id }
         end
       end
     end
@@ -70,6 +70,16 @@ function JobRows.load(ids)
     end
   end
   return found
+end
+
+-- The rows of jobs in the order of these ids, each once; one that does not exist is left out.
+function JobRows.in_order(ids)
+  local found, rows = JobRows.load(ids), {}
+  for place = 1, #ids do
+    rows[#rows + 1] = found[ids[place]]
+    found[ids[place]] = nil
+  end
+  return rows
 end
 
 -- Rows to be written; `write` writes them.
@@ -120,7 +130,7 @@ function JobRows.put(batch, row, old)
   if far then
     put_far(batch, id, far)
   end
-  local letters = letters_of[id] or JobReading.far_of(old)
+  local letters = letters_of[id] or JobRecord.far_of(old)
   letters_of[id] = nil
   if letters == '' then
     return
@@ -144,7 +154,7 @@ end
 function JobRows.remove(ids)
   local gone = {}
   for _, id in ipairs(ids) do
-    for letter in string.gmatch(JobReading.far_of(raws[id]), '.') do
+    for letter in string.gmatch(JobRecord.far_of(raws[id]), '.') do
       gone[#gone + 1] = letter .. id
     end
     raws[id] = false

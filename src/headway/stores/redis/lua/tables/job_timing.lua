@@ -1,6 +1,6 @@
 -- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
--- needs: base.keys, base.codec, base.time
--- needs: tables.interned, tables.filing, tables.job_reading, tables.job_rows
+-- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_record
+-- needs: tables.job_rows
 
 local JobTiming = {}
 
@@ -17,7 +17,7 @@ function JobTiming.due(lane, limit)
   end
   local raws, found = JobRows.read(ids), {}
   for place, id in ipairs(ids) do
-    found[place] = JobReading.due(raws[id], id)
+    found[place] = JobRecord.due(raws[id], id)
   end
   return found
 end
@@ -118,9 +118,5 @@ function JobTiming.of_entry(entry)
   for place = 1, #ids do
     ids[place] = sub(ids[place], #prefix + 13)
   end
-  local rows, found = JobRows.load(ids), {}
-  for place, id in ipairs(ids) do
-    found[place] = rows[id]
-  end
-  return found
+  return JobRows.in_order(ids)
 end

@@ -1,16 +1,16 @@
 -- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
 -- has ids.
--- needs: base.keys, base.codec, base.write
--- needs: tables.interned, tables.filing, tables.job_reading, tables.job_rows, tables.job_filing
--- needs: tables.job_arrivals, tables.job_starts, tables.job_ends, tables.job_held, tables.job_timing
--- needs: tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
+-- needs: base.keys, base.codec, base.write, tables.interned, tables.filing, tables.job_record
+-- needs: tables.job_rows, tables.job_arrivals, tables.job_starts, tables.job_held
+-- needs: tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe
+-- needs: tables.signals
 
 local Jobs = {}
 
 -- The rest of the table stands in parts. A part is asked only for what none before it has, so that a
 -- call makes the functions of those alone that it uses.
 local PARTS = {
-  Interned, JobStarts, JobEnds, JobHeld, JobTiming, JobParking, JobArrivals, JobListing,
+  Interned, JobStarts, JobHeld, JobTiming, JobParking, JobArrivals, JobListing,
 }
 setmetatable(Jobs, {
   __index = function(_, name)
@@ -37,7 +37,7 @@ local function file_new(batch, row)
       return
     end
   end
-  JobFiling.move(batch, nil, nil, nil, row)
+  Filing.move(batch, nil, nil, nil, row)
 end
 
 -- Adds jobs whose ids are new, and gives each its `seq`, growing in this order.
@@ -75,14 +75,14 @@ function Jobs.load(ids)
   return JobRows.load(ids)
 end
 
+-- Those of the ids that exist, each once, in this order; a copy each.
+function Jobs.in_order(ids)
+  return JobRows.in_order(ids)
+end
+
 -- Jobs in any state by `seq`, those above `after`; a copy each.
 function Jobs.arrived(after, limit)
-  local ids = JobArrivals.walk(after, limit, false)
-  local rows, found = JobRows.load(ids), {}
-  for place, id in ipairs(ids) do
-    found[place] = rows[id]
-  end
-  return found
+  return JobRows.in_order(JobArrivals.walk(after, limit, false))
 end
 
 -- Writes changed jobs back whole.
@@ -96,9 +96,9 @@ function Jobs.save(rows)
   local written, filed = JobRows.batch(), Filing.batch()
   for _, row in ipairs(rows) do
     local raw = raws[row.id]
-    local old = JobReading.filed(raw, row.id)
-    local found, scores = JobFiling.of(old)
-    JobFiling.move(filed, found, scores, old.flow, row)
+    local old = JobRecord.filed(raw, row.id)
+    local found, scores = Filing.of(old)
+    Filing.move(filed, found, scores, old.flow, row)
     JobRows.put(written, row, raw)
   end
   JobRows.write(written)
@@ -123,8 +123,8 @@ function Jobs.remove(ids)
     if row then
       rows[id] = nil
       gone[#gone + 1], removed[#removed + 1] = row, id
-      local found, scores = JobFiling.of(row)
-      JobFiling.move(filed, found, scores, row.flow, nil)
+      local found, scores = Filing.of(row)
+      Filing.move(filed, found, scores, row.flow, nil)
       for _, field in ipairs(run_fields(row)) do
         fields[#fields + 1] = field
       end

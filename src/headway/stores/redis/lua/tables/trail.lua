@@ -108,6 +108,20 @@ function Trail.since(after, limit)
   return lines_of(fields)
 end
 
+-- Adds one line, of now.
+function Trail.note(author, reason, verb, target, detail)
+  Trail.add({
+    {
+      at = Time.now,
+      author = author,
+      reason = reason,
+      verb = verb,
+      target = target,
+      detail = detail,
+    },
+  })
+end
+
 -- What a request was answered; nil if it was not.
 function Trail.answer(request)
   return redis.call('HGET', Keys.answers, request) or nil

@@ -1,7 +1,8 @@
--- Act: an operator's moves on jobs, each on the trail.
--- needs: base.time, base.write, tables.dedupe, tables.trail
--- needs: rules.cascade, engine.horizon, engine.ids, engine.staging, engine.states, engine.step
--- needs: engine.wakes
+-- An operator's moves on jobs and their permits, each on the trail.
+-- needs: base.time, base.write, base.run, tables.dedupe, tables.trail, tables.permits
+-- needs: rules.cascade, engine.horizon, engine.new_jobs, engine.endings, engine.states
+-- needs: engine.step, engine.feeding
+
 local Act = {}
 
 local VERBS = {}
@@ -37,7 +38,7 @@ local function edit_fields(row, edit)
   end
   if edit.args ~= nil then
     if row.body == '' then
-      row.body = Ids.body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
+      row.body = NewJobs.body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
     end
     row.args = edit.args
   end
@@ -55,7 +56,7 @@ end
 local function stage_after(step, row, edit)
   local name = edit.stage or row.stage
   if edit.gates ~= nil then
-    return Staging.stage_of(step, row, name, edit.gates)
+    return Endings.stage_of(step, row, name, edit.gates)
   end
   if name == row.stage then
     return nil
@@ -66,7 +67,7 @@ end
 -- Moves a row to its queue, by its due time, and to its stage.
 local function queue(step, row, stage)
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
-  Staging.enter(step, row, stage)
+  Endings.enter_stage(step, row, stage)
 end
 
 -- Ends a cascade that has no candidates left, as at its creation.
@@ -96,7 +97,7 @@ function VERBS.retry(step, row, request)
   if row.key ~= nil then
     revive_key(row)
   end
-  Wakes.wake(row.lane, row.due_at)
+  Run.wake(row.lane, row.due_at)
   exhaust(step, row)
   return 'done'
 end
@@ -110,7 +111,7 @@ function VERBS.run_now(step, row)
     row.due_at = math.min(row.due_at, Time.now)
     Step.move(step, row, 'waiting')
   end
-  Wakes.wake(row.lane)
+  Run.wake(row.lane)
   return 'done'
 end
 
@@ -122,7 +123,7 @@ function VERBS.edit(step, row, request)
   edit_fields(row, request.edit)
   -- Its place changes: it is looked at from its flow again, wherever it was parked.
   queue(step, row, stage)
-  Wakes.wake(row.lane, row.due_at)
+  Run.wake(row.lane, row.due_at)
   exhaust(step, row)
   return 'done'
 end
@@ -194,4 +195,26 @@ function Act.run(request)
   add_to_trail(request, replies)
   Trail.keep_answer(request.request, cmsgpack.pack(replies))
   return replies
+end
+
+-- An operator takes a job's permits at a gate or pool by force. Returns whether it held any.
+function Act.release_permit(request)
+  local gate, permits = request.gate, {}
+  for _, one in ipairs(Permits.of_jobs({ request.job })) do
+    if one.gate == gate or one.pool == gate then
+      permits[#permits + 1] = one
+    end
+  end
+  if #permits == 0 then
+    return false
+  end
+  Write.freely()
+  Time.keep()
+  local step = Step.new()
+  for _, name in ipairs(Step.return_permits(step, permits)) do
+    Feeding.feed_gate(step.book, name)
+  end
+  Step.flush(step)
+  Trail.note(request.author, request.reason, 'release_permit', gate, request.job)
+  return true
 end

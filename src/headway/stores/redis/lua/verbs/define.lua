@@ -1,16 +1,14 @@
 -- Define: gates, lanes, entries, closings and tokens are declared, changed or reset.
--- needs: base.codec, base.fail, base.time, base.write, tables.facts, tables.trail
--- needs: engine.definitions, engine.horizon, engine.step, engine.token_changes, engine.wakes
+-- needs: base.codec, base.run, base.time, base.write, tables.declared, tables.trail
+-- needs: engine.definitions, engine.horizon, engine.step
 local Define = {}
-
-Define.journal = true
 
 -- What lets no job start that could not start before.
 local OF_TOKENS = { SetToken = true, RevokeToken = true }
 
 local function check_revision(request, revision)
   if request.revision ~= nil and request.revision ~= revision then
-    Fail.refuse(
+    Run.refuse(
       'RevisionConflict',
       'the definitions are at revision '
         .. Codec.digits(revision)
@@ -29,22 +27,14 @@ local function do_item(item, request)
   if verb == nil then
     return false
   end
-  Trail.add({
-    {
-      at = Time.now,
-      author = request.author,
-      reason = request.reason,
-      verb = verb,
-      target = target,
-      detail = detail,
-    },
-  })
+  Trail.note(request.author, request.reason, verb, target, detail)
   return true
 end
 
 -- Does all items or, where one is refused, none. Returns the revision of the definitions now.
 function Define.run(request)
-  local revision = Facts.revision()
+  Write.begin()
+  local revision = Declared.revision()
   check_revision(request, revision)
   Write.guarded()
   Time.keep()
@@ -61,10 +51,10 @@ function Define.run(request)
     return revision
   end
   if sets then
-    TokenChanges.check_number()
+    Definitions.check_token_number()
   end
   if wakes then
-    Wakes.wake(nil)
+    Run.wake(nil)
   end
-  return Facts.bump_revision()
+  return Declared.bump_revision()
 end

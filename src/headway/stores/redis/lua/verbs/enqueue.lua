@@ -5,7 +5,7 @@ local Enqueue = {}
 
 -- Whether a job may be refused after others were written: only what follows from a cascade that is
 -- over at once.
-function Enqueue.journal(request)
+local function may_be_refused_late(request)
   for _, policy in ipairs(request.policies) do
     if policy.cascade then
       return true
@@ -44,6 +44,9 @@ end
 -- Makes the jobs that do not exist. Returns a letter for each: c created, e exists, k another has
 -- its key; and of those with k the other's id: {place from 1, id} each.
 function Enqueue.run(request)
+  if may_be_refused_late(request) then
+    Write.begin()
+  end
   Write.guarded()
   Horizon.begin(request)
   local book, jobs = GateBook.new(), jobs_of(request)

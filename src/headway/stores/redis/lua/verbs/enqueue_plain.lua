@@ -4,12 +4,10 @@
 -- and of a kind whose jobs end by a plain mark. The time of such a call is spent on making functions,
 -- so this script has few. Whatever it cannot do at once, it leaves to `enqueue`, unwritten.
 -- quick: quick.enqueue
--- needs: base.codec, base.keys, base.time, base.write
--- needs: tables.counts, tables.interned, tables.job_arrivals, tables.plain_row, engine.wakes
+-- needs: base.codec, base.keys, base.time, base.write, base.run, tables.counts, tables.interned
+-- needs: tables.job_arrivals, tables.packing
 
 local EnqueuePlain = {}
-
-EnqueuePlain.journal = false
 
 -- Whether all of the jobs are new, and none stands twice.
 local function are_new(jobs)
@@ -80,7 +78,7 @@ local function make(jobs, shapes)
     local id, shape, due_at = job[1], shapes[job[2]], job[5] or now
     local state = due_at > now and 'scheduled' or 'waiting'
     shape[state] = shape[state] + 1
-    local row = PlainRow.pack(state, shape, job[4], due_at, seq, now, job[3])
+    local row = Packing.plain_row(state, shape, job[4], due_at, seq, now, job[3])
     rows[2 * place - 1], rows[2 * place] = id, row
     arrived[place] = { seq = seq, id = id }
     if state == 'waiting' then
@@ -88,7 +86,7 @@ local function make(jobs, shapes)
     else
       local due = shape.name .. string.sub(row, 11, 22) .. id
       scheduled[#scheduled + 1], scheduled[#scheduled + 2] = 0, due
-      Wakes.wake(shape.lane, due_at)
+      Run.wake(shape.lane, due_at)
     end
   end
   write(rows, waiting, scheduled, arrived)
@@ -100,7 +98,7 @@ local function count_all(shapes, total)
     if shape.waiting > 0 then
       flowing[#flowing + 1], flowing[#flowing + 2] = 0, shape.name .. Codec.n4(shape.flow)
       Counts.move(shape.lane, nil, 'waiting', shape.waiting)
-      Wakes.wake(shape.lane)
+      Run.wake(shape.lane)
     end
     if shape.scheduled > 0 then
       Counts.move(shape.lane, nil, 'scheduled', shape.scheduled)

@@ -1,7 +1,7 @@
 -- Import: writes a chunk that another store exported.
--- needs: base.time, base.write, tables.counts, tables.dedupe, tables.entries, tables.facts
+-- needs: base.time, base.write, tables.counts, tables.dedupe, tables.declared
 -- needs: tables.gates, tables.jobs, tables.lanes, tables.permits, tables.signals, tables.starts
--- needs: tables.tokens, tables.trail
+-- needs: tables.trail
 local ImportChunk = {}
 
 local PARTS = {}
@@ -11,7 +11,7 @@ function PARTS.templates(rows)
     Gates.save_template(row)
   end
   if #rows > 0 then
-    Facts.bump_revision()
+    Declared.bump_revision()
   end
 end
 
@@ -37,14 +37,14 @@ end
 
 function PARTS.entries(rows)
   for _, row in ipairs(rows) do
-    Entries.save(row)
+    Declared.save_entry(row)
   end
 end
 
 function PARTS.tokens(rows)
-  Tokens.save(rows)
+  Declared.save_tokens(rows)
   if #rows > 0 then
-    Facts.bump_revision()
+    Declared.bump_revision()
   end
 end
 

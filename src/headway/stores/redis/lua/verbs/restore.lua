@@ -1,10 +1,8 @@
 -- Restore: jobs whose work is under way already are made, awaiting, with their permits.
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.permits, tables.signals
--- needs: engine.gate_book, engine.apply_signal, engine.horizon, engine.insert, engine.lapse
--- needs: rules.pool, engine.staging, engine.states, engine.step
+-- needs: rules.pool, engine.gate_book, engine.apply_signal, engine.horizon, engine.insert
+-- needs: engine.endings, engine.states, engine.step
 local Restore = {}
-
-Restore.journal = true
 
 -- Takes what a job holds at one gate, though that be more than the gate has.
 local function take(step, row, use, one)
@@ -98,7 +96,7 @@ end
 
 -- A job that is queued here was claimed by now, at the stage at which it is under way.
 local function start(step, row, one)
-  local stage = Staging.stage_of(step, row, one.job.stage or '', one.job.gates or {})
+  local stage = Endings.stage_of(step, row, one.job.stage or '', one.job.gates or {})
   if row.state ~= 'waiting' then
     Step.move(step, row, 'waiting')
   end
@@ -123,12 +121,13 @@ local function take_up(step, row, one)
   Signals.make_known(ApplySignal.reference(row), row.id, row.run)
   Signals.make_known(one.signal_key, row.id, row.run)
   Step.changed(step, row)
-  Lapse.ask_provider(step, row)
+  Endings.ask_provider(step, row)
   ApplySignal.apply_kept(step, row, one.signal_key)
 end
 
 -- Makes the jobs that are not known yet. Returns {id, created} each, in order.
 function Restore.run(request)
+  Write.begin()
   Write.guarded()
   Time.keep()
   Horizon.begin(request)

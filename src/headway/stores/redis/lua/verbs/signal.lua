@@ -3,8 +3,6 @@
 -- needs: engine.apply_signal, engine.horizon, engine.step
 local Signal = {}
 
-Signal.journal = true
-
 -- The job and the run that a key names; nil if there is no such run.
 local function find(step, key)
   local job, run = Signals.known(key)
@@ -44,6 +42,7 @@ end
 
 -- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
 function Signal.run(event)
+  Write.begin()
   Horizon.begin(event)
   -- A kept event is stored as it was sent.
   event.opens = nil

@@ -1,8 +1,11 @@
--- Sweep: bounded work that only the passing of time causes; any number may run at once.
--- needs: base.time, base.write, tables.counts, tables.gates, tables.jobs, tables.signals
--- needs: tables.trail, tables.workers, engine.expire, engine.feeding, engine.horizon, engine.lapse
--- needs: engine.promotion, engine.step, engine.turns
-local Sweep = {}
+-- Chores: bounded work that only the passing of time causes, by any number of workers at once; and the
+-- fires of the timetable.
+-- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
+-- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
+-- needs: engine.feeding, engine.horizon, engine.endings, engine.step, engine.gate_book
+-- needs: engine.new_jobs, engine.insert
+
+local Chores = {}
 
 -- Lanes that one sweep promotes in.
 local LANES = 16
@@ -15,12 +18,12 @@ local function meet_deadline(step, row)
   local policy = Jobs.policy(row.policy)
   if row.cancel_requested then
     Step.finish(step, row, 'cancelled', 'deadline', { reason = 'cancelled' })
-  elseif row.reconciles <= 0 and Lapse.ask_provider(step, row) then
+  elseif row.reconciles <= 0 and Endings.ask_provider(step, row) then
     return
   elseif policy.cascade then
-    Turns.end_turn(step, row, 'timeout', 'no answer in time')
+    Endings.end_turn(step, row, 'timeout', 'no answer in time')
   elseif policy.on_deadline == 'retry' then
-    Lapse.fail(step, row, 'deadline', 'no signal came in time', 'deadline')
+    Endings.fail(step, row, 'deadline', 'no signal came in time', 'deadline')
   else
     local said = { reason = 'deadline', error = 'no signal came in time' }
     Step.finish(step, row, 'dead', 'deadline', said)
@@ -106,7 +109,7 @@ local function lapse_workers(step, n)
     if held == n then
       break
     end
-    local runs, jobs = Lapse.lapse(step, worker, n - held)
+    local runs, jobs = Endings.lapse(step, worker, n - held)
     lost, held = lost + runs, held + jobs
   end
   return #workers, lost, held
@@ -121,7 +124,7 @@ local function promote_due(step)
 end
 
 -- Does up to n of each thing. Returns the fields of `SweepReply`.
-function Sweep.run(request)
+function Chores.sweep(request)
   local n = request.n
   Horizon.begin(request)
   local step = Step.new()
@@ -130,7 +133,7 @@ function Sweep.run(request)
   Write.freely()
   Time.keep()
   local workers, lost, held = lapse_workers(step, n)
-  local expired = Expire.expire(step, n)
+  local expired = Promotion.expire(step, n)
   -- A worker's end comes before the deadline of what it held: it may give that more time.
   local late = held < n and meet_deadlines(step, n) or 0
   -- What ended above must be written before anything is fed or forgotten.
@@ -157,4 +160,54 @@ function Sweep.run(request)
     again = workers == n or held == n or expired == n or late == n or timers == n
       or removed == n or lines == n,
   }
+end
+
+local function job_of(row, moment)
+  local id = NewJobs.derived_id({ 'fire', row.name, row.first_seen_at, row.revision, moment })
+  local job = Python.replace(row.spec.job, {
+    id = id,
+    due_at = moment,
+    entry = row.name,
+    fired_at = moment,
+  })
+  job.key = nil
+  return job
+end
+
+local function lay(row, moments)
+  local jobs = {}
+  for place, moment in ipairs(moments) do
+    jobs[place] = job_of(row, moment)
+  end
+  local book = GateBook.new()
+  Insert.insert_new(book, jobs, false, true)
+  GateBook.save(book)
+end
+
+-- A timetable entry's next moments, those later than the last fired, become scheduled jobs. Returns
+-- {fired, current}.
+function Chores.fire(request)
+  Write.begin()
+  local row = Declared.entry(request.entry)
+  local spec = row and row.spec
+  if spec == nil or row.revision ~= request.revision or not spec.enabled then
+    return { fired = {}, current = false }
+  end
+  Write.guarded()
+  Time.keep()
+  Horizon.begin(request)
+  local fired, last = {}, row.last_fired
+  for _, moment in ipairs(request.moments) do
+    if last == nil or moment > last then
+      fired[#fired + 1] = moment
+      last = moment
+    end
+  end
+  lay(row, fired)
+  row.last_fired = last
+  row.ahead_until = math.max(row.ahead_until or 0, request.ahead_until, last or 0)
+  Declared.save_entry(row)
+  -- Due fires were held back until now.
+  Run.wake(spec.job.lane)
+  return { fired = fired, current = true }
 end

@@ -1,11 +1,11 @@
--- Policies as they are kept: values in a fixed order, so that equal policies are equal texts.
+-- How policies and plain rows are packed, by the quick modules as by the others.
 -- needs:
 
-local PolicyTexts = {}
+local Packing = {}
 
 -- The values of a policy, false for none.
 --   policy: all its fields by names, defaults written out.
-function PolicyTexts.encode(policy)
+function Packing.encode_policy(policy)
   local retry, follow, accepted = policy.retry, policy.on_final, policy.on_accepted
   return {
     { retry.attempts, retry.base_ms, retry.factor, retry.cap_ms, retry.jitter },
@@ -24,7 +24,7 @@ function PolicyTexts.encode(policy)
 end
 
 -- The policy of values, by names.
-function PolicyTexts.decode(kept)
+function Packing.decode_policy(kept)
   local retry, follow, accepted = kept[1], kept[7] or nil, kept[11]
   return {
     retry = {
@@ -46,4 +46,31 @@ function PolicyTexts.decode(kept)
     on_accepted = accepted
       and { kind = accepted[1], lane = accepted[2] or nil, states = accepted[3] },
   }
+end
+
+-- The row of a new job that has nothing but its arguments, as `job_record` packs it.
+
+local pack, char, byte = struct.pack, string.char, string.byte
+-- What stands for no moment; see base/codec.
+local NONE = 281474976710655
+-- What stands behind the moment of creation of a job that never ran, up to its arguments.
+local FRESH = pack('>I4I4I6I6I6I6I6BI2I2I4', 0, 0, 0, 0, NONE, NONE, NONE, 0, 0, 0, 0)
+local LETTERS = { waiting = byte('w'), scheduled = byte('s') }
+
+-- Packs the row.
+--   place: {flow, policy}, their numbers.
+--   args: short enough to stand in the row.
+function Packing.plain_row(state, place, priority, due_at, seq, created_at, args)
+  local head = pack(
+    '>BBI4I4I6I6I4I6',
+    LETTERS[state],
+    0,
+    place.flow,
+    priority,
+    due_at,
+    seq,
+    place.policy,
+    created_at
+  )
+  return head .. FRESH .. args .. char(seq % 256)
 end

@@ -1,0 +1,171 @@
+-- All that a store holds, page by page: for an audit, and for an export.
+-- needs: tables.gates, tables.permits, tables.starts, tables.jobs, tables.lanes, tables.dedupe
+-- needs: tables.signals, tables.declared, tables.trail, tables.counts, reads.snapshot
+
+local ReadPages = {}
+
+-- Adds permits and starts of a gate, counted from the rows themselves.
+local function count(snapshot, row)
+  local reply = snapshot.reply
+  local permits, amount = Permits.count(row.name)
+  reply.permits[#reply.permits + 1] = { row.name, permits, amount, {} }
+  reply.starts[#reply.starts + 1] = { row.name, Starts.total(row.name, -1), false }
+end
+
+local function look_at_gates(snapshot, after, limit)
+  local reply = snapshot.reply
+  local rows, sums = Gates.page(after, limit), Permits.sums(after, limit)
+  local names = {}
+  for place, sum in ipairs(sums) do
+    names[place] = sum[1]
+  end
+  local known = Gates.load(names)
+  for place, row in ipairs(rows) do
+    reply.gate_page[place] = row.name
+    known[row.name] = row
+    count(snapshot, row)
+  end
+  for name, row in pairs(known) do
+    reply.gates[#reply.gates + 1] = { name, row }
+  end
+  for _, name in ipairs(names) do
+    if known[name] == nil then
+      reply.gates[#reply.gates + 1] = { name, false }
+    end
+  end
+  reply.sums = sums
+  return #rows
+end
+
+local function look_at_permits(snapshot, after, limit)
+  local place = after:find('\031', 1, true)
+  local gate = place and after:sub(1, place - 1) or after
+  local rows = Permits.page({ gate, place and after:sub(place + 1) or '' }, limit)
+  local ids, seen = {}, {}
+  for _, permit in ipairs(rows) do
+    if not seen[permit.job] then
+      seen[permit.job] = true
+      ids[#ids + 1] = permit.job
+    end
+  end
+  for _, row in pairs(Jobs.load(ids)) do
+    Snapshot.jobs(snapshot, { row })
+  end
+  snapshot.reply.permit_page = rows
+  return #rows
+end
+
+local function look_at_held(snapshot, after, limit)
+  local rows = Jobs.held(after, limit)
+  local ids = {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
+  Snapshot.jobs(snapshot, rows, 'held')
+  snapshot.reply.permits_of_held = Permits.of_jobs(ids)
+  return #rows
+end
+
+local AUDITED = {
+  { 'gates', look_at_gates },
+  { 'permits', look_at_permits },
+  { 'held', look_at_held },
+}
+
+-- The parts share one limit: the next is begun while something of it is left.
+function ReadPages.audit(request)
+  local snapshot = Snapshot.new()
+  local reply = snapshot.reply
+  reply.gate_page, reply.gates, reply.permits, reply.starts = {}, {}, {}, {}
+  Snapshot.templates(snapshot)
+  local left, begun = request.limit, false
+  for _, part in ipairs(AUDITED) do
+    if begun or part[1] == request.part then
+      local found = part[2](snapshot, begun and '' or request.after, math.max(1, left))
+      begun, left = true, left - found
+      if left <= 0 and found > 0 then
+        break
+      end
+    end
+  end
+  return reply
+end
+
+local EXPORTED = {}
+
+function EXPORTED.templates(snapshot, _)
+  Snapshot.templates(snapshot)
+end
+
+function EXPORTED.gates(snapshot, request)
+  local reply = snapshot.reply
+  reply.gate_page, reply.gates, reply.every_start = {}, {}, {}
+  for place, row in ipairs(Gates.page(request.after or '', request.limit)) do
+    reply.gate_page[place] = row.name
+    reply.gates[place] = { row.name, row }
+    reply.every_start[place] = { row.name, Starts.oldest(row.name, 0, request.most) }
+  end
+end
+
+function EXPORTED.lanes(snapshot, _)
+  local reply = snapshot.reply
+  reply.lane_names, reply.tenant_starts = Lanes.names(), {}
+  for place, name in ipairs(reply.lane_names) do
+    Snapshot.lane(snapshot, name)
+    reply.tenant_starts[place] = { name, Lanes.all_tenant_starts(name) }
+  end
+end
+
+function EXPORTED.entries(snapshot, _)
+  snapshot.reply.entries = Declared.entries()
+end
+
+function EXPORTED.tokens(snapshot, _)
+  snapshot.reply.tokens = Declared.all_tokens()
+end
+
+-- The keys that jobs still have.
+local function keys_of(rows)
+  local found = {}
+  for _, row in ipairs(rows) do
+    local known = row.key and Dedupe.get(row.tenant, row.key)
+    if known then
+      found[#found + 1] = known
+    end
+  end
+  return found
+end
+
+function EXPORTED.jobs(snapshot, request)
+  local rows, ids = Jobs.arrived(request.after or 0, request.limit), {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
+  Snapshot.jobs(snapshot, rows)
+  Snapshot.runs(snapshot, ids)
+  snapshot.reply.permits_of_held = Permits.of_jobs(ids)
+  snapshot.reply.dedupe = keys_of(rows)
+end
+
+function EXPORTED.known(snapshot, request)
+  snapshot.reply.known = Signals.all_known(request.after or '', request.limit)
+end
+
+function EXPORTED.events(snapshot, request)
+  snapshot.reply.events = Signals.all_heard(request.after or { '', '' }, request.limit)
+end
+
+function EXPORTED.trail(snapshot, request)
+  snapshot.reply.since = Trail.since(request.after or 0, request.limit)
+end
+
+function EXPORTED.totals(snapshot, _)
+  snapshot.reply.totals = Counts.totals()
+end
+
+-- Adds the rows of `part` behind `after` (nil for the first), at most `limit` where it has pages.
+function ReadPages.chunk(request)
+  local snapshot = Snapshot.new()
+  EXPORTED[request.part](snapshot, request)
+  return snapshot.reply
+end
