@@ -10,8 +10,7 @@ import msgspec
 import redis
 
 from headway.stores.redis.scripts import key_suffixes, needs, source
-from headway.stores.redis.untyped import decode_untyped
-from headway.stores.redis.values import encode, text_of
+from headway.stores.redis.values import decode_untyped, encode, text_of
 from tests.redis.told import told
 
 START_AT = 1_700_000_000_000

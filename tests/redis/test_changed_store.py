@@ -7,8 +7,7 @@ import pytest
 from headway.contract.outcomes import Verdict
 from headway.contract.views import TrailQuery, WhyQuery
 from headway.core.errors import StoreChanged
-from headway.stores.redis.link import Link, packed
-from headway.stores.redis.loop_link import LoopLink
+from headway.stores.redis.link import Link, LoopLink, packed
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.scripts import script
 from headway.testing.clock import FakeClock

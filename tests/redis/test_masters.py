@@ -11,8 +11,8 @@ import pytest
 
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.runtime.timing import pause
-from headway.stores.redis.masters import masters
 from headway.stores.redis.options import Address, parse_url
+from headway.stores.redis.server import masters
 from tests.redis.admin import admin, claim, new_job, opened, settle
 from tests.redis.sentinels import SERVICE, Sentinel
 from tests.servers.fixtures import made

@@ -8,9 +8,14 @@ from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
 from headway.stores.redis.failures import is_passing, reply_lost
-from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError, packed_words
-from headway.stores.redis.link_fetch import LinkFetch
-from headway.stores.redis.loop_link import LoopLink
+from headway.stores.redis.link import (
+    Link,
+    LoopLink,
+    NotSentError,
+    ReplyError,
+    ReplyLostError,
+    packed_words,
+)
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.pool import Pool
 from headway.stores.redis.scripts import Script
@@ -122,7 +127,7 @@ class Calls:
         return await asyncio.shield(joining)
 
     async def _make(self, place: _Place) -> LoopLink | None:
-        fetch = LinkFetch(self.pool)
+        fetch = _LinkFetch(self.pool)
         try:
             await asyncio.to_thread(fetch.run)
             made = LoopLink(fetch.taken(), self._options.timeout_ms / 1000)
@@ -159,3 +164,50 @@ class Calls:
                 loop.call_soon_threadsafe(link.retire)
             else:
                 link.close()
+
+
+class _LinkFetch:
+    """Fetches one link in a thread; it goes back to the pool if it is not taken.
+
+    A task that is cancelled while it awaits a thread never gets the thread's result, so the link
+    would stay open.
+
+    Args:
+        pool: where the link comes from.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._lock = Lock()
+        self._fetched: Link | None = None
+        self._ended = False
+
+    def run(self) -> None:
+        """Fetch the link. Blocks; in any thread.
+
+        Raises:
+            NotSentError: there is none now.
+            ReplyError: the server did not let us in.
+            StoreError: the server is not fit for a store.
+        """
+        link = self._pool.take()
+        with self._lock:
+            if not self._ended:
+                self._fetched = link
+                return
+        self._pool.give_back(link)
+
+    def taken(self) -> Link:
+        """Return the link; the caller owns it from now on."""
+        with self._lock:
+            link, self._fetched = self._fetched, None
+        assert link is not None  # noqa: S101  (`run` has returned)
+        return link
+
+    def end(self) -> None:
+        """Return a link that was not taken to the pool, now or when it is there."""
+        with self._lock:
+            self._ended = True
+            link, self._fetched = self._fetched, None
+        if link is not None:
+            self._pool.give_back(link)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
 from headway.stores.redis.failures import explain, reply_lost, unreachable
 from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError
-from headway.stores.redis.masters import masters
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.scripts import key_suffixes
-from headway.stores.redis.server import Server, ask_server
+from headway.stores.redis.server import Server, ask_server, masters
 from headway.stores.redis.timing import machine_clock, monotonic
 
 _PINGS = 20

@@ -8,15 +8,20 @@ from collections import deque
 
 from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
 from headway.stores.redis.failures import explain, is_passing, reply_lost, unreachable
-from headway.stores.redis.link import Link, NotSentError, Reply, ReplyError, ReplyLostError, packed
-from headway.stores.redis.masters import masters
+from headway.stores.redis.link import (
+    STALE_AFTER,
+    Link,
+    NotSentError,
+    Reply,
+    ReplyError,
+    ReplyLostError,
+    packed,
+)
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.scripts import Script
-from headway.stores.redis.server import ask_server, check_server
+from headway.stores.redis.server import ask_server, check_server, masters
 from headway.stores.redis.timing import monotonic, pause
 
-_STALE_AFTER = 0.005
-"""Seconds of idleness after which a link is looked at before it is used."""
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds between tries; the last one again and again."""
 _CALLS = 8
@@ -84,7 +89,7 @@ class Pool:
                 link, since = self._free.pop()
             except IndexError:
                 return self.connect()
-            if monotonic() - since < _STALE_AFTER or not link.is_stale():
+            if monotonic() - since < STALE_AFTER or not link.is_stale():
                 return link
             link.close()
 

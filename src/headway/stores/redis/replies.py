@@ -20,8 +20,7 @@ from headway.core.errors import HeadwayError, InvariantBroken
 from headway.core.gates.hours import HoursSpec, intervals
 from headway.core.job import JobPolicy, NewJob
 from headway.stores.ledger.horizon import HORIZON_MS
-from headway.stores.redis.untyped import decode_untyped
-from headway.stores.redis.values import bytes_of
+from headway.stores.redis.values import bytes_of, decode_untyped
 
 Value = TypeVar("Value")
 

@@ -42,12 +42,12 @@ from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.settle import check_outcomes
-from headway.stores.redis.kept_signals import to_script
 from headway.stores.redis.values import (
     named,
     packed_gates,
     packed_policy,
     plain,
+    signal_to_script,
     text_of,
 )
 
@@ -304,7 +304,7 @@ def import_chunk_request(chunk: ExportChunk) -> Request:
     if chunk.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
     if chunk.part == "events":
-        rows = [{**row, "payload": to_script(row["payload"])} for row in rows]
+        rows = [{**row, "payload": signal_to_script(row["payload"])} for row in rows]
     return {"part": chunk.part, "rows": [plain(row) for row in rows]}
 
 

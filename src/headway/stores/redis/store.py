@@ -28,19 +28,17 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
+from headway.core.naming import check_name
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import process_name, store_changed
 from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.verbs.act import check_edit
+from headway.stores.ledger.verbs.claim import check_claim
+from headway.stores.ledger.verbs.enqueue import check_batch
+from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.redis import replies, requests, views
 from headway.stores.redis.calls import Calls
-from headway.stores.redis.checks import (
-    check_act,
-    check_author,
-    check_claim,
-    check_fire,
-    check_signal,
-)
 from headway.stores.redis.failures import explain, unreachable
 from headway.stores.redis.last_seen import LastSeen
 from headway.stores.redis.link import NotSentError, ReplyError
@@ -49,9 +47,8 @@ from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.replies import ScriptReply
 from headway.stores.redis.requests import Request
 from headway.stores.redis.scripts import Script, script
-from headway.stores.redis.store_clock import StoreClock
-from headway.stores.redis.untyped import decode_untyped
-from headway.stores.redis.values import encode
+from headway.stores.redis.timing import StoreClock
+from headway.stores.redis.values import decode_untyped, encode
 
 Answer = TypeVar("Answer")
 
@@ -136,7 +133,7 @@ class RedisStore:
 
     async def fire(self, request: FireRequest) -> FireReply:
         """See `Store.fire`."""
-        check_fire(request)
+        check_batch("fire", len(request.moments))
         reply = await self._do("verbs.chores.fire", requests.as_request(request))
         return replies.fire_reply(reply.value)
 
@@ -174,19 +171,21 @@ class RedisStore:
 
     async def act(self, request: ActRequest) -> list[ActReply]:
         """See `Store.act`."""
-        check_act(request)
+        check_batch("act", len(request.ids))
+        check_name("author", request.author)
+        check_name("request", request.request)
+        check_edit(request.edit)
         reply = await self._do("verbs.act", requests.as_request(request))
         return replies.acted(reply.value)
 
     async def define(self, request: DefineRequest) -> int:
         """See `Store.define`."""
-        check_author(request.author)
         reply = await self._do("verbs.define", requests.define_request(request))
         return replies.read(reply.value, int)
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
         """See `Store.release_permit`."""
-        check_author(author)
+        check_name("author", author)
         request = {**_authored(author, reason), "gate": gate, "job": job}
         reply = await self._do("verbs.act.release_permit", request)
         return replies.read(reply.value, bool)

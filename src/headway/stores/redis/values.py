@@ -1,7 +1,8 @@
-"""Values on their way to a script: MessagePack as the Lua inside Redis reads it."""
+"""Values to scripts and back: MessagePack as the Lua inside Redis reads and writes it."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -12,13 +13,32 @@ from typing import Any, cast
 import msgspec
 
 from headway.contract.definitions import EntrySpec
+from headway.contract.signals import Signal
 from headway.core.gates.spec import GateUse
-from headway.core.job import JobPolicy, NewJob
+from headway.core.job import JobPolicy
 from headway.core.timetable.schedule import At, Cron, Every
+from headway.stores.ledger.codec import decode_signal, encode_signal
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 
 _SHORT, _BYTE, _WORD = 32, 256, 65_536
+_decode = msgspec.msgpack.Decoder().decode
+_NUMBERS = {
+    0xCA: struct.Struct(">f"),
+    0xCB: struct.Struct(">d"),
+    0xCC: struct.Struct(">B"),
+    0xCD: struct.Struct(">H"),
+    0xCE: struct.Struct(">I"),
+    0xCF: struct.Struct(">Q"),
+    0xD0: struct.Struct(">b"),
+    0xD1: struct.Struct(">h"),
+    0xD2: struct.Struct(">i"),
+    0xD3: struct.Struct(">q"),
+}
+_PLAIN = {0xC0: None, 0xC2: False, 0xC3: True}
+_TEXT = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+_ARRAY = {0xDC: 2, 0xDD: 4}
+_MAP = {0xDE: 2, 0xDF: 4}
 
 
 def text_of(data: bytes) -> msgspec.Raw:
@@ -93,11 +113,6 @@ def packed_gates(gates: tuple[GateUse, ...]) -> msgspec.Raw:
     return msgspec.Raw(encode([named(use) for use in gates]))
 
 
-def new_job(job: NewJob) -> dict[str, Any]:
-    """A job by the names of its fields."""
-    return named(job)
-
-
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     assert is_dataclass(kind)  # noqa: S101  (records are nothing else)
@@ -107,3 +122,76 @@ def _names(kind: type) -> tuple[str, ...]:
 def _place_of(spec: EntrySpec) -> str:
     places: dict[type, str] = {Cron: "cron", Every: "every", At: "at"}
     return places[type(spec.schedule)]
+
+
+def decode_untyped(data: msgspec.Raw) -> object:
+    """What a script packed.
+
+    Args:
+        data: MessagePack as Redis writes it.
+
+    Returns:
+        Maps, lists, texts, numbers. A text that is no UTF-8, such as arguments that are no JSON,
+        keeps its bytes by `surrogateescape`.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Reader(bytes(data)).value()
+
+
+class _Reader:
+    """Decodes slowly, for the rare reply with a text that is not UTF-8."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def _take(self, size: int) -> bytes:
+        data = self._data[self._at : self._at + size]
+        self._at += size
+        return data
+
+    def _size(self, size: int) -> int:
+        return int.from_bytes(self._take(size))
+
+    def _scalar(self, first: int) -> object:
+        if first in _PLAIN:
+            return _PLAIN[first]
+        if first in _NUMBERS:
+            number = _NUMBERS[first]
+            return number.unpack(self._take(number.size))[0]
+        return first if first < 0x80 else first - 0x100
+
+    def value(self) -> object:
+        """The next value."""
+        first = self._size(1)
+        if first < 0x80 or first >= 0xE0 or first in _PLAIN or first in _NUMBERS:
+            return self._scalar(first)
+        if first in _TEXT or 0xA0 <= first < 0xC0:
+            size = self._size(_TEXT[first]) if first in _TEXT else first & 0x1F
+            return self._take(size).decode("utf-8", "surrogateescape")
+        if first in _ARRAY or 0x90 <= first < 0xA0:
+            size = self._size(_ARRAY[first]) if first in _ARRAY else first & 0x0F
+            return [self.value() for _ in range(size)]
+        size = self._size(_MAP[first]) if first in _MAP else first & 0x0F
+        return {self.value(): self.value() for _ in range(size)}
+
+
+def signal_to_script(payload: bytes) -> bytes:
+    """A kept signal of a chunk, as a script keeps it; empty for one that was applied.
+
+    Raises:
+        msgspec.DecodeError: it is no signal.
+    """
+    return encode(named(decode_signal(payload))) if payload else b""
+
+
+def signal_from_script(payload: bytes) -> bytes:
+    """A signal that a script kept, as the ledger keeps it; empty for one that was applied."""
+    if not payload:
+        return b""
+    reply = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))
+    if "body" in reply:
+        reply["body"] = reply["body"].encode("utf-8", "surrogateescape")
+    return encode_signal(msgspec.convert(reply, Signal))

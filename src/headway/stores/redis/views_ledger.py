@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
+
+from headway.contract.definitions import EntrySpec, Overlap
 from headway.contract.repair import Suspicion
-from headway.contract.views import JobsQuery
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head, Order
-from headway.core.job import JobPolicy
+from headway.core.gates.spec import GateUse
+from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import At, Cron, Every, Schedule
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import (
@@ -32,11 +37,124 @@ from headway.stores.ledger.rows import (
     WorkerRow,
 )
 from headway.stores.ledger.tables.tokens import TokenRow
-from headway.stores.redis import views_rows as rows
 from headway.stores.redis.replies import suspicion
-from headway.stores.redis.views_rows import Record, listed, paired
+from headway.stores.redis.values import signal_from_script
 
 Value = TypeVar("Value")
+
+Record = Mapping[str, Any]
+"""A row by the names of its fields; those that are None are not there.
+
+An empty map comes as an empty list: Lua has one type for both.
+"""
+
+_PAYLOADS = frozenset({"args", "body", "result", "progress"})
+
+
+def listed(record: Record, name: str) -> list[Any]:
+    """A list of a record; what is not there is empty."""
+    return record.get(name) or []
+
+
+def paired(record: Record, name: str) -> dict[Any, Any]:
+    """Return a map that came as pairs, or as a map, which is a list when it is empty."""
+    return dict(record.get(name) or ())
+
+
+def payload(record: str | bytes) -> bytes:
+    """Return bytes as they were sent: scripts pass them as text, which may not be valid UTF-8."""
+    return record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
+
+
+def _row(kind: type[Value], record: Record, **others: object) -> Value:
+    """A row of the ledger; `others` replace fields of the record."""
+    return msgspec.convert({**record, **others}, kind, builtin_types=(bytes,))
+
+
+def _tuple_row(kind: type[Value], record: Record) -> Value:
+    """A row that is a named tuple; the texts that may be left out are empty."""
+    fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009  (named tuples have no type)
+    return msgspec.convert([record.get(name, "") for name in fields], kind)
+
+
+def _job_row(record: Record) -> JobRow:
+    payloads = {name: payload(record[name]) for name in _PAYLOADS & record.keys()}
+    subject, members = record.get("subject"), paired(record, "members")
+    return _row(JobRow, record, subject=subject, members=members, **payloads)
+
+
+def _run_row(record: Record) -> RunRow:
+    handed_at, members = record.get("handed_at"), paired(record, "members")
+    return _row(RunRow, record, handed_at=handed_at, members=members)
+
+
+def _flow_key(record: Record) -> FlowKey:
+    shared = msgspec.convert(listed(record, "shared"), tuple[GateUse, ...])
+    return FlowKey(record["lane"], record["tenant"], record["kind"], shared)
+
+
+def _gate_row(record: Record) -> GateRow:
+    reserved = record.get("reserved")
+    if reserved:
+        order = [reserved["order"][name] for name in Order._fields]
+        reserved = [reserved["job"], order, reserved["amount"], reserved["until_at"]]
+    return _row(GateRow, record, reserved=reserved or None)
+
+
+def _template_row(record: Record) -> TemplateRow:
+    return _row(TemplateRow, record, override=record.get("override") or None)
+
+
+def _lane_row(record: Record) -> LaneRow:
+    return _row(
+        LaneRow, record, spec=record.get("spec") or None, override=record.get("override") or None
+    )
+
+
+def _entry_row(record: Record) -> EntryRow:
+    # Not by `msgspec`, which refuses the union of the three kinds of schedules.
+    spec = record.get("spec")
+    return EntryRow(**{**record, "spec": _entry_spec(spec) if spec else None})
+
+
+def _key_row(record: Record) -> KeyRow:
+    body = payload(record["body"])
+    return KeyRow(record["tenant"], record["key"], record["job"], body, record.get("until_at"))
+
+
+def _signal_row(record: Record) -> SignalRow:
+    kept = signal_from_script(payload(record.get("payload", "")))
+    return _row(SignalRow, record, payload=kept)
+
+
+class _Entry(msgspec.Struct, kw_only=True):
+    """An entry; exactly one of the three schedules is there."""
+
+    name: str
+    job: NewJob
+    misfire: MisfirePolicy
+    misfire_cap: int
+    overlap: Overlap
+    enabled: bool
+    cron: Cron | None = None
+    every: Every | None = None
+    at: At | None = None
+
+
+def _entry_spec(record: Record) -> EntrySpec:
+    job = {**record["job"], "args": payload(record["job"]["args"])}
+    kept = msgspec.convert({**record, "job": job}, _Entry)
+    schedule: Schedule | None = kept.cron or kept.every or kept.at
+    assert schedule is not None  # noqa: S101  (every declared entry has one of them)
+    return EntrySpec(
+        name=kept.name,
+        schedule=schedule,
+        job=kept.job,
+        misfire=kept.misfire,
+        misfire_cap=kept.misfire_cap,
+        overlap=kept.overlap,
+        enabled=kept.enabled,
+    )
 
 
 def ledger_of(reply: Record) -> Ledger:
@@ -75,14 +193,14 @@ _SOME_HEAD = Head(Order(0, 0, 0), "", (), None, (), 0, 0, "", None, b"{}", 0, 0)
 
 class _Jobs:
     def __init__(self, reply: Record) -> None:
-        self._listed = [rows.job_row(one) for one in listed(reply, "jobs")]
-        self._held = [rows.job_row(one) for one in listed(reply, "held")]
+        self._listed = [_job_row(one) for one in listed(reply, "jobs")]
+        self._held = [_job_row(one) for one in listed(reply, "held")]
         self._rows = {row.id: row for row in self._listed}
-        self._flows = {number: rows.flow_key(one) for number, one in listed(reply, "flows")}
-        self._policies = {number: rows.policy(one) for number, one in listed(reply, "policies")}
-        self._runs = {
-            job: [rows.run_row(one) for one in ended] for job, ended in listed(reply, "runs")
+        self._flows = {number: _flow_key(one) for number, one in listed(reply, "flows")}
+        self._policies = {
+            number: msgspec.convert(one, JobPolicy) for number, one in listed(reply, "policies")
         }
+        self._runs = {job: [_run_row(one) for one in ended] for job, ended in listed(reply, "runs")}
         self._parked = paired(reply, "parked")
         self._parked_gates = listed(reply, "parked_gates")
         self._oldest = paired(reply, "oldest")
@@ -104,72 +222,57 @@ class _Jobs:
     def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
         return {one: self._runs[one] for one in ids if one in self._runs}
 
-    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        del query
+    def page(self, *_: object) -> tuple[list[JobRow], str | None]:
         return self._listed, self._cursor
 
-    def arrived(self, after: int, limit: int) -> list[JobRow]:
-        del after, limit
+    def arrived(self, *_: object) -> list[JobRow]:
         return self._listed
 
-    def place(self, flow: int, order: Order, limit: int) -> int:
-        del flow, order, limit
+    def place(self, *_: object) -> int:
         return _known(self._place, "a job's place in its flow")
 
-    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        del lane, after, limit
+    def flows_waiting(self, *_: object) -> list[int]:
         return list(self._first)
 
-    def heads(self, flow: int, limit: int) -> list[Head]:
-        del limit
+    def heads(self, flow: int, _limit: int) -> list[Head]:
         # The view of flows only names them.
         return [_SOME_HEAD._replace(id=one) for one in self._first[flow][0]]
 
-    def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
-        del lane, limit
+    def waiting_counts(self, _lane: str, flows: Sequence[int], _limit: int) -> dict[int, int]:
         return {flow: self._first[flow][1] for flow in flows}
 
-    def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        return self.flows_waiting(gate, after, limit)
+    parked_flows = flows_waiting
 
-    def unfit_at(self, gate: str, limit: int) -> list[str]:
-        del gate, limit
+    def unfit_at(self, *_: object) -> list[str]:
         return [row.id for row in self._listed]
 
-    def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
-        del gate, limit
+    def parked_ids(self, _gate: str, flows: Sequence[int], _limit: int) -> dict[int, list[str]]:
         return {flow: self._first[flow][0] for flow in flows}
 
-    def parked_gates(self, after: str, limit: int) -> list[str]:
-        del after, limit
+    def parked_gates(self, *_: object) -> list[str]:
         return list(self._parked_gates)
 
-    def parked_counts(self, gates: Sequence[str], limit: int) -> Mapping[str, int]:
-        del gates, limit
+    def parked_counts(self, *_: object) -> Mapping[str, int]:
         return self._parked
 
-    def oldest_due(self, lanes: Sequence[str]) -> Mapping[str, int]:
-        del lanes
+    def oldest_due(self, *_: object) -> Mapping[str, int]:
         return self._oldest
 
-    def held_counts(self, workers: Sequence[str]) -> Mapping[str, int]:
-        del workers
+    def held_counts(self, *_: object) -> Mapping[str, int]:
         return self._running
 
-    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
-        del worker, limit
+    def held_by(self, *_: object) -> list[HeldRow]:
         return [_SOME_RUN._replace(id=row.id) for row in self._listed]
 
-    def held(self, after: str, limit: int) -> list[JobRow]:
-        del after, limit
+    def held(self, *_: object) -> list[JobRow]:
         return self._held
 
 
 class _Gates:
     def __init__(self, reply: Record) -> None:
-        found = (rows.template_row(one) for one in listed(reply, "templates"))
+        found = (_template_row(one) for one in listed(reply, "templates"))
         self._templates = {row.spec.name: row for row in found}
-        self._rows = {name: rows.gate_row(one) for name, one in listed(reply, "gates") if one}
+        self._rows = {name: _gate_row(one) for name, one in listed(reply, "gates") if one}
         self._seen = {name for name, _ in listed(reply, "gates")}
         self._page = [self._rows[name] for name in listed(reply, "gate_page")]
 
@@ -183,35 +286,30 @@ class _Gates:
                 _known(None, f"the gate {name!r}")
         return {name: self._rows[name] for name in wanted if name in self._rows}
 
-    def page(self, after: str, limit: int) -> list[GateRow]:
-        del after, limit
+    def page(self, *_: object) -> list[GateRow]:
         return self._page
 
 
 class _Permits:
     def __init__(self, reply: Record) -> None:
         self._at = {
-            name: Holders(count, amount, [rows.permit_row(one) for one in first])
+            name: Holders(count, amount, [_tuple_row(PermitRow, one) for one in first])
             for name, count, amount, first in listed(reply, "permits")
         }
         self._sums = [(name, amount) for name, amount in listed(reply, "sums")]
-        self._page = [rows.permit_row(one) for one in listed(reply, "permit_page")]
-        self._of_held = [rows.permit_row(one) for one in listed(reply, "permits_of_held")]
+        self._page = [_tuple_row(PermitRow, one) for one in listed(reply, "permit_page")]
+        self._of_held = [_tuple_row(PermitRow, one) for one in listed(reply, "permits_of_held")]
 
-    def at(self, gates: Sequence[str], limit: int) -> Mapping[str, Holders]:
-        del gates, limit
+    def at(self, *_: object) -> Mapping[str, Holders]:
         return self._at
 
-    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        del after, limit
+    def sums(self, *_: object) -> list[tuple[str, int]]:
         return self._sums
 
-    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
-        del after, limit
+    def page(self, *_: object) -> list[PermitRow]:
         return self._page
 
-    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
-        del jobs
+    def of_jobs(self, *_: object) -> list[PermitRow]:
         return self._of_held
 
 
@@ -234,13 +332,11 @@ class _Starts:
             for name, starts in listed(reply, "every_start")
         }
 
-    def total(self, gate: str, after_at: int) -> int:
-        del after_at
+    def total(self, gate: str, _after_at: int) -> int:
         return self._gates.get(gate, _Counted()).total
 
-    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+    def oldest(self, gate: str, _after_at: int, limit: int) -> list[tuple[int, int]]:
         """Return all starts if the reply has them; else the one that matters, for all up to it."""
-        del after_at
         if gate in self._all:
             return self._all[gate]
         at = self._gates.get(gate, _Counted()).leaves
@@ -249,7 +345,7 @@ class _Starts:
 
 class _Lanes:
     def __init__(self, reply: Record) -> None:
-        self._rows = {one["name"]: rows.lane_row(one) for one in listed(reply, "lanes")}
+        self._rows = {one["name"]: _lane_row(one) for one in listed(reply, "lanes")}
         self._names = listed(reply, "lane_names")
         self._starts = {name: dict(starts) for name, starts in listed(reply, "tenant_starts")}
 
@@ -281,7 +377,7 @@ class _Counts:
 
 class _Keys:
     def __init__(self, reply: Record) -> None:
-        found = (rows.key_row(one) for one in listed(reply, "dedupe"))
+        found = (_key_row(one) for one in listed(reply, "dedupe"))
         self._rows = {(row.tenant, row.key): row for row in found}
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
@@ -291,24 +387,20 @@ class _Keys:
 class _Signals:
     def __init__(self, reply: Record) -> None:
         self._known = [(key, job, run) for key, job, run in listed(reply, "known")]
-        self._heard = [rows.signal_row(one) for one in listed(reply, "events")]
+        self._heard = [_signal_row(one) for one in listed(reply, "events")]
 
-    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
-        del jobs
+    def known_as(self, *_: object) -> list[tuple[str, str, int]]:
         return self._known
 
-    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        del after, limit
-        return self._known
+    all_known = known_as
 
-    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        del after, limit
+    def all_heard(self, *_: object) -> list[SignalRow]:
         return self._heard
 
 
 class _Workers:
     def __init__(self, reply: Record) -> None:
-        self._rows = {one["id"]: rows.worker_row(one) for one in listed(reply, "workers")}
+        self._rows = {one["id"]: _row(WorkerRow, one) for one in listed(reply, "workers")}
 
     def all(self) -> list[WorkerRow]:
         return list(self._rows.values())
@@ -319,7 +411,7 @@ class _Workers:
 
 class _Entries:
     def __init__(self, reply: Record) -> None:
-        self._rows = [rows.entry_row(one) for one in listed(reply, "entries")]
+        self._rows = [_entry_row(one) for one in listed(reply, "entries")]
 
     def all(self) -> list[EntryRow]:
         return self._rows
@@ -327,7 +419,7 @@ class _Entries:
 
 class _Tokens:
     def __init__(self, reply: Record) -> None:
-        self._rows = [rows.token_row(one) for one in listed(reply, "tokens")]
+        self._rows = [_row(TokenRow, one) for one in listed(reply, "tokens")]
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
         wanted = set(ids)
@@ -339,21 +431,19 @@ class _Tokens:
 
 class _Trail:
     def __init__(self, reply: Record) -> None:
-        self._page = [rows.trail_row(one) for one in listed(reply, "trail")]
-        self._since = [rows.trail_row(one) for one in listed(reply, "since")]
+        self._page = [_tuple_row(TrailRow, one) for one in listed(reply, "trail")]
+        self._since = [_tuple_row(TrailRow, one) for one in listed(reply, "since")]
         self._of = {
-            target: [rows.trail_row(one) for one in lines]
+            target: [_tuple_row(TrailRow, one) for one in lines]
             for target, lines in listed(reply, "notes")
         }
 
-    def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
-        del before
+    def page(self, target: str | None, _before: int | None, limit: int) -> list[TrailRow]:
         if target is not None and target in self._of:
             return self._of[target][:limit]
         return self._page
 
-    def since(self, after: int, limit: int) -> list[TrailRow]:
-        del after, limit
+    def since(self, *_: object) -> list[TrailRow]:
         return self._since
 
 

@@ -4,6 +4,9 @@
 
 local GateChanges = {}
 
+-- Rows that one step of a walk reads.
+local PAGE = 1000
+
 local function is_ours(row, gate, hold)
   if row.state ~= 'running' and hold ~= 'settled' then
     return false
@@ -74,8 +77,6 @@ function GateChanges.track(step, gate)
     take_for(step, gate, hold, ours)
   end
 end
-
-local PAGE = 1000
 
 -- Code says what a gate is. Returns whether anything changed.
 --
