@@ -10,6 +10,14 @@ local find, gsub, sub, byte, char, format =
 -- What stands for no moment in six bytes.
 Codec.NONE = 281474976710655
 
+-- Cuts off what stands before a place in each member; the same list.
+function Codec.cut(members, from)
+  for place = 1, #members do
+    members[place] = sub(members[place], from)
+  end
+  return members
+end
+
 -- A number below 2^32 in four bytes that sort as it does.
 function Codec.n4(number)
   return pack('>I4', number)

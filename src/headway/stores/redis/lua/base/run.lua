@@ -1,5 +1,5 @@
--- How a verb runs: at the store's time, compared with what the client saw last, refused or undone as a
--- whole, with the lanes to wake in its reply.
+-- How a verb runs: in a store that is compared with what the client saw last, refused or undone as
+-- a whole, with the lanes to wake in its reply.
 -- needs: base.time, base.keys, base.write
 
 local Run = {}

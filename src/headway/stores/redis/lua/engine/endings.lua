@@ -1,5 +1,5 @@
--- How a run ends short of success, and how its job goes on: at another stage, with the next candidate,
--- after a delay, or in doubt.
+-- How a run ends short of success, and how its job goes on: at another stage, with the next
+-- candidate, after a delay, or in doubt.
 -- needs: base.time, tables.jobs, tables.workers, tables.counts, rules.cascade, rules.job_row
 -- needs: engine.flow_of, engine.states, engine.step, engine.new_jobs
 

@@ -240,7 +240,7 @@ local function exhaust(batch, row, job)
   local now, policy = Time.now, job.policy
   row.reason = 'exhausted'
   row.finished_at = now
-  row.purge_at = now + NewJobs.kept_for(policy, job.key ~= nil)
+  row.purge_at = now + Jobs.kept_for(policy, job.key ~= nil)
   if job.key ~= nil then
     batch.keys[joined(job.tenant, job.key)].until_at = now + policy.key_for_ms
   end

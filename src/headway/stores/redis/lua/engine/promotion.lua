@@ -1,5 +1,5 @@
--- What time brings to queued jobs: fires fall due by the misfire and overlap policies, scheduled jobs
--- become waiting, and those that never started in time are dead.
+-- What time brings to queued jobs: fires fall due by the misfire and overlap policies, scheduled
+-- jobs become waiting, and those that never started in time are dead.
 -- needs: base.time, base.run, tables.declared, tables.jobs, tables.counts, engine.states
 -- needs: engine.step
 

@@ -178,7 +178,7 @@ function Step.finish(step, row, state, outcome, said)
     row.result = said.result
   end
   row.finished_at = Time.now
-  row.purge_at = Time.now + NewJobs.kept_for(policy, row.key ~= nil)
+  row.purge_at = Time.now + Jobs.kept_for(policy, row.key ~= nil)
   row.deadline_at, row.in_doubt, row.cancel_requested = nil, false, false
   Counts.happened(state, 1)
   if row.key ~= nil then

@@ -1,4 +1,5 @@
--- What each job is filed under, one member in each sorted set; changes are gathered and written together.
+-- What each job is filed under, one member in each sorted set. Changes are gathered, and written
+-- together.
 -- needs: base.keys, base.codec, base.write, tables.interned
 
 local Filing = {}

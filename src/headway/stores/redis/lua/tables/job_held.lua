@@ -10,10 +10,7 @@ local function ids_held(worker)
   local prefix = Codec.name(worker)
   local low, high = Codec.prefix(prefix)
   local ids = redis.call('ZRANGEBYLEX', Keys.held, low, high)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 1)
-  end
-  return ids
+  return Codec.cut(ids, #prefix + 1)
 end
 
 -- The rows of jobs by ids, in order of start.

@@ -47,10 +47,7 @@ local function walk(key, prefix, after, limit, newest)
     end
     ids = redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, limit)
   end
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 7)
-  end
-  return ids
+  return Codec.cut(ids, #prefix + 7)
 end
 
 -- Ids of a tenant's jobs about a subject, by arrival.

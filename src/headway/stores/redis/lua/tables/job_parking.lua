@@ -37,10 +37,7 @@ function JobParking.parked_ids(gate, flow, limit)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
   local ids = members(Keys.parked, low, high, limit)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 17)
-  end
-  return ids
+  return Codec.cut(ids, #prefix + 17)
 end
 
 -- The first of them, as heads.
@@ -68,10 +65,7 @@ function JobParking.unfit_at(gate, limit)
   local prefix = name(gate)
   local low, high = Codec.prefix(prefix)
   local ids = members(Keys.unfit, low, high, limit)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 7)
-  end
-  return ids
+  return Codec.cut(ids, #prefix + 7)
 end
 
 -- The first gate of a set behind a bound, and the bound behind that gate; nil for none.

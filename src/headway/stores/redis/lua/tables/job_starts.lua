@@ -45,10 +45,7 @@ end
 function JobStarts.waiting_ids(flow, limit)
   local low, high = Codec.prefix(Codec.n4(flow))
   local ids = redis.call('ZRANGEBYLEX', Keys.waiting, low, high, 'LIMIT', 0, limit)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], 21)
-  end
-  return ids
+  return Codec.cut(ids, 21)
 end
 
 -- The first waiting jobs of a flow, in order.

@@ -12,9 +12,7 @@ function JobTiming.due(lane, limit)
   local prefix = Codec.name(lane)
   local high = '(' .. prefix .. Codec.n6(Time.now + 1)
   local ids = redis.call('ZRANGEBYLEX', Keys.scheduled, '[' .. prefix, high, 'LIMIT', 0, limit)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 13)
-  end
+  Codec.cut(ids, #prefix + 13)
   local raws, found = JobRows.read(ids), {}
   for place, id in ipairs(ids) do
     found[place] = JobRecord.due(raws[id], id)
@@ -74,10 +72,7 @@ end
 -- The ids that stand in a set by moment up to now, earliest first.
 local function past(key, limit)
   local ids = redis.call('ZRANGEBYSCORE', key, '-inf', Time.now, 'LIMIT', 0, limit)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], 7)
-  end
-  return ids
+  return Codec.cut(ids, 7)
 end
 
 -- The first moment of such a set; nil for none.
@@ -115,8 +110,6 @@ function JobTiming.of_entry(entry)
   local prefix = Codec.name(entry)
   local low, high = Codec.prefix(prefix)
   local ids = redis.call('ZRANGEBYLEX', Keys.fired, low, high)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 13)
-  end
+  Codec.cut(ids, #prefix + 13)
   return JobRows.in_order(ids)
 end

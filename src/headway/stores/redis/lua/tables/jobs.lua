@@ -105,6 +105,15 @@ function Jobs.save(rows)
   Filing.write(filed)
 end
 
+-- How long a job is kept after its end, ms. Its key must answer for `key_for_ms`, and answers with
+-- the job; so the job is kept as long.
+function Jobs.kept_for(policy, keyed)
+  if keyed then
+    return math.max(policy.keep_ms, policy.key_for_ms)
+  end
+  return policy.keep_ms
+end
+
 -- The fields of a job's runs.
 local function run_fields(row)
   local fields = {}

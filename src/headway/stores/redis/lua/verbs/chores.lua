@@ -1,5 +1,5 @@
--- Chores: bounded work that only the passing of time causes, by any number of workers at once; and the
--- fires of the timetable.
+-- Chores: bounded work that only the passing of time causes, by any number of workers at once, and
+-- the fires of the timetable.
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
 -- needs: engine.feeding, engine.horizon, engine.endings, engine.step, engine.gate_book

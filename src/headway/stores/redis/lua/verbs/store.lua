@@ -22,8 +22,8 @@ function Store.set_leader(role, holder, term, until_at)
   Write.put(Keys.leaders, role, cmsgpack.pack({ holder, term, until_at }))
 end
 
--- One holder at a time does the chores with outside effects: makes or keeps the holder the leader of
--- a role. Returns its term, or false while another leads.
+-- One holder at a time does the chores with outside effects: makes or keeps the holder the leader
+-- of a role. Returns its term, or false while another leads.
 function Store.lead(request)
   local current = Store.leader(request.role)
   local term = 1
