@@ -7,7 +7,7 @@ bug, and raises InvariantBroken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -73,8 +73,8 @@ def _row(kind: type[Value], record: Record, **others: object) -> Value:
 
 def _tuple_row(kind: type[Value], record: Record) -> Value:
     """A row that is a named tuple; the texts that may be left out are empty."""
-    fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009  (named tuples have no type)
-    return msgspec.convert([record.get(name, "") for name in fields], kind)
+    names: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009  (named tuples have no type)
+    return msgspec.convert([record.get(name, "") for name in names], kind)
 
 
 def _job_row(record: Record) -> JobRow:
@@ -114,7 +114,8 @@ def _lane_row(record: Record) -> LaneRow:
 def _entry_row(record: Record) -> EntryRow:
     # Not by `msgspec`, which refuses the union of the three kinds of schedules.
     spec = record.get("spec")
-    return EntryRow(**{**record, "spec": _entry_spec(spec) if spec else None})
+    known = {one.name: record[one.name] for one in fields(EntryRow) if one.name in record}
+    return EntryRow(**{**known, "spec": _entry_spec(spec) if spec else None})
 
 
 def _key_row(record: Record) -> KeyRow:
