@@ -114,8 +114,11 @@ def _lane_row(record: Record) -> LaneRow:
 def _entry_row(record: Record) -> EntryRow:
     # Not by `msgspec`, which refuses the union of the three kinds of schedules.
     spec = record.get("spec")
-    known = {one.name: record[one.name] for one in fields(EntryRow) if one.name in record}
-    return EntryRow(**{**known, "spec": _entry_spec(spec) if spec else None})
+    known: dict[str, Any] = {
+        one.name: record[one.name] for one in fields(EntryRow) if one.name in record
+    }
+    known["spec"] = _entry_spec(spec) if spec else None
+    return EntryRow(**known)
 
 
 def _key_row(record: Record) -> KeyRow:
