@@ -1,10 +1,9 @@
--- What each job is filed under, one member in each sorted set. Changes are gathered, and written
--- together.
+-- Members of the sorted sets in which jobs are filed, gathered and written together.
 -- needs: base.keys, base.codec, base.write, tables.interned
 
 local Filing = {}
 
-local n4, n6, name = Codec.n4, Codec.n6, Codec.name
+local n4, name = Codec.n4, Codec.name
 
 -- The bytes by which a waiting job is filed, but for its id.
 function Filing.order(flow, priority, due_at, seq)
@@ -79,103 +78,4 @@ function Filing.write(batch)
     Write.zadd(key, values)
   end
   write_flows(batch)
-end
-
--- What each job is filed under: it follows from its row alone, one member in each sorted set.
-
-local FINAL = { succeeded = true, dead = true, cancelled = true }
-
--- The member by which one of a gate's tickets is filed.
-local function ticket_of(row, order)
-  return name(row.ticket) .. order .. n4(row.ticket_amount)
-end
-
-local function file_queued(row, found, scores)
-  local order = Filing.order(row.flow, row.priority, row.due_at, row.seq)
-  if row.state == 'waiting' then
-    found[Keys.waiting] = order .. row.id
-    if row.ticket then
-      found[Keys.tickets] = ticket_of(row, order)
-    end
-  elseif row.state == 'scheduled' then
-    found[Keys.scheduled] = name(row.lane) .. n6(row.due_at) .. n6(row.seq) .. row.id
-  elseif row.unfit then
-    found[Keys.unfit] = name(row.parked_at) .. n6(row.seq) .. row.id
-  else
-    found[Keys.parked] = name(row.parked_at) .. order .. row.id
-  end
-  if row.expires_at and (row.run or 0) == 0 then
-    found[Keys.expiry] = n6(row.seq) .. row.id
-    scores[Keys.expiry] = row.expires_at
-  end
-end
-
-local function file_held(row, found, scores)
-  found[Keys.held] = name(row.worker or '') .. row.id
-  if row.state == 'awaiting' and row.deadline_at then
-    found[Keys.deadlines] = n6(row.seq) .. row.id
-    scores[Keys.deadlines] = row.deadline_at
-  end
-end
-
-local function file_final(row, found, scores)
-  if row.purge_at then
-    found[Keys.purge] = n6(row.seq) .. row.id
-    scores[Keys.purge] = row.purge_at
-  end
-  if row.state ~= 'succeeded' then
-    found[Keys.ended_badly] = name(row.state) .. n6(row.seq) .. row.id
-  end
-end
-
--- Everything that a row is filed under: members by key, and the scores of those that have one.
-function Filing.of(row)
-  local found, scores = {}, {}
-  local state = row.state
-  if FINAL[state] then
-    file_final(row, found, scores)
-  else
-    if state == 'running' or state == 'awaiting' then
-      file_held(row, found, scores)
-    else
-      file_queued(row, found, scores)
-    end
-    if row.entry then
-      found[Keys.fired] = name(row.entry) .. n6(row.fired_at or 0) .. n6(row.seq) .. row.id
-    end
-  end
-  if row.subject then
-    found[Keys.subjects] = name(row.tenant) .. name(row.subject) .. n6(row.seq) .. row.id
-  end
-  return found, scores
-end
-
-local NOTHING = {}
-
--- Files a row anew.
---   old, old_scores: what it was filed under; nil for a new one.
---   row: as it is now; nil for one that is gone.
---   old_flow: the flow in which it waited, if it did.
-function Filing.move(batch, old, old_scores, old_flow, row)
-  local new, scores = NOTHING, NOTHING
-  if row then
-    new, scores = Filing.of(row)
-  end
-  old, old_scores = old or NOTHING, old_scores or NOTHING
-  for key, member in pairs(old) do
-    if new[key] ~= member then
-      Filing.drop(batch, key, member)
-      if key == Keys.waiting then
-        batch.left[old_flow] = true
-      end
-    end
-  end
-  for key, member in pairs(new) do
-    if old[key] ~= member or old_scores[key] ~= scores[key] then
-      Filing.add(batch, key, scores[key] or 0, member)
-      if key == Keys.waiting then
-        batch.filled[row.flow] = true
-      end
-    end
-  end
 end

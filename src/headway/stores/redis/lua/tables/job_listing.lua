@@ -1,6 +1,6 @@
 -- Listings for people: a bounded walk, a place in a flow, the oldest that waits.
--- needs: base.keys, base.codec, tables.filing, tables.job_record, tables.job_rows
--- needs: tables.job_starts
+-- needs: base.keys, base.codec, tables.filing, tables.job_rows, tables.job_starts
+-- needs: tables.job_reading
 
 local JobListing = {}
 
@@ -72,7 +72,7 @@ function JobListing.glance(ids)
         id = id,
         seq = Codec.read6(raw, 17),
         flow = Codec.read4(raw, 3),
-        state = JobRecord.STATES[sub(raw, 1, 1)],
+        state = JobReading.STATES[sub(raw, 1, 1)],
       }
     end
   end

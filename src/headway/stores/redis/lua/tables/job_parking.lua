@@ -1,5 +1,6 @@
 -- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
 -- needs: base.keys, base.codec, base.time, tables.filing, tables.job_rows, tables.job_starts
+-- needs: tables.job_filing
 
 local JobParking = {}
 
@@ -120,9 +121,9 @@ local function change(ids, alter)
   local written, filed = JobRows.batch(), Filing.batch()
   for place, id in ipairs(ids) do
     local row = rows[id]
-    local found, scores = Filing.of(row)
+    local found, scores = JobFiling.of(row)
     alter(row, place)
-    Filing.move(filed, found, scores, row.flow, row)
+    JobFiling.move(filed, found, scores, row.flow, row)
     JobRows.put(written, row, raws[id])
   end
   JobRows.write(written)

@@ -1,5 +1,5 @@
 -- The packed rows of jobs, read once in a script, and what stands apart from them.
--- needs: base.keys, base.write, tables.job_record
+-- needs: base.keys, base.write, tables.job_record, tables.job_reading
 
 local JobRows = {}
 
@@ -52,13 +52,13 @@ function JobRows.load(ids)
     local id = ids[place]
     local raw = raws[id]
     if raw and not found[id] then
-      local row, letters = JobRecord.unpack(raw, id)
+      local row, letters = JobReading.unpack(raw, id)
       letters_of[id] = letters
       found[id] = row
       if letters ~= '' then
         for letter in string.gmatch(letters, '.') do
           places[#places + 1] = letter .. id
-          waiting[#waiting + 1] = { row, JobRecord.FIELDS[letter], letter .. id }
+          waiting[#waiting + 1] = { row, JobReading.FIELDS[letter], letter .. id }
         end
       end
     end
@@ -130,7 +130,7 @@ function JobRows.put(batch, row, old)
   if far then
     put_far(batch, id, far)
   end
-  local letters = letters_of[id] or JobRecord.far_of(old)
+  local letters = letters_of[id] or JobReading.far_of(old)
   letters_of[id] = nil
   if letters == '' then
     return
@@ -154,7 +154,7 @@ end
 function JobRows.remove(ids)
   local gone = {}
   for _, id in ipairs(ids) do
-    for letter in string.gmatch(JobRecord.far_of(raws[id]), '.') do
+    for letter in string.gmatch(JobReading.far_of(raws[id]), '.') do
       gone[#gone + 1] = letter .. id
     end
     raws[id] = false

@@ -1,6 +1,6 @@
 -- Jobs start: the heads of flows, and what begins with a run.
--- needs: base.keys, base.codec, base.write, base.time, tables.filing, tables.job_record
--- needs: tables.job_rows
+-- needs: base.keys, base.codec, base.write, base.time, tables.filing, tables.job_rows
+-- needs: tables.job_reading, tables.job_filing
 
 local JobStarts = {}
 
@@ -26,7 +26,7 @@ function JobStarts.heads_of(ids)
   local raws, heads, places, far = JobRows.read(ids), {}, {}, {}
   for place = 1, #ids do
     local id = ids[place]
-    local head = JobRecord.head(raws[id], id)
+    local head = JobReading.head(raws[id], id)
     heads[place] = head
     if head.args == nil then
       places[#places + 1], far[#far + 1] = 'a' .. id, head
@@ -67,14 +67,14 @@ local NOT_BLOCKED = { blocked_ms = 0 }
 
 -- Starts a waiting job whose row changes more than its head.
 local function start_whole(row, raw, start, worker, request, written, filed)
-  local found, scores = Filing.of(row)
+  local found, scores = JobFiling.of(row)
   begin(row, worker, request, start.blocked_ms)
   if start.members then
     row.members, row.gated = start.members, next(start.members) ~= nil
     row.candidate = start.candidate
     row.cascade = start.cascade or row.cascade
   end
-  Filing.move(filed, found, scores, row.flow, row)
+  JobFiling.move(filed, found, scores, row.flow, row)
   JobRows.put(written, row, raw)
 end
 

@@ -1,6 +1,6 @@
 -- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
--- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_record
--- needs: tables.job_rows
+-- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_rows
+-- needs: tables.job_reading
 
 local JobTiming = {}
 
@@ -15,7 +15,7 @@ function JobTiming.due(lane, limit)
   Codec.cut(ids, #prefix + 13)
   local raws, found = JobRows.read(ids), {}
   for place, id in ipairs(ids) do
-    found[place] = JobRecord.due(raws[id], id)
+    found[place] = JobReading.due(raws[id], id)
   end
   return found
 end

@@ -1,9 +1,9 @@
 -- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
 -- has ids.
--- needs: base.keys, base.codec, base.write, tables.interned, tables.filing, tables.job_record
--- needs: tables.job_rows, tables.job_arrivals, tables.job_starts, tables.job_held
--- needs: tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe
--- needs: tables.signals
+-- needs: base.keys, base.codec, base.write, tables.interned, tables.filing, tables.job_rows
+-- needs: tables.job_arrivals, tables.job_starts, tables.job_held, tables.job_timing
+-- needs: tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
+-- needs: tables.job_reading, tables.job_filing
 
 local Jobs = {}
 
@@ -37,7 +37,7 @@ local function file_new(batch, row)
       return
     end
   end
-  Filing.move(batch, nil, nil, nil, row)
+  JobFiling.move(batch, nil, nil, nil, row)
 end
 
 -- Adds jobs whose ids are new, and gives each its `seq`, growing in this order.
@@ -96,9 +96,9 @@ function Jobs.save(rows)
   local written, filed = JobRows.batch(), Filing.batch()
   for _, row in ipairs(rows) do
     local raw = raws[row.id]
-    local old = JobRecord.filed(raw, row.id)
-    local found, scores = Filing.of(old)
-    Filing.move(filed, found, scores, old.flow, row)
+    local old = JobReading.filed(raw, row.id)
+    local found, scores = JobFiling.of(old)
+    JobFiling.move(filed, found, scores, old.flow, row)
     JobRows.put(written, row, raw)
   end
   JobRows.write(written)
@@ -132,8 +132,8 @@ function Jobs.remove(ids)
     if row then
       rows[id] = nil
       gone[#gone + 1], removed[#removed + 1] = row, id
-      local found, scores = Filing.of(row)
-      Filing.move(filed, found, scores, row.flow, nil)
+      local found, scores = JobFiling.of(row)
+      JobFiling.move(filed, found, scores, row.flow, nil)
       for _, field in ipairs(run_fields(row)) do
         fields[#fields + 1] = field
       end

@@ -1,0 +1,207 @@
+-- Packed rows of jobs are read: whole, as heads, or as far as a step looks at them.
+-- needs: base.codec, tables.interned, tables.job_record
+
+local JobReading = {}
+
+local unpack_bytes = struct.unpack
+local byte, sub, char = string.byte, string.sub, string.char
+local NONE = Codec.NONE
+
+JobReading.STATES = {
+  s = 'scheduled',
+  w = 'waiting',
+  p = 'parked',
+  r = 'running',
+  a = 'awaiting',
+  S = 'succeeded',
+  D = 'dead',
+  C = 'cancelled',
+}
+
+-- Fields by the letters under which they stand apart.
+JobReading.FIELDS = { a = 'args', r = 'result', p = 'progress', e = 'error' }
+
+-- Outcomes that have a number; any other stands in the rest.
+local OUTCOMES = { [0] = '', [1] = 'succeeded' }
+
+-- What the rest of most jobs is; read only.
+local NOTHING = {}
+
+-- The rest of a row, and the place behind it.
+local function read_rest(raw)
+  local worker, last, size = unpack_bytes('>I2I2I4', raw, 72)
+  local from = 80 + worker + last
+  if size == 0 then
+    return NOTHING, from
+  end
+  return cmsgpack.unpack(sub(raw, from, from + size - 1)), from + size
+end
+
+-- The fields of the head, as they stand in it, and the defaults of the rest: all at once, for a
+-- table that grows field by field is made anew again and again.
+local function unpack_head(raw, id)
+  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request,
+    claimed, finished, purge, outcome, worker, last =
+    unpack_bytes(JobRecord.HEAD, raw)
+  local key = Interned.flow(flow)
+  return {
+    id = id,
+    lane = key.lane,
+    tenant = key.tenant,
+    kind = key.kind,
+    subject = nil,
+    stage = '',
+    priority = priority,
+    due_at = due,
+    args = nil,
+    flow = flow,
+    policy = policy,
+    state = JobReading.STATES[char(state)],
+    created_at = created,
+    seq = seq,
+    body = '',
+    expires_at = nil,
+    key = nil,
+    keyed = nil,
+    care = flags % 2 >= 1,
+    run = run,
+    attempt = attempt,
+    life = 1,
+    ticket = nil,
+    ticket_amount = 0,
+    parked_at = nil,
+    unfit = flags % 8 >= 4,
+    parked_since = 0,
+    blocked_ms = blocked,
+    worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
+    last_worker = sub(raw, 80 + worker, 79 + worker + last),
+    request = request,
+    claimed_at = claimed ~= NONE and claimed or nil,
+    deadline_at = nil,
+    in_doubt = flags % 32 >= 16,
+    members = nil,
+    gated = flags % 4 >= 2,
+    candidate = '',
+    cancel_requested = flags % 16 >= 8,
+    reconciles = 0,
+    finished_at = finished ~= NONE and finished or nil,
+    purge_at = purge ~= NONE and purge or nil,
+    outcome = OUTCOMES[outcome],
+    reason = '',
+    error = '',
+  }
+end
+
+-- Unpacks a row.
+-- Returns the row, and the letters of what stands apart and is still to be filled in.
+function JobReading.unpack(raw, id)
+  local row = unpack_head(raw, id)
+  local rest, behind = read_rest(raw)
+  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
+  local outcome = row.outcome or rest.outcome
+  for field, value in pairs(rest) do
+    row[field] = value
+  end
+  row.outcome = outcome
+  row.keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or {}
+  row.members = rest.members or {}
+  row.far = nil
+  local letters = rest.far or ''
+  if byte(raw, 2) % 128 >= 64 then
+    letters = letters .. 'a'
+  else
+    row.args = sub(raw, behind, -2)
+  end
+  return row, letters
+end
+
+-- As much of a row as says where it is filed.
+function JobReading.filed(raw, id)
+  local state, flags, flow, priority, due, seq, _, _, run, _, _, _, _, _, purge, _, worker =
+    unpack_bytes(JobRecord.HEAD, raw)
+  local rest, key = read_rest(raw), Interned.flow(flow)
+  return {
+    id = id,
+    lane = key.lane,
+    tenant = key.tenant,
+    subject = rest.subject,
+    priority = priority,
+    due_at = due,
+    flow = flow,
+    state = JobReading.STATES[char(state)],
+    seq = seq,
+    expires_at = rest.expires_at,
+    run = run,
+    ticket = rest.ticket,
+    ticket_amount = rest.ticket_amount,
+    parked_at = rest.parked_at,
+    unfit = flags % 8 >= 4,
+    worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
+    deadline_at = rest.deadline_at,
+    purge_at = purge ~= NONE and purge or nil,
+    entry = rest.entry,
+    fired_at = rest.fired_at,
+  }
+end
+
+-- The letters of what stands apart.
+function JobReading.far_of(raw)
+  local letters = read_rest(raw).far or ''
+  if byte(raw, 2) % 128 >= 64 then
+    letters = letters .. 'a'
+  end
+  return letters
+end
+
+local EMPTY = {}
+
+-- Who may be asked now: the one whose turn was cut short first, then the others.
+local function order_of(cascade)
+  if cascade == nil then
+    return EMPTY
+  end
+  local turn, rest, among = cascade.turn, {}, false
+  for _, name in ipairs(cascade.left) do
+    if name == turn and turn ~= '' then
+      among = true
+    else
+      rest[#rest + 1] = name
+    end
+  end
+  if among then
+    table.insert(rest, 1, turn)
+  end
+  return rest
+end
+
+-- A queued job, as far as a claim looks at it; its arguments are nil if they stand apart.
+function JobReading.head(raw, id)
+  local priority, due, seq, policy, _, run, attempt, blocked =
+    unpack_bytes('>I4I6I6I4I6I4I4I6', raw, 7)
+  local rest, behind = read_rest(raw)
+  return {
+    order = { priority = priority, due_at = due, seq = seq },
+    id = id,
+    keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or EMPTY,
+    ticket = rest.ticket,
+    candidates = order_of(rest.cascade),
+    run = run,
+    attempt = attempt,
+    stage = rest.stage or '',
+    subject = rest.subject,
+    args = byte(raw, 2) % 128 < 64 and sub(raw, behind, -2) or nil,
+    policy = policy,
+    blocked_ms = blocked,
+  }
+end
+
+-- A scheduled job, as far as its promotion looks at it.
+function JobReading.due(raw, id)
+  local rest = read_rest(raw)
+  return {
+    seq = Codec.read6(raw, 17),
+    id = id,
+    entry = rest.entry,
+    fired_at = rest.fired_at,
+  }
+end
