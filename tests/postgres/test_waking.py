@@ -7,11 +7,15 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 import psycopg
 import pytest
 
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
+from headway.core.job import JobPolicy
 from headway.stores.postgres import listening
+from headway.stores.postgres.arrays import DUMPERS
 from headway.stores.postgres.listening import waiting_key
 from headway.stores.postgres.options import PostgresOptions, parse_url
 from headway.stores.postgres.wakes import Wakes
@@ -22,6 +26,8 @@ from tests.servers.proxy import Proxy
 
 LIMIT = 120
 LANE = "main"
+FAR = 4_000_000_000_000
+MOMENTS = count(FAR, -1)
 
 
 @pytest.fixture
@@ -53,6 +59,7 @@ async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wa
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test hears it hears by a notification, unless it asks for looks."""
     monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -61,19 +68,24 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.to_thread(threading.Event().wait, 0.005)
 
 
-async def asleep(wakes: Wakes, lane: str = LANE, until_at: int | None = None) -> asyncio.Task[None]:
-    """Wait in a lane as a worker does: whatever wakes it meanwhile, it claims and waits again.
+async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyncio.Task[None]:
+    """Wait in lanes as a worker does: whatever wakes it meanwhile, it claims and waits again.
 
-    Until it sleeps, listening may end and begin anew on a busy machine, which wakes for nothing.
+    Until it sleeps, listening may end and begin again on a busy machine, which wakes for nothing.
     """
+    wanted = lanes or (LANE,)
 
     def sleeps() -> bool:
-        here = [one for one in wakes._waiters if lane in one.lanes]
-        # In this order: whoever is woken by the beginning is woken before it is attended.
-        return wakes._listening.attending and bool(here) and not any(one.awake for one in here)
+        here = [one for one in wakes._waiters if one.lanes == frozenset(wanted)]
+        # In this order: who is woken by the beginning is woken before the lane is listened for.
+        return (
+            wakes._listening.listens_for(wanted)
+            and bool(here)
+            and not any(one.awake for one in here)
+        )
 
     while True:
-        task = asyncio.ensure_future(wakes.wait([lane], until_at, wakes.count))
+        task = asyncio.ensure_future(wakes.wait(wanted, until_at, wakes.count))
         await until(lambda: task.done() or sleeps())  # noqa: B023  (awaited here)
         if not task.done():
             return task
@@ -97,6 +109,8 @@ def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
     speech = wakes.speech([(lane, None)])
     assert speech is not None
     cursor = psycopg.RawCursor(db)
+    for kind, dumper in DUMPERS:
+        cursor.adapters.register_dumper(kind, dumper)
     text, bound = speech
     row = cursor.execute(text.encode(), bound).fetchone()
     assert row is not None
@@ -106,7 +120,7 @@ def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
 async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(options, make):
     wakes = make(options)
     await asyncio.wait_for(wakes.wait([LANE], None, wakes.count), LIMIT)
-    await until(lambda: wakes._listening.attending)
+    await until(lambda: wakes._listening._attending)
 
 
 async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(options, make):
@@ -117,6 +131,164 @@ async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(opti
     assert not other.done()
     there.announce([("other", None)])
     await asyncio.wait_for(other, LIMIT)
+
+
+async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wakes]) -> int:
+    """How many of those who slept were woken by what `there` announced so far."""
+    # A moment to come reaches everyone, in the order of commits.
+    moment = next(MOMENTS)
+    there.announce([(LANE, moment)])
+
+    def reached() -> bool:
+        return all(one.until_at == moment for wakes in sleepers for one in wakes._waiters)
+
+    await until(reached)
+    return sum(task.done() for task in tasks)
+
+
+async def test_commit_wakes_two_of_many_processes_that_wait_in_its_lane(options, make):
+    there, sleepers = make(options), [make(options) for _ in range(6)]
+    tasks = [await asleep(wakes) for wakes in sleepers]
+    there.announce([(LANE, None)])
+    assert await woken(tasks, there, sleepers) == 2
+    there.announce([(LANE, None), ("other", None)])
+    assert await woken(tasks, there, sleepers) == 4
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        assert say(db, make(options))
+    assert await woken(tasks, there, sleepers) == 6
+
+
+async def test_process_with_a_waiter_of_its_own_wakes_one_more(options, make):
+    sleepers = [make(options) for _ in range(4)]
+    tasks = [await asleep(wakes) for wakes in sleepers]
+    there, *others = sleepers
+    there.announce([(LANE, None)])
+    await asyncio.wait_for(tasks[0], LIMIT)
+    assert await woken(tasks[1:], there, others) == 1
+
+
+async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "MOST_PICKED", 1)
+    there, busy, idle = make(options), [make(options) for _ in range(3)], make(options)
+    for wakes in busy:
+        (await asleep(wakes)).cancel()
+        await until(lambda: not wakes._waiters)  # noqa: B023  (awaited here)
+    # Each is picked in turn: by chance the one that sleeps is so at first once in four times.
+    for _ in range(12):
+        task = await asleep(idle)
+        there.announce([(LANE, None)])
+        await asyncio.wait_for(task, LIMIT)
+
+
+async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "MOST_PICKED", 1)
+    monkeypatch.setattr(listening, "MOST_PASSED_ON", 0)
+    there, busy, sleepers = make(options), make(options), [make(options) for _ in range(3)]
+    (await asleep(busy)).cancel()
+    for _ in range(100):
+        tasks = [await asleep(wakes) for wakes in sleepers]
+        seen = busy.count
+        there.announce([(LANE, None)])
+        picked = [asyncio.ensure_future(until(lambda: busy.count > seen)), *tasks]  # noqa: B023
+        async with asyncio.timeout(LIMIT):
+            await asyncio.wait(picked, return_when=asyncio.FIRST_COMPLETED)
+        if picked[0].done():
+            break
+        for task in picked:
+            task.cancel()
+    # By chance the busy one is picked once in four times.
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(*tasks)
+
+
+async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
+    there, busy = make(options), [make(options) for _ in range(3)]
+    for wakes in busy:
+        (await asleep(wakes)).cancel()
+    before = [wakes.count for wakes in busy]
+    there.announce([(LANE, None)])
+    # Each heard of it, and a caller of one that waits now claims once more.
+    for wakes, seen in zip(busy, before, strict=True):
+        await until(lambda: wakes.count > seen)  # noqa: B023  (awaited here)
+        await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
+
+
+async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(options, make):
+    there, sleepers = make(options), [make(options) for _ in range(6)]
+    tasks = [await asleep(wakes) for wakes in sleepers]
+    there.announce([(LANE, None)])
+    assert await woken(tasks, there, sleepers) == 2
+    first, second = (wakes for wakes, task in zip(sleepers, tasks, strict=True) if task.done())
+    full, short = played(first, jobs=3), played(second, jobs=2)
+    second.follow(*short)
+    assert await woken(tasks, second, sleepers) == 2
+    first.follow(*full)
+    assert await woken(tasks, first, sleepers) == 4
+    # Once is enough: those that it woke go on.
+    first.follow(*full)
+    assert await woken(tasks, first, sleepers) == 4
+
+
+async def test_claim_that_began_before_a_wake_does_not_end_it(options, make):
+    there, here, other = make(options), make(options), make(options)
+    (await asleep(here)).cancel()
+    earlier = played(here, jobs=0)
+    there.announce([(LANE, None)])
+    await until(lambda: here.count > earlier[1].seen)
+    here.follow(*earlier)
+    task = await asleep(other)
+    here.follow(*played(here, jobs=3))
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_waiter_of_many_lanes_is_woken_by_each(options, make):
+    here, there = make(options), make(options)
+    lanes = [f"lane {n}" for n in range(listening.MOST_LANES + 1)]
+    for lane in (lanes[0], lanes[-1]):
+        task = await asleep(here, *lanes)
+        there.announce([(lane, None)])
+        await asyncio.wait_for(task, LIMIT)
+    assert locks(options) == 1
+
+
+async def test_lanes_that_were_left_are_listened_for_no_longer(options, make, monkeypatch):
+    here, there = make(options), make(options)
+    (await asleep(here, "left")).cancel()
+    task = await asleep(here)
+    assert locks(options) == 2
+    monkeypatch.setattr(listening, "LINGER_IN_LANE", 0.0)
+    there.announce([("any", FAR)])
+    await until(lambda: locks(options) == 1)
+    monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
+    assert not task.done()
+    again = await asleep(here, "left")
+    there.announce([("left", None)])
+    await asyncio.wait_for(again, LIMIT)
+    task.cancel()
+
+
+def locks(options: PostgresOptions) -> int:
+    """Lanes that processes listen for, each as often as it is listened for."""
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        row = db.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def played(wakes: Wakes, *, jobs: int) -> tuple[ClaimRequest, ClaimReply]:
+    """A claim of three, and what it came to."""
+    request = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=3, free=3, lease_ms=30_000)
+    blank = {"run": 1, "attempt": 1, "kind": "k", "stage": "", "lane": LANE, "tenant": ""}
+    blank |= {"subject": None, "args": b"{}", "priority": 512, "due_at": 1, "candidate": ""}
+    taken = [
+        Claimed(id=str(n), policy=JobPolicy(), gated=False, members={}, **blank)
+        for n in range(jobs)
+    ]
+    reply = ClaimReply(jobs=taken, now=1, lease_until=2, next_at=None, seen=wakes.count)
+    return request, reply
 
 
 async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(options, make, clock):
@@ -246,7 +418,7 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
     task = await asleep(wakes)
     assert heard(options)
     task.cancel()
-    await until(lambda: not wakes._listening.attending)
+    await until(lambda: not wakes._listening._attending)
     await until(lambda: not heard(options))
     again = await asleep(wakes)
     assert heard(options)
@@ -293,7 +465,7 @@ async def test_broken_connection_sends_everybody_to_look_and_is_made_anew(option
         task = await asleep(here)
         proxy.reset()
         await asyncio.wait_for(task, LIMIT)
-        await until(lambda: here._listening.attending)
+        await until(lambda: here._listening._attending)
         task = await asleep(here)
         there.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
@@ -310,7 +482,7 @@ async def test_server_that_is_away_lets_waiters_look_now_and_then(make, monkeypa
         await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
         await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
         server.start()
-        await until(lambda: here._listening.attending)
+        await until(lambda: here._listening._attending)
         there = make(parse_url(server.url))
         task = await asleep(here)
         there.announce([(LANE, None)])
@@ -342,7 +514,7 @@ async def test_namespaces_do_not_wake_each_other(options, make, monkeypatch):
     there.announce([(LANE, None)])
     await asyncio.wait_for(other, LIMIT)
     # The server delivers in the order of commits: what is told first is heard before this.
-    beside.announce([("last", None)])
+    beside.announce([("last", FAR)])
     await until(lambda: "last" in told)
     assert told == ["last"]
     task.cancel()

@@ -64,9 +64,10 @@ class Wakes:
         return self._count
 
     @property
-    def waiting(self) -> bool:
-        """Whether there are waiters."""
-        return bool(self._waiters)
+    def lanes(self) -> set[str]:
+        """Those in which there are waiters."""
+        with self._lock:
+            return {lane for waiter in self._waiters for lane in waiter.lanes}
 
     def wake(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
         """Wake the waiters of lanes.

@@ -3,6 +3,12 @@
 It is open only while a caller in the process waits, or there is a commit to report. Each listener
 holds a shared lock, so a commit sees at once, without a table, whether there is a listener at all.
 Without one it does not notify: NOTIFY takes a lock of the whole server at its commit.
+
+For each lane that its callers wait in, a listener holds another shared lock. The statement that
+notifies picks two of those who hold the lane's lock, and the others sleep on: with a hundred idle
+workers a job costs two claims, not a hundred. A picked process whose callers are busy by now passes
+the wake on to one more, and one whose claim took as much as it asked for wakes two more
+(`Wakes.follow`).
 """
 
 from __future__ import annotations
@@ -11,14 +17,16 @@ import secrets
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from hashlib import blake2b
 from math import inf
 
 import msgspec
+import psycopg
 
 from headway.core.errors import HeadwayError
+from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.connection import Connection, connect
 from headway.stores.postgres.failures import Failure
 from headway.stores.postgres.options import PostgresOptions
@@ -38,25 +46,49 @@ TELL_EVERY = 0.01
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """Seconds before it tries again to reach the server."""
 
-_MOST = 7_900
-"""Bytes of a payload; a longer one says "any lane". The server takes 7999."""
+LINGER_IN_LANE = 2.0
+"""The same of one lane: while it lasts, the process may be picked in vain."""
+MOST_PICKED = 2
+"""Processes that are woken for a lane: one may be too busy to claim."""
+MOST_PASSED_ON = 3
+"""Processes that a wake is passed on to, one after another, before all others are woken."""
+MOST_LANES = 32
+"""Lanes that a listener holds locks of, and that one notification names; more are "any lane"."""
+
+_MOST = 5_000
+"""Bytes of a payload before those who are picked; a longer one says "any lane". The server takes
+7999."""
+_EVERY_LANE = 0
+"""The number of a lane that stands for more lanes than are worth a lock each."""
 
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
-# Without another listener nothing is sent: a session's own lock does not conflict with itself.
-_TELL = """
-SELECT set_config('synchronous_commit', 'off', true),
-       CASE WHEN pg_try_advisory_lock(%s) THEN pg_advisory_unlock(%s)::text
-            ELSE pg_notify(%s, %s)::text END
+_PICKED = """
+SELECT json_agg(json_build_array(pid, objid::bigint))::text AS picked FROM (
+    SELECT pid, objid, row_number() OVER (PARTITION BY objid ORDER BY random()) AS place
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid::bigint = $4
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND objid::bigint = ANY($5) AND pid <> ALL($6)
+) AS waiting WHERE place <= $7
 """
-# With a commit, which a queue of the server that is full must not make fail.
-_SPEECH = """
+# Without another listener nothing is sent: a session's own lock does not conflict with itself. It
+# may go with a commit, which a queue of the server that is full must not make fail.
+_TELL = f"""
 SELECT set_config('synchronous_commit', 'off', true),
        CASE WHEN pg_try_advisory_lock($1) THEN pg_advisory_unlock($1)::text
-            WHEN pg_notification_queue_usage() < 0.5 THEN pg_notify($2, $3)::text END
-"""
+            WHEN pg_notification_queue_usage() < 0.5 THEN (
+                SELECT pg_notify($2, $3 || coalesce(picked, '[]') || ']')::text
+                FROM ({_PICKED}) AS waiting WHERE picked IS NOT NULL OR $8
+            ) END
+"""  # noqa: S608  (of constants)
+_COVER = "SELECT pg_advisory_lock_shared($1::int, one::int) FROM unnest($2) AS one"
+_UNCOVER = "SELECT pg_advisory_unlock_shared($1::int, one::int) FROM unnest($2) AS one"
 
-Payload = tuple[str, list[tuple[str | None, int | None]]]
-"""Who tells it, and the lanes."""
+Payload = tuple[str, list[tuple[str | None, int | None]], list[int], list[tuple[int, int]]]
+"""Who tells it, the lanes, the backends that passed it on, and those that are picked, each with the
+number of its lane."""
+
+ANY_LANE: tuple[str | None, int | None] = (None, None)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Payload).decode
@@ -68,18 +100,18 @@ def waiting_key(namespace: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def _payload(name: str, lanes: Sequence[tuple[str | None, int | None]]) -> str:
-    payload = _encode((name, lanes))
-    return (payload if len(payload) <= _MOST else _encode((name, [(None, None)]))).decode()
+def _number(text: str) -> int:
+    """A positive number of 31 bits; two texts may have the same."""
+    return 1 + int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % (2**31 - 1)
 
 
 class Listening:
     """A thread with a connection of its own; begins when it is first needed.
 
     Args:
-        hear: is told the lanes that another process woke.
-        miss: is told that something may have been missed, so that all waiters must claim.
-        waiting: returns whether a caller waits in this process.
+        hear: is called with the lanes that another process woke.
+        miss: is called when something may have been missed, so that all waiters must claim.
+        waiting: returns the lanes in which callers of this process wait.
     """
 
     def __init__(
@@ -88,24 +120,29 @@ class Listening:
         *,
         hear: Callable[[Lanes], None],
         miss: Callable[[], None],
-        waiting: Callable[[], bool],
+        waiting: Callable[[], Set[str]],
     ) -> None:
         self._options = options
         self._hear, self._miss, self._waiting = hear, miss, waiting
         self._channel = f"headway_{options.namespace}"
         self._key = waiting_key(options.namespace)
+        self._class = _number(options.namespace)
         self._name = secrets.token_hex(4)
         self._db: Connection | None = None
         self._attending = False
+        self._covered: frozenset[int] = frozenset()
+        self._left_at: dict[int, float] = {}
         self._alone = False
         self._snapshot = ""
         self._look_at = 0.0
         self._told_at = self._waited_at = -inf
         self._fd = -1
+        self._backend = 0
         self._pause = FIRST_PAUSE
         self._stopped = False
         self._lock = threading.Lock()
         self._to_tell: dict[tuple[str | None, int | None], None] = {}
+        self._to_pass_on: dict[str, list[int]] = {}
         self._thread: threading.Thread | None = None
         self._poked, self._poke = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -113,17 +150,25 @@ class Listening:
         for end in (self._poked, self._poke):
             end.setblocking(False)
 
-    @property
-    def attending(self) -> bool:
-        """Whether what others commit reaches this process now."""
-        return self._attending
+    def listens_for(self, lanes: Iterable[str]) -> bool:
+        """Return whether what others commit in these lanes reaches this process now."""
+        return self._covers({_number(lane) for lane in lanes})
+
+    def _covers(self, numbers: Set[int]) -> bool:
+        covered = self._covered
+        return self._attending and (self._alone or _EVERY_LANE in covered or numbers <= covered)
 
     # From any thread
 
-    def attend(self) -> None:
-        """Note that a caller waits: soon the connection listens, and `miss` is called then."""
-        self._waited_at = monotonic()
-        if not self._attending:
+    def attend(self, lanes: Iterable[str]) -> None:
+        """Note that a caller waits in lanes: soon the connection listens for them.
+
+        Callers that wait in a lane of which this process was not told are woken then.
+        """
+        self._waited_at = now = monotonic()
+        numbers = {_number(lane) for lane in lanes}
+        self._left_at.update(dict.fromkeys(numbers, now))
+        if not self._covers(numbers):
             self._start()
 
     def tell(self, lanes: Lanes) -> None:
@@ -134,7 +179,7 @@ class Listening:
         if not begun:
             self._start()
 
-    def speech(self, lanes: Lanes) -> tuple[str, tuple[int, str, str]] | None:
+    def speech(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
         """A statement that tells the other processes of a commit, to go with it.
 
         It saves listeners the time until this process's thread has come to send it. To be run
@@ -152,7 +197,32 @@ class Listening:
         if self._attending or self._to_tell or now < self._told_at + TELL_EVERY:
             return None
         self._told_at = now
-        return _SPEECH, (self._key, self._channel, _payload(self._name, list(lanes)))
+        return _TELL, self._message(list(lanes))
+
+    def _message(
+        self, lanes: list[tuple[str | None, int | None]], passed_on: Sequence[int] = ()
+    ) -> tuple[object, ...]:
+        """What `_TELL` is bound to.
+
+        Args:
+            lanes: each with from when; None for any lane, None for now.
+            passed_on: backends of those to which it was told in vain.
+        """
+        head = _encode((self._name, lanes, passed_on))
+        if len(head) > _MOST or len(lanes) > MOST_LANES:
+            lanes = [ANY_LANE]
+            head = _encode((self._name, lanes, ()))
+        numbers = {_number(lane) for lane, at in lanes if lane is not None and at is None}
+        here = self._waiting()
+        # Who waits here was woken already.
+        most = 1 if passed_on or any(lane in here for lane, _ in lanes) else MOST_PICKED
+        excluded = Numbers((*passed_on, self._backend))
+        text = head[:-1].decode() + ","
+        fresh = not passed_on
+        return (
+            *(self._key, self._channel, text, self._class),
+            *(Numbers(numbers), excluded, most, fresh),
+        )
 
     def close(self, seconds: float) -> None:
         """End it. Blocks until it has, or for so long."""
@@ -203,8 +273,11 @@ class Listening:
             self._sleep(None)
             return
         db = self._db or self._open()
-        if not self._attending and self._is_waited_for():
-            self._begin(db)
+        if self._is_waited_for():
+            if not self._attending:
+                self._begin(db)
+            elif not self._alone:
+                self._cover(db)
         self._speak(db)
         if self._attending and monotonic() >= self._look_at:
             self._look(db)
@@ -223,6 +296,7 @@ class Listening:
     def _open(self) -> Connection:
         db = self._db = connect(self._options)
         self._fd = db.fileno()
+        self._backend = db.info.backend_pid
         self._selector.register(self._fd, selectors.EVENT_READ)
         db.add_notify_handler(lambda told: self._heard(told.payload))
         row = db.execute("SELECT pg_backend_pid()").fetchone()
@@ -235,11 +309,36 @@ class Listening:
         if not self._alone:
             db.execute(f'LISTEN "{self._channel}"'.encode())
             db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
+            self._cover(db)
         self._look(db)
         # Callers that wait already have claimed before a notification could arrive.
         self._miss()
         # Last: a caller that sees it set has been woken for what was missed.
         self._attending = True
+
+    def _cover(self, db: Connection) -> None:
+        """Hold the locks of the lanes in which callers wait, and for a while of those they left."""
+        now = monotonic()
+        lanes = self._waiting()
+        waited = {_number(lane) for lane in lanes} if len(lanes) <= MOST_LANES else {_EVERY_LANE}
+        self._left_at.update(dict.fromkeys(waited, now))
+        lately = {
+            one for one in self._covered if now < self._left_at.get(one, now) + LINGER_IN_LANE
+        }
+        wanted = waited | lately if len(waited | lately) <= MOST_LANES else waited
+        begun, ended = wanted - self._covered, self._covered - wanted
+        cursor = psycopg.RawCursor(db)
+        if begun:
+            cursor.execute(_COVER, (self._class, Numbers(begun)))
+        self._covered = frozenset(wanted)
+        if begun and self._attending:
+            # What was committed before the lock was there was told to others.
+            self._hear([(lane, None) for lane in lanes if begun & {_number(lane), _EVERY_LANE}])
+        if ended:
+            cursor.execute(_UNCOVER, (self._class, Numbers(ended)))
+        for one in self._left_at.keys() - wanted:
+            if now >= self._left_at[one] + LINGER_IN_LANE:
+                del self._left_at[one]
 
     def _look(self, db: Connection) -> None:
         """Check for writes since the last look; there are none if the snapshot is the same."""
@@ -252,12 +351,20 @@ class Listening:
             self._miss()
 
     def _speak(self, db: Connection) -> None:
+        cursor = psycopg.RawCursor(db)
+        while self._to_pass_on:
+            lane, passed_on = self._to_pass_on.popitem()
+            if len(passed_on) <= MOST_PASSED_ON:
+                message = self._message([(lane, None)], passed_on)
+            else:
+                # A moment reaches all, and this one is over.
+                message = self._message([(lane, 0)])
+            cursor.execute(_TELL, message)
         if not self._to_tell or monotonic() < self._told_at + TELL_EVERY:
             return
         with self._lock:
             lanes, self._to_tell = list(self._to_tell), {}
-        payload = _payload(self._name, lanes)
-        db.execute(_TELL, (self._key, self._key, self._channel, payload))
+        cursor.execute(_TELL, self._message(lanes))
         self._told_at = monotonic()
 
     def _until_next(self) -> float:
@@ -265,6 +372,8 @@ class Listening:
         ends = [max(self._waited_at, self._told_at) + LINGER]
         if self._attending:
             ends.append(self._look_at)
+            left = self._covered - {_number(lane) for lane in self._waiting()}
+            ends += [self._left_at.get(one, now) + LINGER_IN_LANE for one in left]
         if self._to_tell:
             ends.append(self._told_at + TELL_EVERY)
         return max(0.0, min(ends) - now)
@@ -288,16 +397,29 @@ class Listening:
 
     def _heard(self, payload: str) -> None:
         try:
-            name, lanes = _decode(payload)
+            name, lanes, passed_on, picked = _decode(payload)
         except msgspec.MsgspecError:
-            # Not ours, or of a later program.
+            # Not ours, or of another version of this program.
             self._miss()
             return
-        if name != self._name:
-            self._hear(lanes)
+        if name == self._name:
+            return
+        mine = {number for backend, number in picked if backend == self._backend}
+        every, waiting = _EVERY_LANE in self._covered, self._waiting()
+        heard: list[tuple[str | None, int | None]] = []
+        for lane, at in lanes:
+            if lane is None or at is not None or every:
+                heard.append((lane, at))
+            elif _number(lane) in mine:
+                heard.append((lane, at))
+                if lane not in waiting:
+                    self._to_pass_on[lane] = [*passed_on, self._backend]
+        self._hear(heard)
 
     def _hang_up(self) -> None:
         self._attending = False
+        self._covered = frozenset()
+        self._to_pass_on.clear()
         self._snapshot = ""
         db, self._db = self._db, None
         if db is not None:

@@ -144,6 +144,11 @@ class PostgresStore(SqlStore):
             OutcomeUnknown: repeat the claim; it finds what it may have started.
         """
         seen = self._wakes.count
+        reply = with_seen(request, await self._claim(request), seen)
+        self._wakes.follow(request, reply)
+        return reply
+
+    async def _claim(self, request: ClaimRequest) -> ClaimReply:
         unknown: OutcomeUnknown | None = None
         if self._plain.may(request):
             try:
@@ -153,7 +158,7 @@ class PostgresStore(SqlStore):
                 unknown = error
             else:
                 if plain is not None:
-                    return with_seen(request, plain, seen)
+                    return plain
         try:
             reply = await _ask(self._turn_queue, Call(lambda: self._looks.claim(request)))
         except StoreUnavailable as error:
@@ -163,7 +168,7 @@ class PostgresStore(SqlStore):
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
             raise changed
-        return with_seen(request, reply, seen)
+        return reply
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.clock import Clock
 from headway.stores.ledger import wakes
 from headway.stores.postgres.listening import Listening
@@ -14,40 +15,70 @@ class Wakes(wakes.Wakes):
     """Counts what is woken, and wakes those who sleep, in all processes.
 
     Args:
-        clock: tells the store's ms since 1970.
+        clock: returns the store's ms since 1970.
 
     Attributes:
-        speech: makes the statement that tells other processes of a commit, see `Listening.speech`.
+        speech: makes the statement that notifies other processes, see `Listening.speech`.
     """
 
     def __init__(self, options: PostgresOptions, clock: Clock) -> None:
         super().__init__(clock)
         self._listening = Listening(
-            options, hear=self.wake, miss=self.wake_all, waiting=lambda: self.waiting
+            options, hear=self._heard, miss=self.wake_all, waiting=lambda: self.lanes
         )
+        self._to_follow: dict[str, int] = {}
         self.speech = self._listening.speech
 
     def announce(
         self, lanes: Iterable[tuple[str | None, int | None]], *, told: bool = False
     ) -> None:
-        """Tell of a commit: first who waits here, then who waits elsewhere.
+        """Report a commit: first to those who wait here, then to those who wait elsewhere.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
             told: who waits elsewhere was told with the commit.
         """
         given = list(lanes)
-        self.wake(given)
+        self._heard(given)
         if not told:
             self._listening.tell(given)
+
+    def _heard(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
+        given = list(lanes)
+        self.wake(given)
+        for lane, at in given:
+            if lane is not None and at is None:
+                self._to_follow[lane] = self.count
+
+    def follow(self, request: ClaimRequest, reply: ClaimReply) -> None:
+        """Wake more processes if a claim that may have followed a wake took all it asked for.
+
+        A commit wakes few of those who wait: there may be more than they can take.
+
+        Args:
+            reply: says which wakes came before the claim.
+        """
+        if not self._to_follow or reply.again:
+            return
+        gated = sum(job.gated for job in reply.jobs)
+        filled = len(reply.jobs) >= request.n or gated >= request.free
+        followed = [
+            lane
+            for lane, _ in request.lanes
+            if (woken := self._to_follow.get(lane)) is not None and (filled or woken <= reply.seen)
+        ]
+        for lane in followed:
+            self._to_follow.pop(lane, None)
+        if filled and followed:
+            self._listening.tell((lane, None) for lane in followed)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleep until a lane is woken or the moment has come; see `Store.wait`.
 
-        The first caller that waits may be woken for nothing: what was committed while this process
-        did not listen is found by claiming once more.
+        The first caller that waits in a lane may be woken for nothing: what was committed while
+        this process did not listen for it is found by claiming once more.
         """
-        self._listening.attend()
+        self._listening.attend(lanes)
         await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:
