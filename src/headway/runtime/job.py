@@ -306,77 +306,33 @@ class HandlerContext(Protocol):
         ...
 
 
-class Handing(Protocol):
-    """What is needed of the job itself."""
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        ...
-
-    @property
-    def run(self) -> int:
-        """The number of this run."""
-        ...
-
-    def handing_over(self, key: str | None, timeout: object) -> HandedOver:
-        """The hand-over, with all that must follow it."""
-        ...
-
-    def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
-        """Take note of what the store answered while the handler still runs."""
-        ...
-
-
 class SyncJob:
     """What a handler in a thread or a process calls instead of awaiting."""
 
     __slots__ = ("_context", "_job")
 
-    def __init__(self, job: Handing, context: HandlerContext) -> None:
+    def __init__(self, job: Job, context: HandlerContext) -> None:
         self._job = job
         self._context = context
 
     def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
-        """As `Job.hand_over`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: the job was cancelled; do not touch the outside world.
-        """
+        """As `Job.hand_over`."""
         self._write(self._job.handing_over(key, timeout))
 
     def offer(self, *, timeout: object = "5m") -> None:
-        """As `Job.offer`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: the job was cancelled; do not ask the candidate.
-        """
+        """As `Job.offer`."""
         self.hand_over(timeout=timeout)
 
     def known_as(self, key: str) -> None:
-        """As `Job.known_as`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-        """
+        """As `Job.known_as`."""
         self._write(KnownAs(self._job.id, self._job.run, key=check_name("key", key)))
 
     def give_back(self, gate: str) -> None:
-        """As `Job.give_back`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-        """
+        """As `Job.give_back`."""
         self._write(GaveBack(self._job.id, self._job.run, gate=check_name("gate", gate)))
 
     def progress(self, value: object) -> None:
-        """As `Job.progress`.
-
-        Raises:
-            PayloadTooLarge: it is above the limit.
-        """
+        """As `Job.progress`."""
         job = self._job
         self._context.note_progress(job.id, job.run, encode("progress", value))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import metadata
-from typing import TypeVar, cast
+from typing import cast
 
 from opentelemetry.trace import (
     Span,
@@ -15,38 +15,31 @@ from opentelemetry.trace import (
     use_span,
 )
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.enqueue import Enqueued
 from headway.contract.inserting import InsertsWithin
-from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.repair import Repairable, Suspicion
+from headway.contract.repair import Repairable
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
-from headway.contract.views import Query
-from headway.core.job import TRAIL_KEPT_MS, NewJob
+from headway.core.job import NewJob
 from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App
 from headway.runtime.job import Job
 from headway.runtime.tracing.recorder import Recorder, now_ns
 from headway.runtime.worker.plans import CallNext, Middleware
 
-Reply = TypeVar("Reply")
-
 
 def traced_store(store: Store, recorder: Recorder) -> Store:
-    """A store that does the same, and is traced."""
-    # What else a store can do is asked by its class: the one around it must have as much.
-    kinds = tuple(
-        kind
-        for kind, door in ((_TracedInserting, InsertsWithin), (_TracedRepairable, Repairable))
-        if isinstance(store, door)
-    )
-    if len(kinds) == 2:
-        return _TracedBoth(store, recorder)
-    return (kinds[0] if kinds else TracedStore)(store, recorder)
+    """Return a store that does the same, and is traced."""
+    # What else a store can do is asked of its attributes: the one around it must have no more.
+    kind = _TracedInserting if isinstance(store, InsertsWithin) else TracedStore
+    return cast("Store", kind(store, recorder))
+
+
+_OPERATIONS = frozenset(
+    name for kind in (Store, Repairable, InsertsWithin) for name in vars(kind) if name[0] != "_"
+)
 
 
 class TracedStore:
@@ -55,11 +48,10 @@ class TracedStore:
     def __init__(self, inner: Store, recorder: Recorder) -> None:
         self._inner = inner
         self._recorder = recorder
-
-    @property
-    def runs_inline(self) -> bool:
-        """As the store."""
-        return self._inner.runs_inline
+        # All other operations are the store's own.
+        for name in _OPERATIONS.difference(dir(self)):
+            if hasattr(inner, name):
+                setattr(self, name, getattr(inner, name))
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As the store, traced."""
@@ -89,50 +81,6 @@ class TracedStore:
         self._recorder.signalled(signal, reply, began)
         return reply
 
-    async def beat(self, request: BeatRequest) -> BeatReply:
-        """As the store."""
-        return await self._inner.beat(request)
-
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """As the store."""
-        return await self._inner.restore(jobs)
-
-    async def act(self, request: ActRequest) -> list[ActReply]:
-        """As the store."""
-        return await self._inner.act(request)
-
-    async def define(self, request: DefineRequest) -> int:
-        """As the store."""
-        return await self._inner.define(request)
-
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """As the store."""
-        return await self._inner.release_permit(gate, job, author, reason)
-
-    async def fire(self, request: FireRequest) -> FireReply:
-        """As the store."""
-        return await self._inner.fire(request)
-
-    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """As the store."""
-        return await self._inner.sweep(n, keep_trail_ms=keep_trail_ms)
-
-    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """As the store."""
-        return await self._inner.lead(role, holder, lease_ms)
-
-    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """As the store."""
-        await self._inner.wait(lanes, until_at, seen)
-
-    async def read(self, query: Query[Reply]) -> Reply:
-        """As the store."""
-        return await self._inner.read(query)
-
-    async def close(self) -> None:
-        """As the store."""
-        await self._inner.close()
-
 
 class _TracedInserting(TracedStore):
     """The same, with jobs that are inserted within the caller's transaction."""
@@ -153,30 +101,6 @@ class _TracedInserting(TracedStore):
         replies = await inner.enqueue_within_async(connection, jobs)
         self._recorder.enqueued(jobs, replies, began)
         return replies
-
-    def wake(self, lanes: Sequence[str]) -> None:
-        """As the store."""
-        cast("InsertsWithin", self._inner).wake(lanes)
-
-
-class _TracedRepairable(TracedStore):
-    """The same, where the store may come back as another or an older one."""
-
-    async def suspicion(self) -> Suspicion | None:
-        """As the store."""
-        return await cast("Repairable", self._inner).suspicion()
-
-    async def new_epoch(self, author: str, reason: str) -> int:
-        """As the store."""
-        return await cast("Repairable", self._inner).new_epoch(author, reason)
-
-    async def reset_clock(self, author: str, reason: str) -> int:
-        """As the store."""
-        return await cast("Repairable", self._inner).reset_clock(author, reason)
-
-
-class _TracedBoth(_TracedInserting, _TracedRepairable):
-    """The same, where a store can do both."""
 
 
 def traced_handlers(recorder: Recorder) -> Middleware:
