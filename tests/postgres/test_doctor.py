@@ -125,7 +125,7 @@ def test_server_that_does_not_wait_for_its_device_is_told():
     ],
 )
 def test_clock_that_is_off_is_told(seen: Checkup, offset_ms: int, expected: Health, word: str):
-    found = server.look_at_server_clock(replace(seen, offset_ms=offset_ms))
+    found = server.look_at_server_clock(offset_ms)
     assert found.health is expected
     assert word in found.found
 

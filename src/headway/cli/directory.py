@@ -126,11 +126,7 @@ def system_package(name: str) -> str:
 
 
 def make_link(settings: Settings) -> OpenLink:
-    """Return the link to the calendar of the table [cassandra]; it is not opened yet.
-
-    Raises:
-        InvalidValue: a setting is unusable, or the driver is not installed.
-    """
+    """Return the link to the calendar of the table [cassandra]; it is not opened yet."""
     read = read_cassandra(settings.cassandra)
     with needs_extra("cassandra"):
         from headway.bridges.cassandra.driver import CassandraLink  # noqa: PLC0415

@@ -160,12 +160,7 @@ class HttpServing:
         return self.settings.public_url or self.address.url
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second one waits for nothing.
-
-        Raises:
-            InvalidValue: the address cannot be had, or would not be safe.
-            StoreError: the store cannot be reached.
-        """
+        """Serve until SIGTERM or SIGINT; a second one waits for nothing."""
         await self.app.reach(self.settings.store_wait)
         opened = self.systems.opened(self.base_url)
         async with opened, self.app as app, self._ready(app.store) as listener:

@@ -43,15 +43,8 @@ def read_messages(
 ) -> Mapping[str, int]:
     """Make jobs of messages until SIGTERM or Ctrl-C.
 
-    Args:
-        kafka: where Kafka is; None for what the settings say.
-        app_name: whose kinds say gates and policy; None for plain jobs.
-
     Returns:
         How many messages were read, jobs made, and messages not readable.
-
-    Raises:
-        InvalidValue: a setting is not valid.
     """
     settings = _settings(session, kafka, {"in": options})
     opened = open_app(session, app_name)
@@ -122,17 +115,7 @@ async def _read(
 
 
 def publish_jobs(session: Session, kafka: Mapping[str, object], options: ServeOptions) -> int:
-    """Publish messages of jobs until SIGTERM or Ctrl-C.
-
-    Args:
-        kafka: where Kafka is; None for what the settings say.
-
-    Returns:
-        How many runs were settled.
-
-    Raises:
-        InvalidValue: a setting is not valid.
-    """
+    """Publish messages of jobs until SIGTERM or Ctrl-C."""
     settings = _settings(session, kafka, {})
     opened = open_app(session, None)
     kinds = declare_kafka(opened, settings=settings)

@@ -25,11 +25,7 @@ _INNER = frozenset({"_record", "_from_structlog"})
 
 
 def configure_logging(settings: Settings) -> None:
-    """Set up logging for the whole process, the standard library's loggers included.
-
-    Raises:
-        InvalidValue: the file cannot be written to.
-    """
+    """Set up logging for the whole process, the standard library's loggers included."""
     human = settings.log_format == "human"
     if settings.log_format == "auto":
         human = sys.stderr.isatty()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Annotated
 
@@ -135,16 +135,9 @@ class JobFilter:
             one is not None for one in (self.lane, self.tenant, self.kind, self.subject, self.key)
         )
 
-    def query(
-        self,
-        *,
-        limit: int = PAGE,
-        cursor: str | None = None,
-        runs: bool = False,
-        trail: bool = False,
-        newest: bool = False,
-    ) -> JobsQuery:
-        """The question for one page of these jobs."""
+    @property
+    def query(self) -> JobsQuery:
+        """The question for the first page of these jobs, of the largest size."""
         return JobsQuery(
             lane=self.lane,
             tenant=self.tenant,
@@ -152,11 +145,7 @@ class JobFilter:
             states=tuple(self.state or ()),
             subject=self.subject,
             key=self.key,
-            limit=limit,
-            cursor=cursor,
-            runs=runs,
-            trail=trail,
-            newest=newest,
+            limit=PAGE,
         )
 
     async def doubts(self, store: Store) -> list[str]:
@@ -177,10 +166,10 @@ class JobFilter:
         self, store: Store, *, runs: bool = False, trail: bool = False
     ) -> AsyncIterator[Page[JobView]]:
         """All of these jobs, page after page, oldest arrival first; each page is a snapshot."""
-        cursor: str | None = None
+        query = replace(self.query, runs=runs, trail=trail)
         while True:
-            page = await store.read(self.query(cursor=cursor, runs=runs, trail=trail))
+            page = await store.read(query)
             yield page
-            cursor = page.cursor
-            if cursor is None:
+            if page.cursor is None:
                 return
+            query = replace(query, cursor=page.cursor)

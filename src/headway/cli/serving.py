@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import structlog
 import typer
@@ -63,28 +63,14 @@ class ServeOptions:
 
     def for_worker(self) -> WorkerOptions:
         """The options of the worker that were given."""
-        options: WorkerOptions = {"order": self.order, "unknown": self.unknown_kinds}
-        if self.lanes is not None:
-            options["lanes"] = self.lanes
-        if self.concurrency is not None:
-            options["concurrency"] = self.concurrency
-        if self.prefetch is not None:
-            options["prefetch"] = self.prefetch
-        if self.grace is not None:
-            options["grace"] = self.grace
-        return options
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        given["unknown"] = given.pop("unknown_kinds")
+        return cast("WorkerOptions", given)
 
     def for_child(self) -> list[str]:
         """The same options for the command line of a process that does the work."""
-        given = {
-            "--lanes": self.lanes,
-            "--order": self.order,
-            "--concurrency": self.concurrency,
-            "--prefetch": self.prefetch,
-            "--grace": self.grace,
-            "--unknown-kinds": self.unknown_kinds,
-        }
-        return [f"{name}={value}" for name, value in given.items() if value is not None]
+        given = asdict(self).items()
+        return [f"--{name.replace('_', '-')}={one}" for name, one in given if one is not None]
 
 
 def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> ServeOptions:
@@ -192,9 +178,6 @@ def trace_if_asked(app: App, settings: Settings) -> None:
     """Trace an App's jobs, if the settings ask for it.
 
     Spans that handlers make themselves go the same way.
-
-    Raises:
-        InvalidValue: the extra is not installed, or a variable is unusable.
     """
     if not settings.traces:
         return

@@ -13,7 +13,7 @@ from headway.cli.extras import untouched
 from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import LocalClock, Terminal
 from headway.contract.store import Store
-from headway.contract.views import Query
+from headway.contract.views import Query, StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.runtime.app import App
 from headway.stores import open_store
@@ -109,9 +109,13 @@ class Session:
         return asyncio.run(whole())
 
     def ask(self, query: Query[Result]) -> Result:
-        """Open the store, asks one question, and close it."""
+        """Open the store, ask one question, and close it."""
+        return self.with_store(lambda store: store.read(query))
 
-        async def one(store: Store) -> Result:
-            return await store.read(query)
+    def ask_at(self, query: Query[Result]) -> tuple[Result, int]:
+        """As `ask`, with the store's time, in ms UTC."""
 
-        return self.with_store(one)
+        async def work(store: Store) -> tuple[Result, int]:
+            return await store.read(query), (await store.read(StatsQuery())).now
+
+        return self.with_store(work)

@@ -94,9 +94,6 @@ def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Sy
 
     Returns:
         The systems in this order, each once; nothing is opened.
-
-    Raises:
-        InvalidValue: there is no such system, a package is missing, or settings are unusable.
     """
     wanted = {name: system_package(name) for name in dict.fromkeys(names)}
     parts = None if PLAIN.issuperset(wanted) else _parts(settings, store_url)

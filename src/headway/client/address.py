@@ -121,12 +121,7 @@ class HttpTransport(Protocol):
     """Sends requests to one server."""
 
     async def send(self, request: HttpRequest, limit_s: float) -> RawReply:
-        """Send a request and read the response.
-
-        Raises:
-            Unreachable: it was not sent.
-            ReplyLost: it was sent, perhaps in part.
-        """
+        """Send a request and read the response."""
         ...
 
     async def close(self) -> None:

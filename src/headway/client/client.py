@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Self, TypedDict, TypeVar, Unpack, assert_never
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, assert_never
 from uuid import uuid4
 
 from headway.client.address import read_address
@@ -28,16 +29,16 @@ from headway.runtime.app import App
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import Sent
 from headway.runtime.kind import Kind
+from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
-Result = TypeVar("Result")
-
-
 Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 class JobsAsked(TypedDict, total=False):
@@ -64,6 +65,20 @@ class JobsAsked(TypedDict, total=False):
     newest: bool
     cursor: str | None
     limit: int
+
+
+def _waiting(
+    work: Callable[Concatenate[Client, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Client, Given], Result]:
+    """Return the same method for callers that wait."""
+
+    @wraps(work)
+    def wait(client: Client, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return client.wait_for(work(client, *args, **kwargs))
+
+    wait.__name__ = work.__name__.removesuffix("_async")
+    wait.__qualname__ = work.__qualname__.removesuffix("_async")
+    return wait
 
 
 class Client:
@@ -150,7 +165,7 @@ class Client:
 
     # ------------------------------------------------------------------------------- producers
 
-    def send(
+    async def send_async(
         self,
         kind: Kind | str,
         /,
@@ -176,21 +191,7 @@ class Client:
             StoreUnavailable: the server cannot be reached; nothing was written.
             OutcomeUnknown: no answer came; the same call with the same `job_id` or `key` returns
                 it.
-        """
-        return self.wait_for(self.send_async(kind, also=also, **given))
-
-    async def send_async(
-        self,
-        kind: Kind | str,
-        /,
-        *,
-        also: Mapping[str, object] | None = None,
-        **given: Any,  # noqa: ANN401  (checked by the kind, or by the server)
-    ) -> Sent:
-        """As `send`, for callers that can await.
-
-        Raises:
-            InvalidValue: a kind that is declared says the rest itself.
+            InvalidValue: `also` was given for a kind that is declared.
         """
         if isinstance(kind, Kind):
             if also:
@@ -200,7 +201,9 @@ class Client:
         reply = await self.post("/v1/jobs", plain_body(kind, given, also or {}))
         return Sent(reply.json["id"], reply.json["created"])
 
-    def send_many(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
+    send = _waiting(send_async)
+
+    async def send_many_async(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
         """Make many jobs, in steps of 1000; each step is stored whole or not at all.
 
         Args:
@@ -215,10 +218,6 @@ class Client:
             CallerError: a step is refused; those before it are stored.
             StoreError: the server cannot do it now; those before it are stored.
         """
-        return self.wait_for(self.send_many_async(jobs))
-
-    async def send_many_async(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
-        """As `send_many`, for callers that can await."""
         sent: list[Sent] = []
         now = self.remote.wall_at()
         step: list[Fields] = []
@@ -229,7 +228,11 @@ class Client:
                 step = []
         return sent + (await self._send_step(step) if step else [])
 
-    def signal(self, key: str, *, event: str, **options: Unpack[SignalOptions]) -> SignalReply:
+    send_many = _waiting(send_many_async)
+
+    async def signal_async(
+        self, key: str, *, event: str, **options: Unpack[SignalOptions]
+    ) -> SignalReply:
         """Report what the outside world says about a job that awaits it.
 
         Args:
@@ -244,13 +247,9 @@ class Client:
             CallerError: the signal says nothing or too much.
             StoreError: the server cannot do it now.
         """
-        return self.wait_for(self.signal_async(key, event=event, **options))
-
-    async def signal_async(
-        self, key: str, *, event: str, **options: Unpack[SignalOptions]
-    ) -> SignalReply:
-        """As `signal`, for callers that can await."""
         return await self.remote.signal(read_signal(key, event, options))
+
+    signal = _waiting(signal_async)
 
     async def _send_step(self, step: list[Fields]) -> list[Sent]:
         reply = (await self.post("/v1/jobs", step)).json
@@ -267,15 +266,13 @@ class Client:
 
     # ------------------------------------------------------------------------------------ jobs
 
-    def job(self, job: str) -> JobView | None:
-        """Return a job and its whole record; None if there is none of this id."""
-        return self.wait_for(self.job_async(job))
-
     async def job_async(self, job: str) -> JobView | None:
-        """As `job`, for callers that can await."""
+        """Return a job and its whole record; None if there is none of this id."""
         return await self.remote.read(JobQuery(id=job))
 
-    def jobs(self, **asked: Unpack[JobsAsked]) -> Page[JobView]:
+    job = _waiting(job_async)
+
+    async def jobs_async(self, **asked: Unpack[JobsAsked]) -> Page[JobView]:
         """Return a page of jobs, oldest arrival first.
 
         Args:
@@ -284,19 +281,15 @@ class Client:
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
         """
-        return self.wait_for(self.jobs_async(**asked))
-
-    async def jobs_async(self, **asked: Unpack[JobsAsked]) -> Page[JobView]:
-        """As `jobs`, for callers that can await."""
         return await self.remote.read(_jobs_query(asked))
 
-    def why(self, job: str) -> WhyView | None:
-        """Return why a job stands where it stands; None if there is none of this id."""
-        return self.wait_for(self.why_async(job))
+    jobs = _waiting(jobs_async)
 
     async def why_async(self, job: str) -> WhyView | None:
-        """As `why`, for callers that can await."""
+        """Return why a job stands where it stands; None if there is none of this id."""
         return await self.remote.read(WhyQuery(id=job))
+
+    why = _waiting(why_async)
 
     def read(self, query: Query[Answer]) -> Answer:
         """Answer one of the contract's questions, such as `LanesQuery()`.
@@ -310,7 +303,7 @@ class Client:
         """As `read`, for callers that can await."""
         return await self.remote.read(query)
 
-    def cancel(self, job: str, *, reason: str = "") -> str | None:
+    async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
         """Cancel a queued job, and asks a running or awaiting one to end.
 
         Args:
@@ -324,13 +317,11 @@ class Client:
             UnknownJob: there is none.
             InvalidState: it is final.
         """
-        return self.wait_for(self.cancel_async(job, reason=reason))
-
-    async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
-        """As `cancel`, for callers that can await."""
         return await self._move(Verb.CANCEL, job, reason, Edit())
 
-    def retry(
+    cancel = _waiting(cancel_async)
+
+    async def retry_async(
         self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
     ) -> str | None:
         """Give a dead or cancelled job a new life.
@@ -347,14 +338,10 @@ class Client:
             UnknownJob: there is none.
             InvalidState: it is neither dead nor cancelled.
         """
-        return self.wait_for(self.retry_async(job, reason=reason, args=args))
-
-    async def retry_async(
-        self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
-    ) -> str | None:
-        """As `retry`, for callers that can await."""
         edit = Edit() if args is None else Edit(args=encode("arguments", args))
         return await self._move(Verb.RETRY, job, reason, edit)
+
+    retry = _waiting(retry_async)
 
     async def _move(self, verb: Verb, job: str, reason: str, edit: Edit) -> str | None:
         request = ActRequest(
@@ -400,7 +387,7 @@ class Client:
         finally:
             await self.close_async()
 
-    def claim(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
+    async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
         """Claim jobs, and waits for some if there are none.
 
         Who claims by hand also beats and settles by hand.
@@ -412,13 +399,11 @@ class Client:
         Returns:
             The jobs, in the order to be started; none if the time is up.
         """
-        return self.wait_for(self.claim_async(worker, **asked))
-
-    async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
-        """As `claim`, for callers that can await."""
         return read_claim((await self.remote.ask(claim_call(worker, asked))).body).reply()
 
-    def settle(self, worker: str, outcomes: Sequence[Outcome]) -> list[Verdict]:
+    claim = _waiting(claim_async)
+
+    async def settle_async(self, worker: str, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """Report the outcomes of runs that this worker holds.
 
         Args:
@@ -428,14 +413,12 @@ class Client:
         Returns:
             A verdict for each; LOST for a run that is not live any more.
         """
-        return self.wait_for(self.settle_async(worker, outcomes))
-
-    async def settle_async(self, worker: str, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """As `settle`, for callers that can await."""
         call = settle_call(worker, outcomes, self.remote.wall_at(), self.patience_s)
         return [Verdict(word) for word in (await self.remote.ask(call)).json["verdicts"]]
 
-    def beat(
+    settle = _waiting(settle_async)
+
+    async def beat_async(
         self, worker: str, running: Sequence[tuple[str, int]], *, lease: object = "30s"
     ) -> BeatReply:
         """Keep the leases of what a worker runs.
@@ -448,22 +431,15 @@ class Client:
         Returns:
             Which of them are lost, and which are to be cancelled.
         """
-        return self.wait_for(self.beat_async(worker, running, lease=lease))
-
-    async def beat_async(
-        self, worker: str, running: Sequence[tuple[str, int]], *, lease: object = "30s"
-    ) -> BeatReply:
-        """As `beat`, for callers that can await."""
         return await self.remote.beat(
             BeatRequest(worker=worker, running=tuple(running), lease_ms=parse_duration(lease))
         )
 
+    beat = _waiting(beat_async)
+
 
 def _jobs_query(asked: JobsAsked) -> JobsQuery:
-    unknown = sorted(asked.keys() - JobsAsked.__annotations__.keys())
-    if unknown:
-        message = f"jobs are not asked for by {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"by {', '.join(JobsAsked.__annotations__)}")
+    refuse_unknown(asked, JobsAsked, "jobs are not asked for by", "by")
     return JobsQuery(**asked)
 
 

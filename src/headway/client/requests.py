@@ -173,9 +173,6 @@ def plain_body(kind: str, given: Mapping[str, object], also: Mapping[str, object
 
     Returns:
         The body; with an id of its own, so that it can be sent again.
-
-    Raises:
-        InvalidValue: an option is unusable.
     """
     fields: Fields = {name: value for name, value in given.items() if name in OPTIONS}
     args = {name: value for name, value in given.items() if name not in OPTIONS}

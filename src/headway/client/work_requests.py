@@ -28,6 +28,7 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Signal, SignalKind
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.worker.worker_options import Lanes, read_lanes
 
 
@@ -140,11 +141,7 @@ def _when(after_ms: int | None, until_at: int | None) -> Fields:
 
 
 def signal_body(signal: Signal) -> Fields:
-    """Return the body of a signal; its key is part of the path.
-
-    Raises:
-        InvalidValue: it begins another attempt at another stage, which the HTTP API does not have.
-    """
+    """Return the body of a signal; its key is part of the path."""
     if signal.stage:
         refuse_stage(f"event {signal.event!r}")
     fields: Fields = {
@@ -193,15 +190,8 @@ class ClaimAsked(TypedDict, total=False):
 
 
 def claim_call(worker: str, asked: ClaimAsked) -> HttpCall:
-    """Return the call of a claim made without a worker.
-
-    Raises:
-        InvalidValue: something asked for is unusable.
-    """
-    unknown = sorted(asked.keys() - ClaimAsked.__annotations__.keys())
-    if unknown:
-        message = f"a claim has no option {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"it has {', '.join(ClaimAsked.__annotations__)}")
+    """Return the call of a claim made without a worker."""
+    refuse_unknown(asked, ClaimAsked, "a claim has no option")
     wait_ms, n = parse_duration(asked.get("wait", "0s")), asked.get("n", 1)
     body: Fields = {
         "worker": worker,

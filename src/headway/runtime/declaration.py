@@ -26,6 +26,7 @@ from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
 from headway.core.timetable.text import parse_schedule
 from headway.runtime.kind import Kind
+from headway.runtime.kind_options import refuse_unknown
 
 
 class LaneOptions(TypedDict, total=False):
@@ -55,10 +56,7 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
         InvalidValue: an option is unknown or unusable.
     """
     lane = check_name("lane", name)
-    unknown = sorted(options.keys() - LaneOptions.__annotations__.keys())
-    if unknown:
-        message = f"the lane {lane!r} has an unknown option {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"options are {', '.join(LaneOptions.__annotations__)}")
+    refuse_unknown(options, LaneOptions, f"the lane {lane!r} has an unknown option", "options are")
     fair, weights = options.get("fair"), options.get("weights", {})
     if fair not in {None, "tenant"}:
         message = f"fair of the lane {lane!r} is {fair!r:.40}"
@@ -122,10 +120,9 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
         InvalidValue: an option is unknown or unusable.
     """
     entry = check_name("entry", name)
-    unknown = sorted(options.keys() - EntryOptions.__annotations__.keys())
-    if unknown:
-        message = f"the entry {entry!r} has an unknown option {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"options are {', '.join(EntryOptions.__annotations__)}")
+    refuse_unknown(
+        options, EntryOptions, f"the entry {entry!r} has an unknown option", "options are"
+    )
     given = dict(options.get("args", {}))
     for refused in ("due", "job_id", "key"):
         if refused in given:

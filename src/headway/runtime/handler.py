@@ -103,11 +103,7 @@ class Arguments:
         return data, values
 
     def values(self, args: bytes) -> Mapping[str, object]:
-        """The arguments of a stored job by name, defaults among them.
-
-        Raises:
-            InvalidArguments: the handler's annotations refuse them.
-        """
+        """The arguments of a stored job by name, defaults among them."""
         try:
             others = self._raw.decode(args) if self.open else {}
             return {**others, **_values(self._decoder.decode(args))}

@@ -238,7 +238,6 @@ class Kind:
 
         Raises:
             InvalidValue: there is no such stage, a gate is none, or a name cannot be resolved.
-            InvalidArguments: the handler's annotations refuse the arguments.
         """
         if stage not in self._needs:
             message = f"the kind {self.name!r} has no stage {stage!r}"

@@ -119,10 +119,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         InvalidValue: one is unknown or unusable.
     """
     kind = check_name("kind", options.get("name", name))
-    unknown = sorted(options.keys() - JobOptions.__annotations__.keys())
-    if unknown:
-        message = f"the kind {kind!r} has an unknown option {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"options are {', '.join(JobOptions.__annotations__)}")
+    refuse_unknown(options, JobOptions, f"the kind {kind!r} has an unknown option", "options are")
     on_final = options.get("on_final")
     on_deadline = options.get("on_deadline", "dead")
     if on_deadline not in {"dead", "retry"}:
@@ -151,6 +148,25 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         on_accepted=_on_accepted(kind, options),
         processes=options.get("processes", False),
     )
+
+
+def refuse_unknown(
+    given: Mapping[str, object], known: type, said: str, hint: str = "it has"
+) -> None:
+    """Refuse a name that the options do not have.
+
+    Args:
+        known: the TypedDict of the options.
+        said: the message, up to the name.
+        hint: up to the names of the options.
+
+    Raises:
+        InvalidValue: there is such a name.
+    """
+    unknown = sorted(given.keys() - known.__annotations__.keys())
+    if unknown:
+        message = f"{said} {unknown[0]!r}"
+        raise InvalidValue(message, hint=f"{hint} {', '.join(known.__annotations__)}")
 
 
 def check_priority(priority: object) -> int:
@@ -352,9 +368,6 @@ class KnownValues:
 
         Args:
             what: what the name names; a tenant is known from then on.
-
-        Raises:
-            InvalidValue: it is not a name.
         """
         if given is not None:
             name = check_name(what, given, empty=empty)

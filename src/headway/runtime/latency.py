@@ -73,9 +73,6 @@ async def lane_latencies(
 
     Returns:
         One for each lane, by name, or in the order of `names`.
-
-    Raises:
-        StoreError: the store cannot be read now.
     """
     lanes = await store.read(LanesQuery(names=None if names is None else tuple(names)))
     if names is None and len(lanes) > MOST_LANES:

@@ -16,6 +16,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant
 from headway.core.naming import check_name
+from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
 
 Final = Literal["succeeded", "retry", "dead", "accepted", "declined"]
@@ -51,16 +52,8 @@ class SignalOptions(TypedDict, total=False):
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
-    """Read a signal.
-
-    Raises:
-        InvalidValue: it says nothing or too much, or a value is not understood.
-        PayloadTooLarge: the body is above the limit.
-    """
-    unknown = sorted(options.keys() - SignalOptions.__annotations__.keys())
-    if unknown:
-        message = f"a signal has no option {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"it has {', '.join(SignalOptions.__annotations__)}")
+    """Read a signal."""
+    refuse_unknown(options, SignalOptions, "a signal has no option")
     kind = _kind(options)
     body, extend, after = options.get("body"), options.get("extend"), options.get("after")
     return Signal(

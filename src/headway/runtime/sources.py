@@ -34,6 +34,7 @@ from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import check_name
+from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
 
 LEASE_MS = 60_000
@@ -117,7 +118,6 @@ class Sourcing:
         Raises:
             InvalidValue: the source gave something that is not a job with a key.
             CallerError: a job was refused; those of the pages before it are made.
-            StoreError: the store cannot do it now.
         """
         rows = missing = window_ms = 0
         async for page in source.pending():
@@ -313,10 +313,7 @@ class Source:
         Raises:
             InvalidValue: an option is unusable.
         """
-        unknown = sorted(options.keys() - SourceOptions.__annotations__.keys())
-        if unknown:
-            message = f"a source has no option {unknown[0]!r}"
-            raise InvalidValue(message, hint=f"it has {', '.join(SourceOptions.__annotations__)}")
+        refuse_unknown(options, SourceOptions, "a source has no option")
         self.name = check_name("source", options.get("name") or pending.__name__)
         self.every_ms = parse_duration(options.get("every", "1m"))
         if self.every_ms < 1_000:

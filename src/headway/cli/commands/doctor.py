@@ -47,9 +47,6 @@ def look_at_place(url: str) -> list[Finding]:
 
     Args:
         url: of the store; nothing is found about one that has neither.
-
-    Raises:
-        InvalidValue: the URL is unusable.
     """
     if is_postgres(url):
         return _look_at_postgres(url)

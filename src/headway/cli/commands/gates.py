@@ -15,7 +15,7 @@ from headway.cli.options import Signed, Until, complete_gate, complete_target
 from headway.cli.session import Session
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, GateState, StatsQuery
+from headway.contract.views import GatesQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.runtime.records import record
@@ -78,24 +78,20 @@ def gates(
 
     With --json: {"gates": [...], "cursor": ...}, the cursor null at the end.
     """
-
-    async def work(store: Store) -> tuple[tuple[GateState, ...], str | None, int]:
-        page = await store.read(GatesQuery(parked=parked, cursor=cursor, limit=limit))
-        return page.rows, page.cursor, (await store.read(StatsQuery())).now
-
-    found, more, now = session.with_store(work)
+    page, now = session.ask_at(GatesQuery(parked=parked, cursor=cursor, limit=limit))
     if session.json:
-        session.terminal.document({"gates": [record(gate) for gate in found], "cursor": more})
+        listed = [record(gate) for gate in page.rows]
+        session.terminal.document({"gates": listed, "cursor": page.cursor})
         return
     session.terminal.table(
         GATE_COLUMNS,
-        [gate_row(session.clock, gate, now) for gate in found],
+        [gate_row(session.clock, gate, now) for gate in page.rows],
         empty="no job is parked"
         if parked
         else "no gates: they come with the App that declares them",
     )
-    if more is not None:
-        session.terminal.remark(f"there are more: --cursor {more}", "dim")
+    if page.cursor is not None:
+        session.terminal.remark(f"there are more: --cursor {page.cursor}", "dim")
 
 
 @command(app, "show")
@@ -105,12 +101,8 @@ def show(session: Session, name: GateName) -> None:
     Raises:
         UnknownGate: there is no gate of that name.
     """
-
-    async def work(store: Store) -> tuple[tuple[GateState, ...], int]:
-        page = await store.read(GatesQuery(names=(name,)))
-        return page.rows, (await store.read(StatsQuery())).now
-
-    found, now = session.with_store(work)
+    page, now = session.ask_at(GatesQuery(names=(name,)))
+    found = page.rows
     if not found or (found[0].kind == "implicit" and not _is_implicit(name)):
         message = f"there is no gate {name!r}"
         raise UnknownGate(message, hint="headway gates lists them")
@@ -159,9 +151,6 @@ def set_(
 
     Any gate can be set: a declared one, one instance of a template, a pool's member as
     pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
-
-    Raises:
-        InvalidValue: nothing to change was given, or a number is none.
     """
     item = numbers.change(name)
     define(session, item, signed, done=f"{name} is set")

@@ -44,8 +44,8 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     """
     if app_name is not None:
         session = at_app(session, app_name)
-    query = wanted.query(limit=limit, cursor=cursor, newest=newest)
-    page = session.with_store(lambda store: _page(store, replace(query, worker=worker)))
+    query = replace(wanted.query, limit=limit, cursor=cursor, newest=newest, worker=worker)
+    page = session.with_store(lambda store: _page(store, query))
     if not page.rows and page.cursor is None:
         for note in session.with_store(wanted.doubts):
             session.terminal.remark(note, "yellow")

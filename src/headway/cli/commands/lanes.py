@@ -69,11 +69,7 @@ class LaneValues:
             raise InvalidValue(message, hint=hint)
 
     def change(self, now: LaneSpec) -> LaneSpec:
-        """What the lane carries after the change.
-
-        Raises:
-            InvalidValue: a value is unusable.
-        """
+        """What the lane carries after the change."""
         fair = now.fair == "tenant" if self.fair is None else self.fair
         weights = dict(now.weights) if fair else {}
         if self.weight:
@@ -172,9 +168,6 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
     """Change what a lane carries; it wins over what code declares until `lanes reset`.
 
     What is not named stays as it is now.
-
-    Raises:
-        InvalidValue: nothing to change was given, or a value is unusable.
     """
     values.refuse_nothing(name)
 

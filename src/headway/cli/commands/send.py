@@ -77,7 +77,6 @@ def kind_job(
         due_at: ms UTC; None for now.
 
     Raises:
-        UnknownKind: the App has no such kind.
         InvalidArguments: an argument has the name of an option, or the handler refuses it.
     """
     declared = app.kind(kind)
@@ -113,7 +112,6 @@ def plain_job(
         now: the store's time, ms UTC.
 
     Raises:
-        InvalidValue: a name or a span is unusable.
         PayloadTooLarge: the arguments are above the limit.
     """
     args = to_json(read_values(texts))
@@ -175,9 +173,6 @@ def read_values(texts: Mapping[str, str]) -> dict[str, object]:
     """Read values by name: what is JSON counts as that, all else is text.
 
     `phone='"0155"'` is text that looks like a number.
-
-    Raises:
-        InvalidValue: one is not valid Unicode.
     """
     return {name: _value(name, text) for name, text in texts.items()}
 

@@ -35,7 +35,6 @@ def simulate_(
     engine was broken. With --json: {"reports": [...]}, the base first, then each what-if.
 
     Raises:
-        InvalidValue: a store was named, or the scenario is unusable.
         Exit: with code 1, a promise was broken.
     """
     session.refuse_store("leave it out: a scenario is played in memory")

@@ -12,8 +12,7 @@ from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.cli.terminal import rough
 from headway.contract.definitions import EnableEntry
-from headway.contract.store import Store
-from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.contract.views import EntryView, TimetableQuery
 from headway.core.duration import format_duration
 from headway.core.errors import UnknownEntry
 from headway.core.timetable.fires import next_fires
@@ -33,7 +32,7 @@ def timetable(session: Session) -> None:
 
     With --json: {"entries": [...]}, each with its next three fires.
     """
-    entries, now = session.with_store(_entries)
+    entries, now = session.ask_at(TimetableQuery())
     if session.json:
         rows = [_entry_record(entry, now, NEXT) for entry in entries]
         session.terminal.document({"entries": rows})
@@ -56,7 +55,7 @@ def next_(
     Raises:
         UnknownEntry: there is no entry of that name.
     """
-    entries, now = session.with_store(_entries)
+    entries, now = session.ask_at(TimetableQuery())
     entry = next((one for one in entries if one.spec.name == name), None)
     if entry is None:
         message = f"there is no entry {name!r}"
@@ -84,10 +83,6 @@ def enable(session: Session, name: EntryName, signed: Signed) -> None:
 def disable(session: Session, name: EntryName, signed: Signed) -> None:
     """Switch an entry off; its queued fires fall."""
     define(session, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
-
-
-async def _entries(store: Store) -> tuple[tuple[EntryView, ...], int]:
-    return await store.read(TimetableQuery()), (await store.read(StatsQuery())).now
 
 
 def _entry_record(entry: EntryView, now: int, n: int) -> Record:

@@ -32,11 +32,7 @@ def list_(session: Session) -> None:
 
     With --json: {"tokens": [...]}.
     """
-
-    async def work(store: Store) -> tuple[tuple[TokenView, ...], int]:
-        return await store.read(TokensQuery()), (await store.read(StatsQuery())).now
-
-    found, now = session.with_store(work)
+    found, now = session.ask_at(TokensQuery())
     shown = sorted((shown_token(view, now) for view in found), key=lambda one: (one.name, one.id))
     if session.json:
         session.terminal.document({"tokens": [record(one) for one in shown]})
@@ -134,9 +130,6 @@ def create(
     """Make a token and print it, this once: the store keeps only a digest of its secret.
 
     With --json: {"id": ..., "token": ..., "expires_at": ..., "revision": ...}.
-
-    Raises:
-        InvalidValue: it cannot be a token, or would have ended already.
     """
     made = new_token()
 
@@ -162,8 +155,6 @@ def rotate_(
     With --json: {"id": ..., "token": ..., "old_until_at": ..., "revision": ...}.
 
     Raises:
-        InvalidValue: there is no such token.
-        InvalidState: the token itself has ended.
         RevisionConflict: definitions were changed at the same moment; nothing was written.
     """
     grace_ms = parse_duration(grace)
@@ -185,11 +176,7 @@ def rotate_(
 
 @command(app, "revoke")
 def revoke(session: Session, token: TokenId, signed: Signed) -> None:
-    """Forget a token; servers refuse it within seconds.
-
-    Raises:
-        InvalidValue: there is no such token.
-    """
+    """Forget a token; servers refuse it within seconds."""
 
     async def work(store: Store) -> tuple[TokenView, int]:
         _, view = await _find(store, token)

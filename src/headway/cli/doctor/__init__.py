@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from headway.cli.terminal import rough
+
 
 class Health(StrEnum):
     """How a thing is."""
@@ -43,3 +45,22 @@ def warning(subject: str, found: str, hint: str) -> Finding:
 def problem(subject: str, found: str, hint: str) -> Finding:
     """A thing that has to be fixed."""
     return Finding(subject, Health.PROBLEM, found, hint)
+
+
+TOLERATED_MS, LONG_MS = 1_000, 60_000
+"""How far two clocks may be apart, and from where on it is a problem."""
+
+
+def look_at_server_clock(offset_ms: int) -> Finding:
+    """Return whether this machine's clock and the server's, which is the store's, show the same.
+
+    Args:
+        offset_ms: of the server's clock; above zero if it is ahead.
+    """
+    off = abs(offset_ms)
+    if off <= TOLERATED_MS:
+        return well("server clock", "shows the same as this machine's")
+    way = "ahead of" if offset_ms > 0 else "behind"
+    found = f"the server's clock is {rough(off)} {way} this machine's"
+    hint = "jobs fall due by the server's clock: let NTP or chrony set both"
+    return (problem if off > LONG_MS else warning)("server clock", found, hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.doctor import Finding, look_at_server_clock, problem, warning, well
 from headway.cli.terminal import rough
 from headway.core.errors import StoreError
 from headway.stores.postgres.checkup import Checkup, check
@@ -11,7 +11,6 @@ from headway.stores.postgres.options import PostgresOptions, parse_url
 
 OLDEST, NEWEST = 14, 18
 """Versions that the store is written for."""
-TOLERATED_MS, LONG_MS = 1_000, 60_000
 OPEN_MS = 300_000
 """The longest that a transaction should be open."""
 DEAD_ROWS = 100_000
@@ -20,11 +19,7 @@ A_PROCESS = 7
 
 
 def look_at_postgres(url: str) -> list[Finding]:
-    """Ask a PostgreSQL store's server.
-
-    Raises:
-        InvalidValue: the URL is unusable.
-    """
+    """Ask a PostgreSQL store's server."""
     options = parse_url(url)
     try:
         seen = check(options)
@@ -33,7 +28,7 @@ def look_at_postgres(url: str) -> list[Finding]:
     return [
         look_at_version(seen),
         *look_at_durability(seen),
-        look_at_server_clock(seen),
+        look_at_server_clock(seen.offset_ms),
         look_at_connections(seen),
         look_at_pooler(seen, options),
         *look_at_transactions(seen),
@@ -73,17 +68,6 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
         hint = "ALTER SYSTEM SET synchronous_commit = on, or ALTER ROLE or DATABASE where it is set"
         findings.append(warning("durability", found, hint))
     return findings or [well("durability", "commits are on the device before they are answered")]
-
-
-def look_at_server_clock(seen: Checkup) -> Finding:
-    """Return whether this machine's clock and the server's, which is the store's, show the same."""
-    off = abs(seen.offset_ms)
-    if off <= TOLERATED_MS:
-        return well("server clock", "shows the same as this machine's")
-    way = "ahead of" if seen.offset_ms > 0 else "behind"
-    found = f"the server's clock is {rough(off)} {way} this machine's"
-    hint = "jobs fall due by the server's clock: let NTP or chrony set both"
-    return (problem if off > LONG_MS else warning)("server clock", found, hint)
 
 
 def look_at_connections(seen: Checkup) -> Finding:

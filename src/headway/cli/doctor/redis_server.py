@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, problem, warning, well
-from headway.cli.terminal import rough
+from headway.cli.doctor import Finding, look_at_server_clock, problem, warning, well
 from headway.core.errors import HeadwayError
 from headway.stores.redis.checkup import Checkup, check
 from headway.stores.redis.failures import RIGHTS
@@ -12,7 +11,6 @@ from headway.stores.redis.server import OLDEST
 
 NEWEST = 9
 """Versions from this one on were not tried."""
-TOLERATED_MS, LONG_MS = 1_000, 60_000
 SLOW_MS = 5.0
 NEARLY_FULL = 0.9
 
@@ -24,11 +22,7 @@ _PROMISES = {
 
 
 def look_at_redis(url: str) -> list[Finding]:
-    """Ask a Redis store's server.
-
-    Raises:
-        InvalidValue: the URL is unusable.
-    """
+    """Ask a Redis store's server."""
     options = parse_url(url)
     try:
         seen = check(options)
@@ -40,7 +34,7 @@ def look_at_redis(url: str) -> list[Finding]:
         look_at_durability(seen),
         *look_at_device(seen),
         look_at_memory(seen),
-        look_at_server_clock(seen),
+        look_at_server_clock(seen.offset_ms),
         look_at_replicas(seen),
         look_at_latency(seen),
         look_at_rights(seen),
@@ -112,17 +106,6 @@ def look_at_memory(seen: Checkup) -> Finding:
     if used > NEARLY_FULL * most:
         return warning("memory", found, "raise maxmemory: a full memory refuses new jobs")
     return well("memory", found)
-
-
-def look_at_server_clock(seen: Checkup) -> Finding:
-    """Return whether this machine's clock and the server's, which is the store's, show the same."""
-    off = abs(seen.offset_ms)
-    if off <= TOLERATED_MS:
-        return well("server clock", "shows the same as this machine's")
-    way = "ahead of" if seen.offset_ms > 0 else "behind"
-    found = f"the server's clock is {rough(off)} {way} this machine's"
-    hint = "jobs fall due by the server's clock: let NTP or chrony set both"
-    return (problem if off > LONG_MS else warning)("server clock", found, hint)
 
 
 def look_at_replicas(seen: Checkup) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.doctor import LONG_MS, TOLERATED_MS, Finding, problem, warning, well
 from headway.cli.progress import Meter, silent
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -47,9 +47,6 @@ async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]
 
     Returns:
         What was found; nothing while the store has no token.
-
-    Raises:
-        InvalidValue: a signing key is too short.
     """
     if not await store.read(TokensQuery()):
         return []
@@ -101,10 +98,6 @@ async def look_at_jobs(store: Store) -> list[Finding]:
         )
         for gate, jobs in stuck.items()
     ]
-
-
-TOLERATED_MS = 1_000
-LONG_MS = 60_000
 
 
 async def look_at_clock(store: Store) -> list[Finding]:

@@ -16,11 +16,7 @@ from headway.core.errors import CallerError, StoreError
 
 
 async def look_at_kafka(settings: Settings) -> list[Finding]:
-    """Return what should be looked at; nothing is looked at without a table [kafka].
-
-    Raises:
-        InvalidValue: a setting of Kafka is not valid, or a package is missing.
-    """
+    """Return what should be looked at; nothing is looked at without a table [kafka]."""
     if not settings.kafka:
         return []
     with needs_extra("kafka"):
@@ -50,11 +46,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
 
 
 async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
-    """Look at the calendar; nothing is looked at without a table [cassandra].
-
-    Raises:
-        InvalidValue: a setting is unusable.
-    """
+    """Look at the calendar; nothing is looked at without a table [cassandra]."""
     if not settings.cassandra:
         return []
     link = make_link(settings)
@@ -84,11 +76,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
 
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
-    """Return findings; nothing is written, and no table is migrated.
-
-    Raises:
-        InvalidValue: a setting of the system or its providers is unusable.
-    """
+    """Return findings; nothing is written, and no table is migrated."""
     if not settings.field_service:
         return []
     with needs_extra("systems"):

@@ -26,11 +26,7 @@ from headway.server.underway import UNDERWAY, underway_jobs
 
 
 class Finder(Protocol):
-    """Finds it, in a store or at a server.
-
-    Raises:
-        HeadwayError: the store cannot be read now, or the server refuses.
-    """
+    """Finds it, in a store or at a server."""
 
     async def overview(self) -> Overview:
         """Return what the whole store looks like."""
@@ -186,9 +182,6 @@ class Looker:
 
         Args:
             fresh: whether they are read even if the last read of a listing was a short time ago.
-
-        Raises:
-            HeadwayError: the store cannot be read now, or the server refuses.
         """
         overview = await self.finder.overview()
         if self._whole or self._has_rested("latency"):

@@ -104,9 +104,6 @@ def otlp_provider(service: str) -> TracerProvider:
         A provider of tracers, configured by OTEL_EXPORTER_OTLP_ENDPOINT,
         OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard
         variables.
-
-    Raises:
-        InvalidValue: OTEL_TRACES_SAMPLER_ARG is not a ratio.
     """
     ratio = ratio_of(os.environ)
     sampler: Sampler | None = None if ratio is None else ParentBased(JobRatio(ratio))

@@ -159,11 +159,7 @@ class Claimer:
         self._queue.asked.set()
 
     async def run(self) -> None:
-        """Claim until stopped.
-
-        Raises:
-            StoreError: one that does not heal by itself.
-        """
+        """Claim until stopped."""
         queue, timing = self._queue, self._timing
         while not self._stopping:
             n, free = self._room()

@@ -13,6 +13,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.naming import check_name
+from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
 from headway.runtime.worker.endings import OnFailure, check_hook
@@ -109,10 +110,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     Raises:
         InvalidValue: one is unusable.
     """
-    strange = sorted(options.keys() - WorkerOptions.__annotations__.keys())
-    if strange:
-        message = f"a worker has no option {strange[0]!r}"
-        raise InvalidValue(message, hint=f"it has {', '.join(WorkerOptions.__annotations__)}")
+    refuse_unknown(options, WorkerOptions, "a worker has no option")
     lease_ms = parse_duration(options.get("lease", "30s"))
     if lease_ms < SHORTEST_LEASE_MS:
         message = f"a worker's lease is {lease_ms} ms"
