@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headway as hw
-from headway.cli.commands.copy import copy_store
+from headway.cli.commands.migrate import copy_store
 from headway.cli.options import Signed
 from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest

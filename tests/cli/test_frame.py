@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.catalogue import COMMANDS
 from headway.cli.failures import exit_code
-from headway.cli.main import call
+from headway.cli.main import COMMANDS, call
 from headway.core import errors
 from tests.cli.conftest import Headway
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.cli.catalogue import COMMANDS
+from headway.cli.main import COMMANDS
 from headway.cli.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"

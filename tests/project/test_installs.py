@@ -27,7 +27,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from headway.cli.catalogue import COMMANDS
+from headway.cli.main import COMMANDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -1,16 +1,128 @@
-"""The `headway` command: parses, runs one command, and turns what fails into an exit code."""
+"""The `headway` command: loads one of its commands, runs it, and turns failures into exit codes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headway.cli.catalogue import Catalogue
 from headway.cli.failures import DONE, INTERRUPTED, report
 from headway.cli.global_options import JSON, STORE, VERSION, GlobalOptions, show_version
+from headway.core.errors import InvalidValue
+
+
+class Entry(NamedTuple):
+    """A command that is not loaded yet.
+
+    Attributes:
+        module: its module in `headway.cli`.
+        help: its line in the list of all commands.
+        app: what the module calls it; for one of several in a module, its name with `_app`.
+    """
+
+    module: str
+    help: str
+    app: str = "app"
+
+
+COMMANDS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "run": Entry(
+            "commands.worker", "Run an App in one process, with a live status line.", "run_app"
+        ),
+        "serve": Entry("commands.serve", "Serve the HTTP API and do the chores of the store."),
+        "dispenserd": Entry(
+            "commands.serve", "Serve clients of dispenserd as they are.", "dispenserd_app"
+        ),
+        "worker": Entry("commands.worker", "Claim jobs and run their handlers."),
+        "bridge": Entry("commands.bridge", "Read and publish messages of Kafka."),
+        "top": Entry("commands.top", "Watch lanes, gates and jobs live, and act on them."),
+        "send": Entry("commands.send", "Make a job, or many of the same."),
+        "jobs": Entry("commands.jobs", "List jobs."),
+        "job": Entry("commands.jobs", "Show a job with its runs and its trail.", "job_app"),
+        "why": Entry("commands.jobs", "Say why a job is not running.", "why_app"),
+        "lanes": Entry("commands.lanes", "List lanes, or change what a lane carries."),
+        "gates": Entry("commands.gates", "List gates, or change one."),
+        "pause": Entry(
+            "commands.gates", "Close a gate: everything, a lane, a tenant, a kind.", "pause_app"
+        ),
+        "resume": Entry("commands.gates", "Open a closed gate again.", "resume_app"),
+        "cancel": Entry("commands.moves", "Cancel jobs by id or by filter.", "cancel_app"),
+        "retry": Entry(
+            "commands.moves", "Retry dead or cancelled jobs by id or by filter.", "retry_app"
+        ),
+        "timetable": Entry("commands.timetable", "List recurring entries, or change one."),
+        "automations": Entry(
+            "commands.automations", "List recurring sessions against repositories."
+        ),
+        "audit": Entry("commands.doctor", "Compare permits with their holders.", "audit_app"),
+        "doctor": Entry("commands.doctor", "Check the store, its gates and its jobs for problems."),
+        "migrate": Entry("commands.migrate", "Create a store, or bring its schema up to date."),
+        "import": Entry(
+            "commands.files", "Make jobs from a file with an importer of the App.", "import_app"
+        ),
+        "export": Entry("commands.files", "Write jobs with their runs as JSON Lines."),
+        "copy": Entry("commands.migrate", "Copy a stopped store into an empty one.", "copy_app"),
+        "token": Entry("commands.token", "List, create, rotate and revoke API tokens."),
+        "simulate": Entry("commands.simulate", "Play a scenario on virtual time."),
+        "carrier": Entry(
+            "commands.carrier", "Simulate a telephone carrier with the API of Twilio."
+        ),
+        "version": Entry("global_options", "Show the version."),
+    }
+)
+"""Each command, in the order of the help."""
+
+
+class Catalogue(TyperGroup):
+    """The group of all commands."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """The names, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401  (typer's own command type is private)
+        """Load a command.
+
+        Raises:
+            InvalidValue: there is none of that name; the hint has near names.
+        """
+        del ctx
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            from headway.core.naming import did_you_mean  # noqa: PLC0415  (help needs none of core)
+
+            message = f"there is no command {cmd_name!r}"
+            hint = did_you_mean(cmd_name, COMMANDS, "see headway --help", most=2)
+            raise InvalidValue(message, hint=hint)
+        app: typer.Typer = getattr(import_module(f"headway.cli.{entry.module}"), entry.app)
+        loaded = get_command(app)
+        loaded.name = cmd_name
+        return loaded
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  (typer's own types are private)
+        """Write the list of commands without loading any of them."""
+        _listed().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401  (typer's own types are private)
+        """Complete the name of a command, or an option, without loading any command."""
+        stubs = _listed()
+        stubs.params = self.params
+        return stubs.shell_complete(ctx, incomplete)
+
+
+def _listed() -> TyperGroup:
+    """All commands by name and help alone."""
+    stubs = [TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()]
+    return TyperGroup(name="headway", commands=stubs)
+
 
 root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 

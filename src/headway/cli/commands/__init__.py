@@ -1,1 +1,1 @@
-"""The commands, one a file; `headway.cli.catalogue` lists them."""
+"""The commands, by subject; `headway.cli.main` lists them."""

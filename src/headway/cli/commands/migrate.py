@@ -1,18 +1,35 @@
-"""`headway migrate`: brings a store to this program's schema."""
+"""`headway migrate`, `headway copy`: bring a store to this schema, or carry it into another one."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, cast
 
 import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.directory import Migrated, SystemNames, directory_url, tables_of
-from headway.cli.extras import is_postgres, migrate_postgres
-from headway.cli.session import Session
-from headway.contract.views import StatsQuery
-from headway.core.errors import InvalidValue
+from headway.cli.extras import is_postgres, migrate_postgres, untouched
+from headway.cli.options import Signed
+from headway.cli.progress import Meter, progress
+from headway.cli.session import Session, store_file
+from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
+from headway.contract.moving import Movable
+from headway.contract.store import Store
+from headway.contract.views import (
+    GatesQuery,
+    LanesQuery,
+    SpecsQuery,
+    StatsQuery,
+    StatsView,
+    TimetableQuery,
+    TokensQuery,
+    WorkersQuery,
+)
+from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
+from headway.core.state import State
+from headway.stores import open_store
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.sqlite import parse_url
 from headway.stores.sqlite.connection import migrate as migrate_file
@@ -89,3 +106,169 @@ def _migrated_line(one: Migrated) -> str:
     if one.before == one.now:
         return f"the tables of {one.system} are current: {one.now}"
     return f"the tables of {one.system} are ready: {one.before or 'none'} became {one.now}"
+
+
+EVERYTHING = "all"
+"""The gate of everything: closed while a store is copied."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """What was carried, in rows by part, and the jobs that the new store has now, by state."""
+
+    rows: dict[str, int]
+    counts: dict[str, int]
+
+
+async def copy_store(
+    source: Store, target: Store, author: str, signed: Signed, meter: Meter
+) -> Copied:
+    """Copy a stopped store into an empty one.
+
+    The source is closed, and stays so: what it holds must not be dispatched twice. The target is
+    closed until all is there, and then open as the source was.
+
+    Raises:
+        InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
+            not.
+        InvalidState: a process works on the source, or changed it meanwhile.
+    """
+    if not isinstance(source, Movable) or not isinstance(target, Movable):
+        message = "one of the two stores keeps nothing that could be copied"
+        raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
+    if await _is_empty(source):
+        message = "the store to copy from is empty"
+        raise InvalidValue(message, hint="is it FROM first, then TO? Mind ?namespace=")
+    if not await _is_empty(target):
+        message = "the store to copy to is not empty"
+        raise InvalidValue(message, hint="give another file, or another ?namespace=")
+    await _check_stopped(source)
+    was_closed = await _is_closed(source)
+    reason = signed.reason or "copied to another store"
+    await _define(source, CloseGate(name=EVERYTHING, reason=reason), author)
+    before = await source.read(StatsQuery())
+    rows = await _carry(source, target, before, meter)
+    after = await source.read(StatsQuery())
+    there = await target.read(StatsQuery())
+    if not _same(before, after) or _jobs(there) != _jobs(after):
+        message = "the source was changed while it was copied"
+        raise InvalidState(message, hint="stop who sends to it, and copy again to an empty store")
+    if not was_closed:
+        await _define(target, OpenGate(name=EVERYTHING), author)
+    return Copied(rows=rows, counts=_jobs(there))
+
+
+async def _carry(
+    source: Movable, target: Movable, before: StatsView, meter: Meter
+) -> dict[str, int]:
+    total = sum(before.counts.values())
+    rows: dict[str, int] = {}
+    cursor: str | None = None
+    while True:
+        chunk = await source.export_chunk(cursor)
+        await target.import_chunk(chunk)
+        rows[chunk.part] = rows.get(chunk.part, 0) + chunk.size
+        meter(rows.get("jobs", 0), total)
+        cursor = chunk.cursor
+        if cursor is None:
+            return rows
+
+
+async def _is_empty(either: Movable) -> bool:
+    store = cast("Store", either)
+    stats = await store.read(StatsQuery())
+    return not (
+        sum(stats.counts.values())
+        or await store.read(SpecsQuery())
+        or await store.read(LanesQuery())
+        or await store.read(TimetableQuery())
+        or await store.read(TokensQuery())
+    )
+
+
+async def _check_stopped(source: Movable) -> None:
+    store = cast("Store", source)
+    stats = await store.read(StatsQuery())
+    workers = await store.read(WorkersQuery())
+    living = [worker.name or worker.id for worker in workers if worker.lease_until > stats.now]
+    if living:
+        message = f"{len(living)} workers live on the store to copy from: {', '.join(living[:3])}"
+        raise InvalidState(message, hint="stop them, and wait until their leases have ended")
+    if running := stats.counts.get(State.RUNNING, 0):
+        message = f"{running} jobs of the store to copy from are running"
+        raise InvalidState(
+            message,
+            hint="their workers are gone: let one worker run for a moment, so that it takes "
+            "them back, and stop it again",
+        )
+
+
+async def _is_closed(source: Movable) -> bool:
+    page = await cast("Store", source).read(GatesQuery(names=(EVERYTHING,)))
+    return any(gate.closed_until is not None for gate in page.rows)
+
+
+async def _define(store: Movable, item: CloseGate | OpenGate, author: str) -> None:
+    await cast("Store", store).define(DefineRequest(items=(item,), author=author))
+
+
+def _jobs(stats: StatsView) -> dict[str, int]:
+    return {state: n for state, n in stats.counts.items() if n}
+
+
+def _same(before: StatsView, after: StatsView) -> bool:
+    return _jobs(before) == _jobs(after) and before.totals == after.totals
+
+
+copy_app = new_command()
+
+
+@command(copy_app)
+def copy(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="URL of the store to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="URL of the store to copy to.")],
+    signed: Signed,
+) -> None:
+    """Copy a stopped store into an empty one, of the same kind or another.
+
+    Jobs in every state with their runs, keys, permits and trails, gates with what was used of
+    them, closings, lanes, the timetable and signals kept. Stop the workers and those who send
+    first. FROM is closed (`headway pause all`) and stays so; TO opens when all is there.
+    With --json: {"rows": {part: number}, "jobs": {state: number}}.
+
+    Raises:
+        InvalidValue: both are the same store, or one of them keeps nothing.
+        StoreUnavailable: there is no store to copy from.
+    """
+    session.refuse_store("name both stores as arguments: headway copy FROM TO")
+    if source == target:
+        message = "the store to copy from and the one to copy to are the same"
+        raise InvalidValue(message, hint="give two URLs: headway copy FROM TO")
+    if "memory" in {url.partition("://")[0] for url in (source, target)}:
+        message = "a store of memory:// is gone with this command"
+        raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
+    file = store_file(source)
+    if file is not None and not file.exists():
+        message = f"there is no store at {file}"
+        raise StoreUnavailable(message, hint="say FROM first, then TO")
+    copied = asyncio.run(_copy(session, source, target, signed))
+    if session.json:
+        session.terminal.document({"rows": copied.rows, "jobs": copied.counts})
+        return
+    session.terminal.line(f"{sum(copied.counts.values())} jobs are copied")
+    session.terminal.remark("FROM is closed and stays so; point all processes to TO")
+
+
+async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
+    author = session.author(signed.author)
+    old = open_store(untouched(source))
+    try:
+        new = open_store(target)
+        try:
+            with progress(session.terminal, "copy jobs") as meter:
+                return await copy_store(old, new, author, signed, meter)
+        finally:
+            await new.close()
+    finally:
+        await old.close()
