@@ -25,7 +25,7 @@ def define(
 
     async def work(store: Store) -> tuple[int, str]:
         doubt = "" if about is None else await _doubt(store, about)
-        return await store.define(_request(session, item, signed)), doubt
+        return await store.define(definition_request(session, item, signed)), doubt
 
     revision, doubt = session.with_store(work)
     _print_revision(session, revision, done)
@@ -46,7 +46,7 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
         if moment is not None:
             until_at = moment.resolved((await store.read(StatsQuery())).now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
-        done = await store.define(_request(session, item, signed))
+        done = await store.define(definition_request(session, item, signed))
         return done, until_at, await _doubt(store, gate)
 
     revision, until_at, doubt = session.with_store(work)
@@ -68,7 +68,8 @@ async def _doubt(store: Store, gate: str) -> str:
     return f"note: there is no lane {name!r} yet" + (meant and f" ({meant})")
 
 
-def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
+def definition_request(session: Session, item: Item, signed: Signed) -> DefineRequest:
+    """Return the request of one change, signed."""
     return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)
 
 

@@ -13,6 +13,7 @@ from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name
+from headway.core.state import State
 from headway.runtime.handler import Handler
 from headway.runtime.kind_options import (
     Gates,
@@ -281,17 +282,6 @@ class Kind:
 
     def _read_policy(self) -> JobPolicy:
         options = self.options
-        follow = None
-        if options.on_final is not None:
-            follow = FollowUp(
-                kind=options.on_final,
-                lane=self._lanes(options.on_final),
-                states=options.on_final_states,
-            )
-        accepted = None
-        if options.on_accepted is not None:
-            name = options.on_accepted
-            accepted = FollowUp(kind=name, lane=self._lanes(name), states=())
         policy = JobPolicy(
             retry=options.retry,
             timeout_ms=options.timeout_ms,
@@ -299,11 +289,14 @@ class Kind:
             on_deadline=options.on_deadline,
             reconcile=self._reconciled_by,
             reconcile_within_ms=options.reconcile_within_ms,
-            on_final=follow,
+            on_final=self._follow_up(options.on_final, options.on_final_states),
             keep_ms=options.keep_ms,
             key_for_ms=options.key_for_ms,
             cascade=options.cascade,
-            on_accepted=accepted,
+            on_accepted=self._follow_up(options.on_accepted, ()),
         )
         # The very same object, so that stores see at once that nothing is special.
         return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
+
+    def _follow_up(self, kind: str | None, states: tuple[State, ...]) -> FollowUp | None:
+        return None if kind is None else FollowUp(kind=kind, lane=self._lanes(kind), states=states)

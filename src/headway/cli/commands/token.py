@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.defining import definition_request
 from headway.cli.options import Signed
 from headway.cli.session import Session
-from headway.contract.definitions import DefineRequest, Item, RevokeToken, SetToken
+from headway.contract.definitions import RevokeToken, SetToken
 from headway.contract.store import Store
 from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
@@ -135,7 +136,9 @@ def create(
 
     async def work(store: Store) -> tuple[int, int | None]:
         spec = reach.token(made, name, role, (await store.read(StatsQuery())).now)
-        return await store.define(_request(session, SetToken(spec=spec), signed)), spec.expires_at
+        return await store.define(
+            definition_request(session, SetToken(spec=spec), signed)
+        ), spec.expires_at
 
     revision, expires_at = session.with_store(work)
     _print_token(session, made, revision, "it is not shown again", expires_at=expires_at)
@@ -162,7 +165,7 @@ def rotate_(
     async def work(store: Store) -> tuple[NewToken, int, int | None]:
         before, view = await _find(store, token)
         spec, made = rotate(view.spec, before.now, grace_ms)
-        request = _request(session, SetToken(spec=spec), signed)
+        request = definition_request(session, SetToken(spec=spec), signed)
         # If two operators rotate at once, one must learn that its secret was not set.
         revision = await store.define(replace(request, revision=before.revision))
         old = shown_token(replace(view, spec=spec), before.now).old_until_at
@@ -180,18 +183,15 @@ def revoke(session: Session, token: TokenId, signed: Signed) -> None:
 
     async def work(store: Store) -> tuple[TokenView, int]:
         _, view = await _find(store, token)
-        return view, await store.define(_request(session, RevokeToken(id=view.spec.id), signed))
+        return view, await store.define(
+            definition_request(session, RevokeToken(id=view.spec.id), signed)
+        )
 
     view, revision = session.with_store(work)
     if session.json:
         session.terminal.document({"revision": revision})
     else:
         session.terminal.line(f"{view.spec.name} ({view.spec.id}) is revoked")
-
-
-def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
-    author = session.author(signed.author)
-    return DefineRequest(items=(item,), author=author, reason=signed.reason)
 
 
 async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:

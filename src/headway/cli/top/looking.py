@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 from headway.client.calls import HttpCall, HttpReply
 from headway.client.queries import read_record, underway_call
@@ -25,22 +24,6 @@ from headway.server.overview import Overview, read_overview
 from headway.server.underway import UNDERWAY, underway_jobs
 
 
-class Finder(Protocol):
-    """Finds it, in a store or at a server."""
-
-    async def overview(self) -> Overview:
-        """Return what the whole store looks like."""
-        ...
-
-    async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
-        """Return the latency of each of these lanes."""
-        ...
-
-    async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """Return waiting, parked and running jobs, as `underway_jobs`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StoreFinder:
     """Finds it in a store."""
@@ -48,15 +31,15 @@ class StoreFinder:
     store: Store
 
     async def overview(self) -> Overview:
-        """As `Finder.overview`."""
+        """Return what the whole store looks like."""
         return await read_overview(self.store)
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
-        """As `Finder.latencies`."""
+        """Return the latency of each of these lanes."""
         return await lane_latencies(self.store, lanes)
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """As `Finder.underway`."""
+        """Return waiting, parked and running jobs, as `underway_jobs`."""
         return await underway_jobs(self.store, query)
 
 
@@ -67,20 +50,23 @@ class ServerFinder:
     ask: Callable[[HttpCall], Awaitable[HttpReply]]
 
     async def overview(self) -> Overview:
-        """As `Finder.overview`."""
+        """As `StoreFinder.overview`."""
         reply = await self.ask(HttpCall(method="GET", path="/v1/overview"))
         return read_record(Overview, reply.json)
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
-        """As `Finder.latencies`."""
+        """As `StoreFinder.latencies`."""
         params = (("latency", "true"), *(("name", one) for one in lanes))
         reply = await self.ask(HttpCall(method="GET", path="/v1/lanes", params=params))
         return [read_record(LaneLatency, one["latency"]) for one in reply.json["rows"]]
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """As `Finder.underway`."""
+        """As `StoreFinder.underway`."""
         reply = await self.ask(underway_call(query))
         return [read_record(JobView, one) for one in reply.json["rows"]]
+
+
+Finder = StoreFinder | ServerFinder
 
 
 PERIOD_MS = 10_000

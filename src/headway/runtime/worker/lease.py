@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -172,9 +173,7 @@ class Heartbeat:
             on_lapse: called when the lease is about to end; called in the heartbeat's loop.
         """
         self._store = store
-        self._worker = worker
-        self._name = name
-        self._lanes = lanes
+        self._request = BeatRequest(worker=worker, lease_ms=lease.ms, lanes=lanes, name=name)
         self._held = held
         self._lease = lease
         self._timing = timing
@@ -216,17 +215,9 @@ class Heartbeat:
     async def leave(self) -> None:
         """Report to the store that the worker has stopped and holds nothing."""
         request, _ = self._held.listed()
-        await self._store.beat(
-            BeatRequest(
-                worker=self._worker,
-                request=request,
-                lease_ms=self._lease.ms,
-                lanes=self._lanes,
-                name=self._name,
-                progress=self._held.take_progress(),
-                leaving=True,
-            )
-        )
+        progress = self._held.take_progress()
+        last = replace(self._request, request=request, progress=progress, leaving=True)
+        await self._store.beat(last)
 
     async def _beat(self) -> bool:
         """Beat once."""
@@ -238,15 +229,7 @@ class Heartbeat:
         try:
             async with self._timing.limit(min(limit, self._lease.interval * 2)):
                 reply = await self._store.beat(
-                    BeatRequest(
-                        worker=self._worker,
-                        running=running,
-                        request=request,
-                        lease_ms=self._lease.ms,
-                        lanes=self._lanes,
-                        name=self._name,
-                        progress=progress,
-                    )
+                    replace(self._request, running=running, request=request, progress=progress)
                 )
         except (*PASSING, TimeoutError) as error:
             _log.warning("beat: %s", str(error) or "the store did not answer in time")
