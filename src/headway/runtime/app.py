@@ -10,7 +10,6 @@ from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from headway.contract.enqueue import Enqueued
 from headway.contract.inserting import InsertsWithin
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
@@ -599,21 +598,20 @@ class App:
         await self.declare()
 
     async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
-        await self.declare()
+        store = self.store
+        await self._declaration.declare(store, self.kinds)
+        insert = store.enqueue
+        if connection is not None:
+            insert = partial(inserts_within(store).enqueue_within_async, connection)
         try:
-            replies = await self._insert(jobs, connection)
+            replies = await insert(jobs)
         except UnknownGate:
             # The store may have been lost since the gates were declared.
             if not self._declaration.forget():
                 raise
             await self.declare()
-            replies = await self._insert(jobs, connection)
+            replies = await insert(jobs)
         return [Sent(*reply) for reply in replies]
-
-    async def _insert(self, jobs: list[NewJob], connection: object) -> list[Enqueued]:
-        if connection is None:
-            return await self.store.enqueue(jobs)
-        return await inserts_within(self.store).enqueue_within_async(connection, jobs)
 
     def _enqueue_within(self, connection: object, jobs: list[NewJob]) -> list[Sent]:
         # On the caller's thread: the connection is its own.
