@@ -1,4 +1,4 @@
-"""The sweep: brings about what time alone decides, such as the end of leases and deadlines."""
+"""Chores: sweeps bring about what time alone decides, and fires of the timetable are laid ahead."""
 
 from __future__ import annotations
 
@@ -88,8 +88,6 @@ AHEAD_MS = 20 * 60_000
 EACH = 30.0
 """Seconds between two rounds."""
 MOST_AHEAD = 10_000
-
-_log = logging.getLogger("headway.chores")
 
 
 class TimetableChore:

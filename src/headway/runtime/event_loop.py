@@ -46,9 +46,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-Result = TypeVar("Result")
-
-
 class Background:
     """One event loop in a thread of its own; started when it is first needed."""
 

@@ -270,7 +270,7 @@ class Needs:
         self._keep = CANDIDATE if cascade else frozenset[str]()
         known = ALWAYS_KNOWN.union(names, self._keep)
         for need in self.needs:
-            _refuse_unknown(kind, need.spec, known)
+            _refuse_unknown_argument(kind, need.spec, known)
         if sum(need.spec.shared for need in self.needs) > MAX_SHARED_GATES:
             message = f"the kind {kind!r} needs more than {MAX_SHARED_GATES} shared gates"
             raise InvalidValue(message, hint="let one gate stand for several")
@@ -338,7 +338,7 @@ def _need(kind: str, gate: object) -> GateNeed:
     raise InvalidValue(message, hint="give Slots, Rate, Hours, Pool, or what their take() returns")
 
 
-def _refuse_unknown(kind: str, spec: GateSpec, known: frozenset[str]) -> None:
+def _refuse_unknown_argument(kind: str, spec: GateSpec, known: frozenset[str]) -> None:
     zone = spec.hours.tz if spec.hours else ""
     for field in (*placeholders(spec.name), *placeholders(zone)):
         if field not in known:

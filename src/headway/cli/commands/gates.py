@@ -202,17 +202,18 @@ def release(
 
 pause_app = new_command()
 
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.", autocompletion=complete_target
+    ),
+]
+
 
 @command(pause_app)
 def pause(
     session: Session,
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.",
-            autocompletion=complete_target,
-        ),
-    ],
+    target: Target,
     signed: Signed,
     until: Until = None,
 ) -> None:
@@ -230,13 +231,7 @@ resume_app = new_command()
 @command(resume_app)
 def resume(
     session: Session,
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.",
-            autocompletion=complete_target,
-        ),
-    ],
+    target: Target,
     signed: Signed,
 ) -> None:
     """End a pause, by any author; a gate that is not closed stays as it is."""

@@ -130,15 +130,16 @@ class Processes:
 
 run_app = new_command()
 
+AppFile = Annotated[
+    str | None, typer.Argument(metavar="APP", help="The file or module[:name] of your App.")
+]
+
 
 @command(run_app)
 def run(
     session: Session,
     options: ServeOptions,
-    app_name: Annotated[
-        str | None,
-        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
-    ] = None,
+    app_name: AppFile = None,
     port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Also serves the HTTP API, at this port of loopback."),
@@ -220,10 +221,7 @@ def worker(
     session: Session,
     options: ServeOptions,
     what: WorkOptions,
-    app_name: Annotated[
-        str | None,
-        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
-    ] = None,
+    app_name: AppFile = None,
 ) -> None:
     """Claim jobs of its lanes and run them, until SIGTERM or Ctrl-C.
 
