@@ -396,14 +396,14 @@ class RemoteStore:
 
     async def close(self) -> None:
         """End polls, release what they brought, and close all connections."""
-        await self._in_loop(self._shut())
+        await self._in_loop(self._end())
         self._background.close()
 
     async def ask(self, call: HttpCall) -> HttpReply:
         """Make any call."""
         return await self._in_loop(self._calls.ask(call))
 
-    async def _shut(self) -> None:
+    async def _end(self) -> None:
         await self._workers.leave()
         await self._calls.close()
 

@@ -531,7 +531,7 @@ class App:
         return Sourcing(
             self.store,
             tuple(self.sources.values()),
-            self._declare_anew,
+            self._declare_again,
             timing=self._timing,
             name=self._declaration.author,
         )
@@ -593,7 +593,7 @@ class App:
             raise
         return self._background.run(work, inline=inline)
 
-    async def _declare_anew(self) -> None:
+    async def _declare_again(self) -> None:
         self._declaration.forget()
         await self.declare()
 

@@ -156,7 +156,7 @@ def dispatch(
         event_loop.run(_keep(opened, dispatcher, detached))
     else:
         start = None if wait else partial(_in_background, session, dispatcher)
-        _tell_result(session, event_loop.run(_dispatch(opened, dispatcher, start)))
+        _print_result(session, event_loop.run(_dispatch(opened, dispatcher, start)))
     if dispatcher.runner.notices is not None:
         dispatcher.runner.notices.close()
 
@@ -396,7 +396,7 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> None:
     raise InvalidValue(message)
 
 
-def _tell_result(session: Session, result: dict[str, Any]) -> None:
+def _print_result(session: Session, result: dict[str, Any]) -> None:
     if session.json:
         session.terminal.document(result)
         return

@@ -102,7 +102,7 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n), f"view('{view}')") for n, view in enumerate(View, 1)),
         Binding("tab", "next_view", priority=True),
-        Binding("p", "shut"),
+        Binding("p", "pause"),
         Binding("enter", "open"),
         Binding("w", "why"),
         Binding("c", "act('cancel')"),
@@ -397,7 +397,7 @@ class Top(App[None]):
 
     # --------------------------------------------------------------------------------- acting
 
-    def action_shut(self) -> None:
+    def action_pause(self) -> None:
         """Pause or resume the lane, close or open the gate; after asking."""
         selected, look = self._selected, self._seen
         if selected is None or look is None or self._view in STATES:
@@ -405,23 +405,23 @@ class Top(App[None]):
             return
         if self._view is View.LANES:
             gate, words = f"lane:{selected}", ("pause", "resume")
-            shut = any(one.paused for one in look.overview.lanes if one.name == selected)
+            closed = any(one.paused for one in look.overview.lanes if one.name == selected)
         else:
             gate, words = selected, ("close", "open")
-            shut = any(
+            closed = any(
                 bool(one.closed_by) or one.closed_until is not None
                 for one in look.overview.gates
                 if one.name == selected
             )
 
         async def change(reason: str) -> str:
-            item = OpenGate(name=gate) if shut else CloseGate(name=gate, reason=reason)
+            item = OpenGate(name=gate) if closed else CloseGate(name=gate, reason=reason)
             await self._store.define(
                 DefineRequest(items=(item,), author=self._author, reason=reason)
             )
-            return f"{gate} is {'not closed any more' if shut else 'closed until it is opened'}"
+            return f"{gate} is {'not closed any more' if closed else 'closed until it is opened'}"
 
-        self._ask(f"{words[shut]} {selected}?", change)
+        self._ask(f"{words[closed]} {selected}?", change)
 
     def action_act(self, verb: str) -> None:
         """Cancel or retry the job; after asking."""

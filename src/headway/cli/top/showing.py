@@ -216,7 +216,7 @@ def stuck(look: Look) -> list[str]:
     found: list[tuple[int, str]] = []
     uncounted: list[str] = []
     for gate in look.overview.gates:
-        how, lane = _how_shut(gate, now), by_lane.get(gate.name.removeprefix("lane:"))
+        how, lane = _why_closed(gate, now), by_lane.get(gate.name.removeprefix("lane:"))
         number = gate.parked
         if gate.name == "all":
             number = queued
@@ -244,7 +244,7 @@ def _short_of_handlers(look: Look, lane: LaneView) -> Iterator[tuple[int, str]]:
         yield 0, f"the lane {lane.name} is late: p95 {wait}, its target is {target}"
 
 
-def _how_shut(gate: GateState, now: int) -> str:
+def _why_closed(gate: GateState, now: int) -> str:
     opens = _opens(gate, now)
     if gate.closed_by or gate.closed_until is not None:
         reason = f" ({gate.closed_reason})" if gate.closed_reason else ""
