@@ -203,7 +203,8 @@ class Kind:
         known = KnownValues(self.name, where, values)
         whom = known.take("tenant", options.tenant, tenant, empty=True) or ""
         due_at = None if due is None else parse_instant(due)
-        self._check_candidates(candidates)
+        if candidates is not None or options.cascade:
+            self._check_candidates(candidates)
         return NewJob(
             id=str(uuid7()) if job_id is None else str(job_id),
             kind=self.name,
