@@ -21,10 +21,11 @@ from bench.nearby.crowd import Map, fill
 from bench.nearby.everybody import SCAN, Everybody
 from bench.places import postgres, sqlite
 from bench.places.place import Ground, NoGround
-from headway.systems.directory.database import Directory, Schema
+from headway.systems.directory.database import Directory
 from headway.systems.field_service.nearby.search import nearby
+from headway.systems.field_service.records import SCHEMAS
 
-SCHEMA = Schema(name="field_service", package="headway.systems.field_service.migrations")
+SCHEMA = SCHEMAS[0]
 GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
     "sqlite": sqlite.opened,
     "postgres": postgres.opened,

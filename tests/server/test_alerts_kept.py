@@ -20,7 +20,7 @@ from headway.server.alerts.standing import CALM_MS
 from headway.server.alerts.watch import AlertWatcher
 from headway.server.build import engine_book
 from headway.stores import open_store
-from headway.systems.directory.alerts.place import SCHEMA, AlertPlace
+from headway.systems.directory.alert_place import SCHEMA, AlertPlace
 from headway.systems.directory.database import Directory
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from headway.bridges.cassandra.link import Link
 from headway.runtime.timing import REAL, Timing
-from headway.systems.directory.alerts.place import AlertPlace
+from headway.systems.directory.alert_place import AlertPlace
 from headway.systems.directory.database import Directory
 from headway.systems.telephony.exchange import Exchange
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from headway.systems.directory.database import Directory, Schema
+from headway.systems.directory.database import Directory
 from headway.systems.field_service.nearby.cells import check_position, distance_km
 from headway.systems.field_service.nearby.search import Candidate
-from headway.systems.field_service.records import Channel, Technician
+from headway.systems.field_service.records import SCHEMAS, Channel, Technician
 from headway.systems.field_service.skills import skill_key
 from headway.systems.field_service.technicians import put_in_place
 
-SCHEMA = Schema(name="field_service", package="headway.systems.field_service.migrations")
+SCHEMA = SCHEMAS[0]
 
 
 @asynccontextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from headway.systems.directory.database import Directory, Schema
-from headway.systems.field_service.records import User
+from headway.systems.directory.database import Directory
+from headway.systems.field_service.records import SCHEMAS, User
 from headway.systems.field_service.users import put_in_roles
 from tests.cli.conftest import Headway, folder, headway
 from tests.systems.field_service.field_rig import a_field
@@ -48,8 +48,7 @@ def test_the_command_warns_where_the_system_is_configured(folder: Path, headway:
 
     async def make(user: User | None) -> None:
         directory = Directory("sqlite:///headway-directory.db")
-        package = "headway.systems.field_service.migrations"
-        directory.needs(Schema(name="field_service", package=package))
+        directory.needs(SCHEMAS[0])
         await directory.open()
         if user is not None:
             async with directory.change() as session:

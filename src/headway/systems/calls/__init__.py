@@ -7,21 +7,17 @@ from collections.abc import Mapping
 from headway.systems.calls.catalogue import Catalogue
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.observability.overview import Tally
+from headway.systems.calls.migrations import SCHEMAS as OWN_SCHEMAS
 from headway.systems.calls.observability.rules import read_thresholds
 from headway.systems.calls.settings import read_settings
-from headway.systems.calls.system import NAME, CallsSystem
+from headway.systems.calls.system import CallsSystem
 from headway.systems.calls.truth import read_truth
-from headway.systems.directory.alerts.place import SCHEMA as ALERTS
-from headway.systems.directory.database import Schema
+from headway.systems.directory.alert_place import SCHEMA as ALERTS
+from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
 from headway.systems.webhooks.reporter import Reporter
 
-SCHEMAS = (
-    Schema(name=NAME, package="headway.systems.calls.migrations"),
-    Schema(name="calls_seen", package="headway.systems.calls.observability.migrations"),
-    ALERTS,
-)
+SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 """The tables that it needs in the directory."""
 
 
@@ -40,7 +36,7 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
         private=read.reporting_private,
         timing=parts.timing,
     )
-    tally = Tally(parts.directory, parts.timing)
+    tally = Tally(parts.directory, parts.timing, "calls_tally")
     checking = Checking(parts.timing)
     for one in (checking, reporter, tally):
         parts.also(one)

@@ -16,8 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from headway.core.errors import UnknownRecord
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import DEFAULT, Template
-from headway.systems.directory.database import Directory
-from headway.systems.directory.naming import naming
+from headway.systems.directory.database import Directory, naming
 
 
 class NumberStatus(StrEnum):

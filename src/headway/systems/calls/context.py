@@ -15,11 +15,11 @@ from headway.server.routes.router import system_service
 from headway.systems.calls.catalogue import Catalogue, CatalogueContents
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.gates import all_gates, check_gate, dial_gates, house_gate
-from headway.systems.calls.observability.overview import Tally
 from headway.systems.calls.observability.rules import Thresholds
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 from headway.systems.calls.truth.truth import Truth
+from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
 from headway.systems.webhooks.reporter import Reporter
 

@@ -1,24 +1,45 @@
-"""The directory's database: opened once, read and changed in sessions, brought to its schema."""
+"""The directory's database: opened once, read and changed in sessions, migrated to its schema.
+
+The tables of each system have revisions of their own, written with Alembic's operations.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
 import aiosqlite
-from sqlalchemy import event
+from alembic import op
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    delete,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.schema import SchemaItem
 
-from headway.core.errors import InvalidValue, StoreUnavailable
-from headway.systems.directory.migrations import migrate
+from headway.core.errors import InvalidValue, SchemaMismatch, StoreUnavailable
 
 DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -33,6 +54,8 @@ _LOOK = {
 }
 CONNECTIONS = 10
 """At once, to SQLite."""
+_LOCK = 0x6865_6164_7761_79
+"""The advisory lock of PostgreSQL that a migration holds: one process migrates at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +63,12 @@ class Schema:
     """The tables of one system.
 
     Attributes:
-        name: of the system; the versions stand in the table `<name>_schema`.
-        package: that holds the migrations, such as "headway.systems.calls.migrations".
+        name: of the system; the table `<name>_schema` holds the current revision.
+        revisions: each migration by its revision, oldest first.
     """
 
     name: str
-    package: str
+    revisions: Mapping[str, Callable[[], None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,10 +88,7 @@ class Directory:
     """The directory's database."""
 
     def __init__(self, url: str) -> None:
-        """Open nothing yet.
-
-        Args:
-            url: as "sqlite:///headway-directory.db" or "postgresql://…".
+        """Open nothing yet; the URL is "sqlite:///…" or "postgresql://…".
 
         Raises:
             InvalidValue: it is not a URL of either.
@@ -79,16 +99,16 @@ class Directory:
         self._threads: list[Thread] = []
 
     def needs(self, *schemas: Schema) -> None:
-        """Says that these tables must be there once it is open."""
+        """Require these tables, from `open` on."""
         self._schemas |= {schema.name: schema for schema in schemas}
 
     @property
     def needed(self) -> tuple[Schema, ...]:
-        """The tables that must be there once it is open."""
+        """The required tables."""
         return tuple(self._schemas.values())
 
     async def open(self) -> None:
-        """Connect, and bring the tables of those who need them to this program's schema.
+        """Connect, and migrate the required tables to this program's schema.
 
         Raises:
             StoreUnavailable: the database cannot be reached.
@@ -106,10 +126,10 @@ class Directory:
         self._engine = engine
 
     async def migrate(self) -> list[Migrated]:
-        """Bring the tables of those who need them to this program's schema, and leave it closed.
+        """Migrate the required tables to this program's schema, and leave the database closed.
 
         Returns:
-            One for each, in the order in which they were named.
+            One for each, in the order in which they were required.
 
         Raises:
             StoreUnavailable: the database cannot be reached.
@@ -123,12 +143,8 @@ class Directory:
             await self._dispose(engine)
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
-        done: list[Migrated] = []
         async with _translated(self.place):
-            for schema in self._schemas.values():
-                before, now = await migrate(engine, schema.name, schema.package)
-                done.append(Migrated(system=schema.name, before=before, now=now))
-        return done
+            return [await _migrate(engine, one) for one in self._schemas.values()]
 
     async def close(self) -> None:
         """Close its connections; it may be opened again."""
@@ -282,3 +298,91 @@ async def _translated(place: str) -> AsyncGenerator[None]:
         said = str(getattr(error, "orig", error))[:200]
         message = f"the directory at {place} does not answer: {said}"
         raise StoreUnavailable(message, hint=_LOOK[place.startswith("sqlite")]) from error
+
+
+async def _migrate(engine: AsyncEngine, schema: Schema) -> Migrated:
+    """Migrate the tables of a system to the newest revision.
+
+    Raises:
+        SchemaMismatch: the tables are newer than this program, or it may not change them; nothing
+            was written.
+    """
+    try:
+        async with engine.execution_options(headway_writes=True).begin() as connection:
+            return await connection.run_sync(_upgrade, schema)
+    except ProgrammingError as error:
+        message = (
+            f"the tables of {schema.name} in the directory are missing, older or out of bounds"
+        )
+        hint = "run `headway migrate --system …` for each system served, as a role that may"
+        raise SchemaMismatch(message, hint=f"{hint}: {error.orig}") from error
+
+
+def _upgrade(connection: Connection, schema: Schema) -> Migrated:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    # As Alembic lays it out.
+    versions = Table(
+        f"{schema.name}_schema",
+        MetaData(),
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name=f"{schema.name}_schema_pkc"),
+    )
+    there = inspect(connection).has_table(versions.name)
+    before = connection.execute(select(versions.c.version_num)).scalar() if there else None
+    known = [None, *schema.revisions]
+    if before not in known:
+        message = (
+            f"the tables of {schema.name} in the directory are at {before!r}, which is unknown here"
+        )
+        raise SchemaMismatch(message, hint="they are newer: upgrade Headway")
+    pending = known[known.index(before) + 1 :]
+    with Operations.context(MigrationContext.configure(connection)):
+        for revision in filter(None, pending):
+            schema.revisions[revision]()
+    if pending:
+        versions.create(connection, checkfirst=True)
+        connection.execute(delete(versions))
+        connection.execute(insert(versions).values(version_num=pending[-1]))
+    return Migrated(system=schema.name, before=before, now=known[-1])
+
+
+def collated(length: int) -> String:
+    """Text that is compared by code point, as Python compares."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+def create_records(table: str, *items: SchemaItem) -> None:
+    """Create a table of records as their first version has it, with further columns."""
+    op.create_table(
+        table,
+        Column("id", collated(64), nullable=False),
+        Column("name", String(200), nullable=False),
+        *items,
+        Column("version", Integer, nullable=False),
+        PrimaryKeyConstraint("id", name=f"pk_{table}"),
+    )
+
+
+def create_tally(table: str) -> None:
+    """Create a table of counted events as its first version has it; see `tally.Tally`."""
+    op.create_table(
+        table,
+        Column("event", String(40), nullable=False),
+        Column("label", String(64), nullable=False),
+        Column("times", BigInteger, nullable=False),
+        PrimaryKeyConstraint("event", "label", name=f"pk_{table}"),
+    )
+
+
+def naming() -> MetaData:
+    """Metadata whose constraints have names, so that migrations can name them too."""
+    return MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )

@@ -29,6 +29,7 @@ from headway.core.naming import check_name
 from headway.server.access.caller import Caller, Permission
 from headway.server.bodies.base import Body
 from headway.server.paging import PageQuery
+from headway.systems.directory.database import collated
 from headway.systems.directory.importing import (
     Count,
     Fields,
@@ -47,7 +48,7 @@ _OTHERS = re.compile(r"[^a-z0-9]+")
 _LONGEST = 48
 
 # By code point, as Python compares: what is listed by id goes on where the page before ended.
-ID = String(MAX_ID).with_variant(String(MAX_ID, collation="C"), "postgresql")
+ID = collated(MAX_ID)
 
 
 def _free(text: str) -> str:

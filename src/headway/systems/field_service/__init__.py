@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.systems.directory.alerts.place import SCHEMA as ALERTS
-from headway.systems.directory.database import Schema
+from headway.systems.directory.alert_place import SCHEMA as ALERTS
+from headway.systems.directory.tally import Tally
 from headway.systems.field_service.context import FieldContext
-from headway.systems.field_service.names import NAME
-from headway.systems.field_service.observability.metrics import SCHEMA, Tally
+from headway.systems.field_service.records import SCHEMAS as OWN_SCHEMAS
 from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts
 
-SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA, ALERTS)
+SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 """The tables that it needs in the directory."""
 
 
@@ -25,6 +24,6 @@ def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
     """
     read = read_settings(settings, parts.exchange)
     parts.directory.needs(*SCHEMAS)
-    tally = Tally(parts.directory, parts.timing)
+    tally = Tally(parts.directory, parts.timing, "field_service_tally")
     parts.also(tally)
     return FieldService(FieldContext(settings=read, parts=parts, tally=tally))

@@ -11,6 +11,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import UnknownRecord
 from headway.core.state import State
 from headway.runtime.records import encode
+from headway.systems.directory.tally import Tally
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.kinds.after import BY_CALL
 from headway.systems.field_service.messages import (
@@ -25,7 +26,7 @@ from headway.systems.field_service.messages import (
     WITHDRAWN,
     accepted_text,
 )
-from headway.systems.field_service.observability.metrics import OfferEnd, Tally
+from headway.systems.field_service.observability.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import request_held_by
 from headway.systems.field_service.request import acceptor, asked_now, read_request, ref_of, run_of
 from headway.systems.field_service.technicians import technician_of_phone
@@ -88,7 +89,7 @@ async def answer(  # noqa: PLR0913  (what an answer is)
         )
     )
     if reply.answer is Heard.APPLIED:
-        tally.ended(OfferEnd.ACCEPTED if accepts else OfferEnd.DECLINED)
+        tally.happened(OFFER_ENDED, OfferEnd.ACCEPTED if accepts else OfferEnd.DECLINED)
     id_, run = run_of(ref)
     request = await store.read(JobQuery(id=id_))
     if request is None:

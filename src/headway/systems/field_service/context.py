@@ -12,8 +12,8 @@ from headway.runtime.timing import Timing
 from headway.server.access.caller import Caller
 from headway.server.routes.router import system_service
 from headway.systems.directory.database import Directory
+from headway.systems.directory.tally import Tally
 from headway.systems.field_service.names import NAME, OFFERS
-from headway.systems.field_service.observability.metrics import Tally
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange

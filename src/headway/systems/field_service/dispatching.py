@@ -23,7 +23,7 @@ from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.intake import candidates_for, look_at
 from headway.systems.field_service.kinds.after import REASSIGNED
 from headway.systems.field_service.names import CALL_TO, OFFER
-from headway.systems.field_service.observability.metrics import OfferEnd
+from headway.systems.field_service.observability.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.offer_times import current_times, set_times
 from headway.systems.field_service.passing_over import lock_state
 from headway.systems.field_service.request import (
@@ -183,7 +183,7 @@ class Dispatcher:
     def _count_if(self, offered: bool, job: JobView) -> None:
         """Count an offer that was open and unanswered when its request was withdrawn."""
         if offered and not acceptor(job):
-            self.context.tally.ended(OfferEnd.WITHDRAWN)
+            self.context.tally.happened(OFFER_ENDED, OfferEnd.WITHDRAWN)
 
     async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
         gate = await lock_state(self.context.app.store, technician)

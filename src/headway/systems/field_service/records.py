@@ -8,16 +8,39 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Enum, Float, ForeignKey, Index, Integer, String, Text
+from alembic import op
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Enum,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from headway.systems.directory.naming import naming
+from headway.systems.directory.database import (
+    Schema,
+    collated,
+    create_records,
+    create_tally,
+    naming,
+)
 from headway.systems.directory.records import ID, MAX_ID, Record
+from headway.systems.field_service.names import NAME
 
 MAX_SKILL = 64
 """Characters of a skill or a role."""
 
-_Word = String(2 * MAX_SKILL).with_variant(String(2 * MAX_SKILL, collation="C"), "postgresql")
+_Word = collated(2 * MAX_SKILL)
 
 
 class Channel(StrEnum):
@@ -135,3 +158,84 @@ class Setting(Base):
     name: Mapped[str] = mapped_column(String(MAX_ID), primary_key=True)
     value: Mapped[dict[str, Any]] = mapped_column(JSON)
     version: Mapped[int] = mapped_column(Integer)
+
+
+def _first_tables() -> None:
+    _technicians()
+    _users()
+    op.create_table(
+        "field_settings",
+        Column("name", String(64), nullable=False),
+        Column("value", JSON, nullable=False),
+        Column("version", Integer, nullable=False),
+        PrimaryKeyConstraint("name", name="pk_field_settings"),
+    )
+
+
+def _technicians() -> None:
+    create_records(
+        "field_technicians",
+        Column("phone", String(16), nullable=False),
+        Column("lat", Float(53), nullable=False),
+        Column("lon", Float(53), nullable=False),
+        Column("skills", JSON, nullable=False),
+        Column("on_duty", Boolean, nullable=False),
+        Column("channel", String(8), nullable=False),
+        Column("idle_since", BigInteger, nullable=False),
+        UniqueConstraint("phone", name="uq_field_technicians_phone"),
+    )
+    op.create_table(
+        "field_places",
+        Column("skill", collated(128), nullable=False),
+        Column("cell", BigInteger, nullable=False),
+        Column("idle_since", BigInteger, nullable=False),
+        Column("technician_id", collated(64), nullable=False),
+        Column("skills", Text, nullable=False),
+        PrimaryKeyConstraint(
+            "skill", "cell", "idle_since", "technician_id", name="pk_field_places"
+        ),
+        ForeignKeyConstraint(
+            ["technician_id"],
+            ["field_technicians.id"],
+            name="fk_field_places_technician_id_field_technicians",
+            ondelete="CASCADE",
+        ),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "ix_field_places_technician_id_skill",
+        "field_places",
+        ["technician_id", "skill"],
+        unique=True,
+    )
+
+
+def _users() -> None:
+    create_records(
+        "field_users",
+        Column("roles", JSON, nullable=False),
+        Column("channels", JSON, nullable=False),
+    )
+    op.create_table(
+        "field_roles",
+        Column("role", collated(128), nullable=False),
+        Column("user_id", collated(64), nullable=False),
+        PrimaryKeyConstraint("role", "user_id", name="pk_field_roles"),
+        ForeignKeyConstraint(
+            ["user_id"],
+            ["field_users.id"],
+            name="fk_field_roles_user_id_field_users",
+            ondelete="CASCADE",
+        ),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_field_roles_user_id", "field_roles", ["user_id"])
+
+
+SCHEMAS = (
+    Schema(name=NAME, revisions={"0001": _first_tables}),
+    Schema(
+        name="field_service_seen", revisions={"0001": lambda: create_tally("field_service_tally")}
+    ),
+)
+"""The tables of this system, and of what is counted."""

@@ -13,8 +13,7 @@ from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
 from headway.server.alerts.declared import thresholds_of
 from headway.server.service import Service
-from headway.systems.directory.alerts.place import SCHEMA as ALERTS
-from headway.systems.directory.database import Schema
+from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
@@ -26,7 +25,7 @@ from headway.systems.notifications.notification_routes import ROUTES as NOTIFICA
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.pages import PAGES
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
-from headway.systems.notifications.records import Reader
+from headway.systems.notifications.records import SCHEMA, Reader
 from headway.systems.notifications.senders.apprise_url import AppriseUrl
 from headway.systems.notifications.senders.push import Apns
 from headway.systems.notifications.senders.sender import Sender
@@ -39,7 +38,7 @@ from headway.systems.notifications.settings import NotificationSettings
 from headway.systems.parts import Parts
 from headway.web.page import Page
 
-SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), ALERTS)
+SCHEMAS = (SCHEMA, ALERTS)
 """The tables that it needs in the directory."""
 OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
 

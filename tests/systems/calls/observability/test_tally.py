@@ -8,9 +8,12 @@ import pytest
 
 import headway as hw
 from headway.runtime.timing import Timing
-from headway.systems.calls.observability.overview import Event, Tally
+from headway.systems.calls.migrations import SCHEMAS
+from headway.systems.calls.observability.overview import Event
 from headway.systems.directory.database import Directory
-from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER
+from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER, Tally
+
+TABLE = "calls_tally"
 
 
 class Held(Timing):
@@ -31,26 +34,26 @@ class Held(Timing):
 @pytest.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     made = Directory(f"sqlite:///{tmp_path}/directory.db")
-    Tally(made, Held())
+    made.needs(*SCHEMAS)
     await made.open()
     yield made
     await made.close()
 
 
 async def test_what_happened_in_several_processes_is_added_up(directory: Directory):
-    one, other = Tally(directory, Held()), Tally(directory, Held())
+    one, other = Tally(directory, Held(), TABLE), Tally(directory, Held(), TABLE)
     one.happened(Event.OUTCOME, "BUSY", 2)
     other.happened(Event.OUTCOME, "BUSY")
     other.happened(Event.OUTCOME, "COMPLETED")
     await one.close()
     await other.close()
     expected = {("outcome", "BUSY"): 3, ("outcome", "COMPLETED"): 1}
-    assert await Tally(directory, Held()).totals() == expected
+    assert await Tally(directory, Held(), TABLE).totals() == expected
 
 
 async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(directory: Directory):
     timing = Held()
-    tally, other = Tally(directory, timing), Tally(directory, Held())
+    tally, other = Tally(directory, timing, TABLE), Tally(directory, Held(), TABLE)
     tally.happened(Event.WEBHOOK_LOST, "+15550001")
     await timing.paused.wait()
     assert timing.pauses == [LATER_S]
@@ -67,7 +70,7 @@ async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ):
     timing = Held()
-    tally = Tally(directory, timing)
+    tally = Tally(directory, timing, TABLE)
     tally.happened(Event.OUTCOME, "BUSY")
     assert await tally.totals() == {("outcome", "BUSY"): 1}
     await directory.close()
@@ -81,11 +84,11 @@ async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
     await directory.open()
     assert await tally.totals() == {("outcome", "BUSY"): 5}
     assert tally.away == ""
-    assert await Tally(directory, Held()).totals() == {("outcome", "BUSY"): 5}
+    assert await Tally(directory, Held(), TABLE).totals() == {("outcome", "BUSY"): 5}
 
 
 async def test_a_directory_that_was_never_read_is_told_as_away(directory: Directory):
-    tally = Tally(directory, Held())
+    tally = Tally(directory, Held(), TABLE)
     await directory.close()
     with pytest.raises(hw.StoreUnavailable):
         await tally.totals()
@@ -95,7 +98,7 @@ async def test_a_flush_that_fails_warns_once_and_goes_on(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ):
     timing = Held()
-    tally = Tally(directory, timing)
+    tally = Tally(directory, timing, TABLE)
     await directory.close()
     tally.happened(Event.OUTCOME, "BUSY")
     async with asyncio.timeout(120):
@@ -109,11 +112,11 @@ async def test_a_flush_that_fails_warns_once_and_goes_on(
         timing.go.set()
         assert tally._flushing is not None
         await tally._flushing
-    assert await Tally(directory, Held()).totals() == {("outcome", "BUSY"): 1}
+    assert await Tally(directory, Held(), TABLE).totals() == {("outcome", "BUSY"): 1}
 
 
 async def test_labels_are_bounded_in_number_and_length(directory: Directory):
-    tally = Tally(directory, Held())
+    tally = Tally(directory, Held(), TABLE)
     for number in range(MOST_LABELS + 10):
         tally.happened(Event.WEBHOOK_ORPHAN, f"{number}-{'x' * 100}")
     totals = await tally.totals()
@@ -125,7 +128,8 @@ async def test_labels_are_bounded_in_number_and_length(directory: Directory):
 
 def test_what_happens_outside_of_any_loop_is_counted_too(tmp_path: Path):
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
-    tally = Tally(directory, Timing())
+    directory.needs(*SCHEMAS)
+    tally = Tally(directory, Timing(), TABLE)
     tally.happened(Event.OUTCOME, "BUSY")
 
     async def told() -> object:

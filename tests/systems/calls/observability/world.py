@@ -17,9 +17,11 @@ from headway.server.alerts.alert import Alert
 from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
 from headway.server.alerts.watch import AlertWatcher
 from headway.stores import open_store
-from headway.systems.calls.observability.overview import CallsOverview, Tally, look_at_calls
+from headway.systems.calls.migrations import SCHEMAS
+from headway.systems.calls.observability.overview import CallsOverview, look_at_calls
 from headway.systems.calls.observability.rules import Thresholds, call_rules, read_thresholds
 from headway.systems.directory.database import Directory
+from headway.systems.directory.tally import Tally
 from headway.testing.clock import FakeClock
 
 SECOND = 1_000
@@ -59,7 +61,8 @@ class World:
         self.app = hw.App(store=self.store)
         self.timing = Hand()
         self.directory = directory
-        self.tally = Tally(directory, self.timing)
+        directory.needs(*SCHEMAS)
+        self.tally = Tally(directory, self.timing, "calls_tally")
         self.thresholds: Thresholds = read_thresholds(thresholds)
         self.sink = Sink()
         self.request = 0

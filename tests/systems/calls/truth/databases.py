@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import text
 
+from headway.systems.calls.migrations import SCHEMAS
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.settings import read_lead_table
-from headway.systems.directory.database import Directory, Schema
+from headway.systems.directory.database import Directory
 from tests.servers.postgres import fresh_database
 
 COLUMNS = {
@@ -100,7 +101,7 @@ async def opened(
     """The layer on a table, until the block ends."""
     settings = read_lead_table(written)
     directory = Directory(directory_url)
-    directory.needs(Schema(name="calls", package="headway.systems.calls.migrations"))
+    directory.needs(SCHEMAS[0])
     await directory.open()
     table = LeadTable(settings, directory)
     try:

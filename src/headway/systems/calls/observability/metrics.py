@@ -18,7 +18,6 @@ from headway.systems.calls.observability.overview import (
     CallsOverview,
     Event,
     LinePool,
-    Tally,
     lane_of,
     look_at_backlog,
     look_at_calls,
@@ -29,6 +28,7 @@ from headway.systems.calls.observability.overview import (
 )
 from headway.systems.calls.observability.rules import Thresholds, call_rules
 from headway.systems.directory.metrics import COUNTED, Counted, SystemMetrics, quantiles
+from headway.systems.directory.tally import Tally
 
 _LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
 

@@ -20,15 +20,10 @@ from headway.contract.views import (
 )
 from headway.core.gates.spec import GateKind
 from headway.core.state import FINAL, State
-from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Facts
 from headway.server.job_pages import bounded_page
 from headway.server.overview import Overview
-from headway.systems.directory.database import Directory, Schema
-from headway.systems.directory.tally import Tally as AnyTally
-from headway.systems.directory.tally import Totals
-
-SCHEMA = Schema(name="calls_seen", package="headway.systems.calls.observability.migrations")
+from headway.systems.directory.tally import Tally, Totals
 
 
 class Event(StrEnum):
@@ -50,19 +45,6 @@ class Event(StrEnum):
     """One of these was answered with 500 or more; no label."""
     REPORT_FAILED = "report_failed"
     """A result could not be reported to its caller; no label."""
-
-
-class Tally(AnyTally):
-    """How often things happened to calls."""
-
-    def __init__(self, directory: Directory, timing: Timing) -> None:
-        """Have counted nothing.
-
-        Args:
-            directory: where all processes add up their counts; the table is registered there.
-        """
-        directory.needs(SCHEMA)
-        super().__init__(directory, timing, "calls_tally")
 
 
 KIND = "lead"

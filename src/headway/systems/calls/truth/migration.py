@@ -23,8 +23,7 @@ from headway.core.errors import InvalidValue
 from headway.runtime.timing import Timing
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.settings import Chosen, MigrationSettings, Mode
-from headway.systems.directory.database import Directory
-from headway.systems.directory.naming import naming
+from headway.systems.directory.database import Directory, naming
 
 METADATA = naming()
 

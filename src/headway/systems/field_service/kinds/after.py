@@ -20,7 +20,7 @@ from headway.systems.field_service.kinds.ring import UNSURE
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.names import ALERT, LOOK_OVER, NAME, OFFER, RING, TEXT
-from headway.systems.field_service.observability.metrics import OfferEnd
+from headway.systems.field_service.observability.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
 from headway.systems.field_service.request import (
     acceptor,
@@ -242,7 +242,7 @@ class RingEnded:
                 )
             )
             if reply.answer is Heard.APPLIED:
-                self._context.tally.ended(OfferEnd.MISSED)
+                self._context.tally.happened(OFFER_ENDED, OfferEnd.MISSED)
         elif all(run.handed_at is None for run in ring.runs):
             return
         request, _ = run_of(offer)
@@ -358,5 +358,5 @@ class LookOver:
         ended = next((one.outcome for one in view.runs if one.run == after_run), None)
         if ended == Answer.TIMEOUT:
             # Time alone ends such an offer: this look is what is made of it, once.
-            self._context.tally.ended(OfferEnd.TIMEOUT)
+            self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
         return None

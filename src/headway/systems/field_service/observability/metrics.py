@@ -10,26 +10,21 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
-from headway.runtime.timing import Timing
 from headway.server.job_pages import bounded_page
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import one
 from headway.server.overview import Overview
-from headway.systems.directory.database import Directory, Schema
 from headway.systems.directory.metrics import COUNTED, Counted, SystemMetrics, quantiles
-from headway.systems.directory.tally import Tally as AnyTally
+from headway.systems.directory.tally import Tally
 from headway.systems.field_service.names import OFFER, OFFERS
 from headway.systems.field_service.request import acceptor, dispatched_at, read_request
 
-SCHEMA = Schema(
-    name="field_service_seen", package="headway.systems.field_service.observability.migrations"
-)
 RECENT_MS = 3_600_000
 """An acceptance that is longer ago says nothing about now."""
 NEWEST = 250
 """The most assigned requests, and completed ones, that are read: the newest of each."""
-_OFFER_ENDED = "offer"
-"""The event of the tally."""
+OFFER_ENDED = "offer"
+"""The event of the tally; its label is an `OfferEnd`."""
 
 
 class OfferEnd(StrEnum):
@@ -42,22 +37,6 @@ class OfferEnd(StrEnum):
     TIMEOUT = "timeout"
     WITHDRAWN = "withdrawn"
     """By a dispatcher, who may have assigned the request."""
-
-
-class Tally(AnyTally):
-    """How offers ended."""
-
-    def __init__(self, directory: Directory, timing: Timing) -> None:
-        """Have counted nothing.
-
-        Args:
-            directory: where all processes add theirs up.
-        """
-        super().__init__(directory, timing, "field_service_tally")
-
-    def ended(self, end: OfferEnd) -> None:
-        """Count an offer that has ended; waits for nothing, and never fails."""
-        self.happened(_OFFER_ENDED, end)
 
 
 ENDED = counter(
@@ -87,7 +66,7 @@ def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
         pending = 0 if lane is None else lane.counts.get(State.DEAD, 0)
         return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
 
-    ended = Counted(event=_OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
+    ended = Counted(event=OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
     return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), look=look)
 
 

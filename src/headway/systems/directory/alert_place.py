@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from sqlalchemy import text
+from alembic import op
+from sqlalchemy import Column, Integer, PrimaryKeyConstraint, String, Text, text
 
 from headway.systems.directory.database import Directory, Schema
 
-SCHEMA = Schema(name="alerts", package="headway.systems.directory.alerts.migrations")
+
+def _first_table() -> None:
+    op.create_table(
+        "alerts_told",
+        Column("id", Integer, nullable=False),
+        Column("holder", String(64), nullable=False),
+        Column("value", Text, nullable=True),
+        PrimaryKeyConstraint("id", name="pk_alerts_told"),
+    )
+
+
+SCHEMA = Schema(name="alerts", revisions={"0001": _first_table})
 
 _READ = text("SELECT value FROM alerts_told WHERE id = 1")
 _TAKE = text(
@@ -20,11 +32,7 @@ class AlertPlace:
     """See `headway.server.alerts.rule.Place`."""
 
     def __init__(self, directory: Directory) -> None:
-        """Read nothing yet.
-
-        Args:
-            directory: of all servers of one store, with the table of `SCHEMA`.
-        """
+        """Read nothing yet; the directory has the table of `SCHEMA`, for all servers of a store."""
         self._directory = directory
 
     async def read(self) -> bytes | None:

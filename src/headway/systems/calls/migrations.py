@@ -1,18 +1,43 @@
-"""The tables of leads as truth, of shadow decisions, and of what is chosen of a migration."""
+"""Migrations of the tables of `calls`, and of what is counted."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
-branch_labels = None
-depends_on = None
+from headway.systems.directory.database import Schema, create_tally
 
 
-def upgrade() -> None:
-    """Make the tables."""
+def _numbers_and_templates() -> None:
+    op.create_table(
+        "calls_numbers",
+        sa.Column("number", sa.String(16), nullable=False),
+        sa.Column("provider", sa.String(64), nullable=False),
+        sa.Column("maximum_channels", sa.Integer, nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("reseller", sa.String(200)),
+        sa.Column("pool", sa.String(64)),
+        sa.PrimaryKeyConstraint("number", name="pk_calls_numbers"),
+        sa.CheckConstraint("maximum_channels >= 1", name="ck_calls_numbers_channels"),
+    )
+    op.create_index("ix_calls_numbers_reseller", "calls_numbers", ["reseller"])
+    op.create_index("ix_calls_numbers_pool", "calls_numbers", ["pool"])
+    op.create_table(
+        "calls_templates",
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("body", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_calls_templates"),
+    )
+    revision_table = op.create_table(
+        "calls_revision",
+        sa.Column("id", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("revision", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_calls_revision"),
+    )
+    op.bulk_insert(revision_table, [{"id": 1, "revision": 0}])
+
+
+def _source_table() -> None:
     op.create_table(
         "calls_leads",
         sa.Column("id", sa.String(36), nullable=False),
@@ -57,3 +82,19 @@ def upgrade() -> None:
         sa.Column("changed_by", sa.String(512), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_calls_migration"),
     )
+
+
+def _checks_at() -> None:
+    # Of existing templates it is not known since when they check so.
+    column = sa.Column("checks_at", sa.BigInteger, nullable=False, server_default="0")
+    op.add_column("calls_templates", column)
+
+
+SCHEMAS = (
+    Schema(
+        name="calls",
+        revisions={"0001": _numbers_and_templates, "0002": _source_table, "0003": _checks_at},
+    ),
+    Schema(name="calls_seen", revisions={"0001": lambda: create_tally("calls_tally")}),
+)
+"""The tables of this system, and of what is counted."""

@@ -1,1 +1,0 @@
-"""Migrations of the tables of `calls`; each revision is named by its number."""

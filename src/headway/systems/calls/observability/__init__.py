@@ -1,1 +1,0 @@
-"""What is seen of calls from outside: counts, alerts and metrics."""

@@ -1,1 +1,0 @@
-"""What is remembered of alerts, in the directory."""

@@ -1,1 +1,0 @@
-"""The table of what is remembered of alerts."""

@@ -1,1 +1,0 @@
-"""Migrations of the tables of `field_service`; each revision is named by its number."""

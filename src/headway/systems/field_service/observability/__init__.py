@@ -1,1 +1,0 @@
-"""What is seen of service requests from outside: counts and metrics."""
