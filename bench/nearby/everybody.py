@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import asin, cos, radians, sin, sqrt
 
-from headway.systems.field_service.nearby.search import Candidate
+from headway.systems.field_service.nearby import Candidate
 from headway.systems.field_service.records import Technician
 
 SCAN = """

@@ -29,7 +29,7 @@ from headway.contract.views import (
     StatsView,
     WhyQuery,
 )
-from headway.systems.lanes.status import LaneStatus, lane_statuses
+from headway.systems.lanes.views import LaneStatus, lane_statuses
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 NUMBERS, LINES = "calls.numbers", "field.lines"

@@ -23,7 +23,7 @@ from headway.server.service import ServerOptions, Service
 from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from headway.web.dashboard import add_dashboard
 
 LANES = Path(__file__).parents[1] / "lanes" / "headway.toml"

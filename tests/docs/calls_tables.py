@@ -11,12 +11,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.core.duration import format_duration
-from headway.systems.calls.settings import CallsSettings
-from headway.systems.calls.system import OWN
-from headway.systems.calls.template import TemplateBody
-from headway.systems.calls.truth.migration import Migration
-from headway.systems.calls.truth.routes import migration_routes
-from headway.systems.calls.truth.shadow import ShadowBook
+from headway.systems.calls import OWN
+from headway.systems.calls.template import CallsSettings, TemplateBody
+from headway.systems.calls.truth.shadow import Migration, ShadowBook
+from headway.systems.calls.truth.truth import migration_routes
 from tests.docs.docstrings import items
 
 HEAD = ("key", "default", "meaning")

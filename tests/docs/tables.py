@@ -38,12 +38,12 @@ from headway.runtime.signals import SignalOptions
 from headway.runtime.sources import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES, Family
+from headway.systems.automations import FAMILIES as OF_AUTOMATIONS
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
-from headway.systems.automations.system import FAMILIES as OF_AUTOMATIONS
 from headway.systems.calls.intake import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus, Outcome
-from headway.systems.calls.observability.metrics import FAMILIES as OF_CALLS
-from headway.systems.field_service.observability.metrics import FAMILIES as OF_FIELD_SERVICE
+from headway.systems.calls.metrics import FAMILIES as OF_CALLS
+from headway.systems.field_service.metrics import FAMILIES as OF_FIELD_SERVICE
 from headway.systems.notifications import OWN as NOTIFICATION_ROUTES
 from headway.systems.notifications.intake import NotificationBody
 from headway.systems.notifications.metrics import FAMILIES as OF_NOTIFICATIONS

@@ -25,8 +25,8 @@ from headway.server.build import build
 from headway.server.routes.catalogue import ROUTERS
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
-from headway.systems.lanes.routes import dead, enqueue, pull, settle
-from headway.systems.lanes.system import LanesSystem
+from headway.systems.lanes import LanesSystem
+from headway.systems.lanes.routes import ROUTES as LANE_ROUTES
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -341,7 +341,7 @@ NEEDS = {
 def body_models() -> dict[str, type[BaseModel]]:
     """The models of all bodies, and of all that lies in them, by name."""
     found: dict[str, type[BaseModel]] = {"SignalBody": SignalBody}
-    routers = (*ROUTERS, enqueue.ROUTES, pull.ROUTES, settle.ROUTES, dead.ROUTES)
+    routers = (*ROUTERS, LANE_ROUTES)
     for router in routers:
         for route in router.routes:
             if isinstance(route, APIRoute) and route.body_field is not None:

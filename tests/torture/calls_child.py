@@ -20,7 +20,7 @@ from headway.core.errors import ProviderUnsure
 from headway.runtime.app import App
 from headway.runtime.job import Job
 from headway.systems.calls import call_events, kinds, lead_routes, stages
-from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.twilio import Account
 from headway.systems.telephony.voice import CallEvent
 from headway.systems.telephony.wire import Wire
 from tests.torture.witness import Witness

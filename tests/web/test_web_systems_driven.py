@@ -19,7 +19,7 @@ from headway.systems.field_service import pages as field
 from headway.systems.lanes import make as make_lanes
 from headway.systems.lanes import pages as lanes
 from headway.systems.notifications import pages as notifications
-from headway.systems.notifications.names import Channel
+from headway.systems.notifications.notification import Channel
 from headway.web.page import Action
 from tests.server.rig import Rig
 from tests.servers.browser import browsing

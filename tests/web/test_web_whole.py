@@ -19,7 +19,7 @@ from headway.core.gates.slots import Slots
 from headway.core.timetable.schedule import At, Every
 from headway.runtime.timing import REAL
 from headway.systems.lanes import make as make_lanes
-from headway.systems.notifications.names import Channel
+from headway.systems.notifications.notification import Channel
 from tests.bridges.cassandra.fake_link import FakeLink
 from tests.bridges.cassandra.world import SETTINGS
 from tests.bridges.kafka import test_page as kafka_test_page

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.demo.mail_room.room import MailRoom
-from headway.systems.lanes.status import LaneStatus, Status
+from headway.systems.lanes.views import LaneStatus, Status
 
 LANES = ("send_email", "send_outreach", "enrich", "notify")
 SHOWN = (Status.QUEUED, Status.PULLED, Status.FAILED, Status.DONE, Status.DEAD)

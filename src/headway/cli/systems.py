@@ -109,7 +109,7 @@ def _parts(settings: Settings, store_url: str) -> Parts:
     with needs_extra("systems"):
         from headway.systems.directory.database import Directory  # noqa: PLC0415
         from headway.systems.parts import Parts as Shared  # noqa: PLC0415
-        from headway.systems.telephony.settings import read_exchange  # noqa: PLC0415
+        from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
 
         exchange = read_exchange(settings.telephony)
     directory = Directory(directory_url(settings, store_url))

@@ -1,4 +1,4 @@
-"""Parts: what the ready-made systems of one server or worker share."""
+"""Parts: what the ready-made systems of one server or worker share, and the context of each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from headway.bridges.cassandra.link import Link
+from headway.contract.store import Store
+from headway.core.errors import InvariantBroken
+from headway.runtime.app import App
 from headway.runtime.timing import REAL, Timing
 from headway.systems.directory.alert_place import AlertPlace
 from headway.systems.directory.database import Directory
+from headway.systems.directory.tally import Tally
 from headway.systems.telephony.exchange import Exchange
 
 
@@ -61,11 +65,7 @@ class Parts:
     async def open(self, base_url: str) -> None:
         """Open what must be open before the first job or request.
 
-        Args:
-            base_url: how the outside world reaches the server.
-
         Raises:
-            StoreUnavailable: the directory cannot be reached.
             SchemaMismatch: its tables are newer than this program, or it may not change them.
             InvalidValue: a table that the settings name is not as they say.
         """
@@ -85,3 +85,45 @@ class Parts:
             await other.close()
         await self.exchange.close()
         await self.directory.close()
+
+
+@dataclass(kw_only=True, slots=True)
+class SystemContext:
+    """What the routes and handlers of one system work with.
+
+    Attributes:
+        parts: shared with other systems.
+        tally: counts what cannot be derived from jobs.
+        declared: the app that has the system's kinds; None before they are declared.
+    """
+
+    parts: Parts
+    tally: Tally
+    declared: App | None = None
+
+    @property
+    def app(self) -> App:
+        """The app that has the system's kinds.
+
+        Raises:
+            InvariantBroken: they were declared to none.
+        """
+        if self.declared is None:
+            message = "the kinds of this system were declared to no app"
+            raise InvariantBroken(message, hint="call its declare(app) first")
+        return self.declared
+
+    @property
+    def store(self) -> Store:
+        """The store of the system's jobs."""
+        return self.app.store
+
+    @property
+    def directory(self) -> Directory:
+        """What the system keeps besides jobs."""
+        return self.parts.directory
+
+    @property
+    def timing(self) -> Timing:
+        """Clocks and pauses."""
+        return self.parts.timing

@@ -13,16 +13,16 @@ import pytest
 from headway.core.errors import InvalidValue
 from headway.server.alerts.rule_book import Facts
 from headway.server.overview import read_overview
-from headway.systems.automations import make
-from headway.systems.automations.config import parse_config
-from headway.systems.automations.dispatcher import Dispatcher
-from headway.systems.automations.places import Places
-from headway.systems.automations.system import (
+from headway.systems.automations import (
     AutomationsOverview,
     Thresholds,
     automation_rules,
     look,
+    make,
 )
+from headway.systems.automations.config import parse_config
+from headway.systems.automations.dispatcher import Dispatcher
+from headway.systems.automations.places import Places
 from tests.cli.conftest import Headway
 from tests.systems.automations.sessions_rig import new_repository
 from tests.systems.automations.test_dispatching import entry, holding, service

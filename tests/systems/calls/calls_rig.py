@@ -19,11 +19,10 @@ from headway.contract.tokens import Role
 from headway.contract.views import AuditQuery, JobQuery, JobView
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
-from headway.systems.calls import make
-from headway.systems.calls.system import CallsSystem
+from headway.systems.calls import CallsSystem, make
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from headway.testing.clock import START_AT
 from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.systems.calls.settings import read_settings
+from headway.systems.calls.template import read_settings
 
 
 @pytest.mark.parametrize(

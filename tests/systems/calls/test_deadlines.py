@@ -13,7 +13,7 @@ import pytest
 from headway.carrier.ledger import CallPlan
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.calls.calls_rig import LIMIT_S, NUMBER, PHONE, Calls, LiveClock, calling
 

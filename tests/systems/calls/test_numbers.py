@@ -11,8 +11,7 @@ import pytest
 
 import headway as hw
 from headway.systems.calls import make
-from headway.systems.calls.catalogue import CatalogueContents, Number
-from headway.systems.calls.gates import routes
+from headway.systems.calls.catalogue import CatalogueContents, Number, routes
 from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts

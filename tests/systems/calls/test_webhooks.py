@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
 SILENT: dict[str, Any] = {"post_lost": 1.0}

@@ -16,7 +16,7 @@ from headway.server.build import alive
 from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
-from headway.systems.lanes.dispenserd.app import dispenserd
+from headway.systems.lanes.dispenserd import dispenserd
 
 
 class Rig:

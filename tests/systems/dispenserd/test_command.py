@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from headway.core.errors import StoreUnavailable
-from headway.systems.lanes.dispenserd import queue
+from headway.systems.lanes import dispenserd
 from tests.cli.conftest import Headway, folder, headway
 from tests.systems.dispenserd.rig import serving
 
@@ -89,7 +89,7 @@ def test_beyond_loopback_it_starts_only_when_that_is_meant(headway: Headway) -> 
 async def test_a_job_whose_receipt_was_not_noted_comes_back_when_its_lease_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "LEASE_MS", 1_000)
+    monkeypatch.setattr(dispenserd, "LEASE_MS", 1_000)
     url = f"sqlite:///{tmp_path}/queue.db"
     end = asyncio.Event()
 

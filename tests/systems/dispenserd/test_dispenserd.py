@@ -14,7 +14,7 @@ from headway.contract.views import JobsQuery, LanesQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL
-from headway.systems.lanes.dispenserd.app import dispenserd
+from headway.systems.lanes.dispenserd import dispenserd
 from tests.servers.stores import EVERYWHERE, NewUrl
 from tests.systems.dispenserd.rig import Rig, serving
 

@@ -9,10 +9,9 @@ from typing import Any
 from sqlalchemy import delete
 
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.nearby.cells import check_position, distance_km
-from headway.systems.field_service.nearby.search import Candidate
-from headway.systems.field_service.records import SCHEMAS, Channel, Technician
-from headway.systems.field_service.skills import skill_key
+from headway.systems.field_service.cells import check_position, distance_km
+from headway.systems.field_service.nearby import Candidate
+from headway.systems.field_service.records import SCHEMAS, Channel, Technician, skill_key
 from headway.systems.field_service.technicians import put_in_place
 
 SCHEMA = SCHEMAS[0]

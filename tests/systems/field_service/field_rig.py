@@ -16,13 +16,12 @@ from headway.contract.views import JobQuery, JobsQuery, JobView, Page
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
-from headway.systems.field_service import make
+from headway.systems.field_service import FieldService, make
 from headway.systems.field_service.records import Technician, User
-from headway.systems.field_service.system import FieldService
 from headway.systems.field_service.technicians import put_in_place
 from headway.systems.field_service.users import put_in_roles
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 from tests.web.rig import dashboard

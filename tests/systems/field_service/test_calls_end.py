@@ -18,9 +18,9 @@ from headway.core.state import State
 from headway.runtime.answers import Ended, Running
 from headway.runtime.awaited import Awaited
 from headway.runtime.timing import REAL, Timing
-from headway.systems.field_service.kinds import ring
-from headway.systems.field_service.kinds.ring import ask, certain_ms, given_up_ms
-from headway.systems.field_service.names import LINES
+from headway.systems.field_service import ringing
+from headway.systems.field_service.request import LINES
+from headway.systems.field_service.ringing import ask, certain_ms, given_up_ms
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 from tests.systems.field_service.story import calls_at_once
@@ -142,7 +142,7 @@ async def test_a_dispatcher_assigns_somebody_who_is_on_the_telephone(tmp_path: P
 async def test_a_lost_end_is_asked_for_and_the_next_offer_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
     async with a_field(tmp_path, offer_timeout="1h", carrier={"post_lost": 1.0}) as field:
         await field.technician("ada", "silent")
         first = await field.ask()
@@ -156,9 +156,9 @@ async def test_a_lost_end_is_asked_for_and_the_next_offer_is_made(
 async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(ring, "given_up_ms", a_second)
+    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(ringing, "given_up_ms", a_second)
     slow: dict[str, Any] = {**SLOW, "post_lost": 1.0}
     async with a_field(tmp_path, offer_timeout="1h", carrier=slow) as field:
         await field.technician("ada", "silent")
@@ -240,7 +240,7 @@ async def test_what_the_provider_says_decides_until_the_bound(
             assert (found.final, found.reason) == ("succeeded", "completed")
         else:
             # Nobody knows: the offer's own time decides.
-            assert (found.final, found.reason) == ("dead", ring.UNSURE)
+            assert (found.final, found.reason) == ("dead", ringing.UNSURE)
 
 
 class StandsStill(Timing):
@@ -257,7 +257,7 @@ class StandsStill(Timing):
 async def test_a_worker_that_stood_still_before_the_call_places_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ring, "REFUSED_AGAIN", "50ms")
+    monkeypatch.setattr(ringing, "REFUSED_AGAIN", "50ms")
     async with a_field(tmp_path, offer_timeout="1h") as field:
         field.system.context.parts.timing = StandsStill()
         await field.technician("ada", "accept")

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from headway.contract.tokens import Role
 from headway.server.access.caller import ROLES, Permission
 from headway.server.access.policy import policy_of
-from headway.systems.field_service import dispatching, doctor, hooks, live_routes, request_routes
+from headway.systems.field_service import answering, dispatching, doctor, request_routes
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field
 
@@ -37,7 +37,7 @@ EXPECTED: dict[str, Permission | None] = {
     "POST /field-service/hooks/{provider}/answer": None,
     "POST /field-service/hooks/{provider}/texts": None,
 }
-ROUTERS = (dispatching, doctor, hooks, live_routes, request_routes)
+ROUTERS = (answering, dispatching, doctor, request_routes)
 
 BODIES: dict[str, Any] = {
     "POST /service-requests": {"customer": CUSTOMER, "position": HERE},

@@ -8,7 +8,7 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.systems.field_service.settings import read_settings
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 
 LINES = {"+15559990000": 2}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.runtime.timing import REAL
-from headway.systems.field_service.observability.metrics import OfferEnd
+from headway.systems.field_service.metrics import OfferEnd
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
 OFFERS = "headway_field_service_offers_total"

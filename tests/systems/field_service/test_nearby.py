@@ -15,7 +15,7 @@ from sqlalchemy import event, text
 
 from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.nearby.cells import (
+from headway.systems.field_service.cells import (
     COLUMNS,
     EARTH_KM,
     FARTHEST_KM,
@@ -30,8 +30,7 @@ from headway.systems.field_service.nearby.cells import (
     reach_km,
     square_at,
 )
-from headway.systems.field_service.nearby.questions import Found, Looked, Questions
-from headway.systems.field_service.nearby.search import nearby
+from headway.systems.field_service.nearby import Found, Looked, Questions, nearby
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.technicians import became_idle
 from tests.servers.postgres import fresh_database

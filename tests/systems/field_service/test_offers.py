@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.core.state import State
-from headway.systems.field_service import hooks
+from headway.systems.field_service import answering
 from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
 
 
@@ -91,7 +91,7 @@ async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tm
 async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(hooks, "AGAIN_MS", 10)
+    monkeypatch.setattr(answering, "AGAIN_MS", 10)
     async with a_field(tmp_path) as field:
         await field.user("dora", "call:+15557770001", "text:+15557770001")
         field.carrier.person("+15557770001", "busy", "ignore")

@@ -20,10 +20,10 @@ from headway.systems.directory.database import Directory
 from headway.systems.last_moment import last_moment
 from headway.systems.notifications import Notifications, make
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.sender import Accepted, Message, Outcome
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.sender import Accepted, Message, Outcome
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 
 LIMIT_S = 120

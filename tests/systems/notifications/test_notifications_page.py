@@ -15,8 +15,8 @@ from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
 from headway.server.build import build
 from headway.server.service import Service
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.sender import Refused
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.sender import Refused
 from headway.web.dashboard import add_dashboard
 from tests.server import rig as server_rig
 from tests.systems.notifications.notify_rig import NotifyRig, notifying

@@ -12,8 +12,8 @@ from twilio.request_validator import RequestValidator
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.systems.directory.database import Directory
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.smtp import Smtp
+from headway.systems.notifications.mail import Smtp
+from headway.systems.notifications.notification import Channel
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.systems.notifications.senders.messages import read_senders

@@ -17,7 +17,7 @@ from headway.systems.notifications.metrics import (
     Thresholds,
     notification_rules,
 )
-from headway.systems.notifications.senders.sender import Refused
+from headway.systems.notifications.sender import Refused
 from headway.systems.notifications.settings import NotificationSettings
 from tests.systems.notifications.notify_rig import notifying
 

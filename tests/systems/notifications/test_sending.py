@@ -15,7 +15,7 @@ from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,

@@ -10,8 +10,8 @@ import pytest
 from headway.contract.views import GatesQuery
 from headway.systems.notifications import delivery
 from headway.systems.notifications.delivery import DeliveryEvent
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.sender import (
     Limited,
     Refused,
     Unavailable,

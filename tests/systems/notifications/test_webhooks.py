@@ -9,7 +9,7 @@ import pytest
 from twilio.request_validator import RequestValidator
 
 from headway.runtime.timing import REAL
-from headway.systems.notifications.senders.sender import Accepted
+from headway.systems.notifications.sender import Accepted
 from tests.server.hooks.outside import post
 from tests.server.hooks.senders import Mailer
 from tests.server.problems import problem

@@ -8,11 +8,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from headway.systems.telephony.twilio import Account
 from headway.systems.telephony.twilio import make as make_twilio
-from headway.systems.telephony.twilio.account import Account
 from headway.systems.telephony.voice import CallOrder, Say, Script
+from headway.systems.telephony.vonage import Application
 from headway.systems.telephony.vonage import make as make_vonage
-from headway.systems.telephony.vonage.application import Application
 
 ACCOUNT = "AC00112233445566778899aabbccddeeff"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  (made up)

@@ -16,7 +16,7 @@ from typing import IO
 import httpx
 import pytest
 
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from tests.cli.conftest import Headway, folder, headway
 
 __all__ = ["folder", "headway"]

@@ -13,10 +13,9 @@ from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing, pause
 from headway.systems.telephony import wire
-from headway.systems.telephony.twilio.account import Account
-from headway.systems.telephony.twilio.settings import TwilioSettings
+from headway.systems.telephony.twilio import Account, TwilioSettings
 from headway.systems.telephony.voice import Dialled, Sought
-from headway.systems.telephony.vonage.application import Application
+from headway.systems.telephony.vonage import Application
 from headway.systems.telephony.wire import AT_ONCE
 from tests.systems.telephony.accounts import (
     ACCOUNT,

@@ -30,7 +30,7 @@ from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.settings_table import read_table
 from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,

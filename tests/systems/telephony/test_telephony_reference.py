@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headway.systems.telephony.twilio.http_client import PROVIDER, SENDER
-from headway.systems.telephony.twilio.webhooks import CALLS as OF_TWILIO
-from headway.systems.telephony.twilio.webhooks import MESSAGES
-from headway.systems.telephony.vonage.webhooks import CALLS as OF_VONAGE
+from headway.systems.telephony.twilio import PROVIDER, SENDER
+from headway.systems.telephony.twilio_webhooks import CALLS as OF_TWILIO
+from headway.systems.telephony.twilio_webhooks import MESSAGES
+from headway.systems.telephony.vonage_webhooks import CALLS as OF_VONAGE
 from tests.docs.pages import ROOT
 
 LINES = (ROOT / "docs/reference/telephony.md").read_text(encoding="utf-8").splitlines()

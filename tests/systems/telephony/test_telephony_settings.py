@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
+from headway.systems.telephony.exchange import read_exchange
 from headway.systems.telephony.phone import check_phone
-from headway.systems.telephony.settings import read_exchange
-from headway.systems.telephony.twilio.settings import TwilioSettings
-from headway.systems.telephony.vonage.settings import VonageSettings
+from headway.systems.telephony.twilio import TwilioSettings
+from headway.systems.telephony.vonage import VonageSettings
 from tests.systems.telephony.accounts import (
     ACCOUNT,
     APPLICATION,

@@ -18,8 +18,7 @@ from headway.runtime.timing import REAL
 from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener
 from headway.systems.telephony.texts import TextEvent, TextOrder
-from headway.systems.telephony.twilio import make
-from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.twilio import Account, make
 from headway.systems.telephony.voice import (
     Ask,
     CallEvent,

@@ -85,7 +85,7 @@ with needs_extra("server"):
     from headway.server.build import alive
     from headway.server.listener import ListenAddress, Listener
     from headway.server.service import ServerOptions, Service
-    from headway.systems.lanes.dispenserd.app import dispenserd as make_app
+    from headway.systems.lanes.dispenserd import dispenserd as make_app
 
 dispenserd_app = new_command()
 

@@ -83,7 +83,7 @@ async def look_at_field_service(settings: Settings, store_url: str) -> list[Find
         from headway.systems.directory.database import Directory  # noqa: PLC0415
         from headway.systems.field_service.doctor import look_over_system  # noqa: PLC0415
         from headway.systems.field_service.settings import read_settings  # noqa: PLC0415
-        from headway.systems.telephony.settings import read_exchange  # noqa: PLC0415
+        from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
     url = directory_url(settings, store_url)
     if _is_missing(url):
         hint = "headway serve --system field_service makes it"

@@ -1,24 +1,187 @@
-"""The system `automations`: recurring sessions against git repositories."""
+"""The system `automations`: recurring sessions against git repositories; its metrics and rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from headway.server.alerts.declared import thresholds_of
-from headway.systems.automations.dispatcher import Dispatcher
+from fastapi import APIRouter
+from prometheus_client.core import Metric
+
+from headway.contract.store import Store
+from headway.core.duration import format_duration
+from headway.core.state import State
+from headway.runtime.app import App
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.declared import Lasts, Texts, thresholds_of
+from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import one
+from headway.server.overview import Overview
+from headway.server.service import Service
+from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
+from headway.systems.automations.pages import pages_of
 from headway.systems.automations.places import read_places, read_settings
-from headway.systems.automations.system import AutomationsSystem, Thresholds
+from headway.systems.automations.reports import concurrency, health, listing
+from headway.systems.automations.routes import ROUTES
+
+SPAWNED = counter("automations_spawned", "Sessions that this server started.")
+ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
+REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
+LAST = gauge("automations_last_dispatch_timestamp_seconds", "When this server started one last.")
+INVALID = gauge("automations_invalid_entries", "Entries of the file that are not valid.")
+ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
+LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
+SLOTS = gauge("automations_slots", "Sessions that may run at once.")
+LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
+FAMILIES = (SPAWNED, ERRORS, REMADE, LAST, INVALID, ACTIVE, LOCKED, SLOTS, LOWERED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """For how long something may be so before servers alert; spans are in ms.
+
+    Attributes:
+        runbooks: what stands before `#` and the rule's name in the link of an alert.
+        late_for_ms: fires that are late by more than three ticks.
+        waiting_for_ms: a session that waits for its repository or a place.
+        lowered_for_ms: a limit that the load lowers.
+    """
+
+    runbooks: str = "docs/how-to/automations-runbooks.md"
+    late_for_ms: int = 60_000
+    waiting_for_ms: int = 3_600_000
+    lowered_for_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AutomationsOverview:
+    """What is wrong with automations at one look: at a moment in ms, by rule and subject."""
+
+    at: int
+    found: Mapping[str, Texts]
+
+
+def automation_rules(at: Thresholds) -> tuple[Rule[AutomationsOverview], ...]:
+    """Return the rules, the worst first."""
+    rows = (
+        ("automations_late", Severity.P1, at.late_for_ms),
+        ("entry_skipped", Severity.P2, 0),
+        ("session_failed", Severity.P2, 0),
+        ("session_waiting", Severity.P2, at.waiting_for_ms),
+        ("limit_lowered", Severity.P3, at.lowered_for_ms),
+    )
+    return tuple(Lasts(name, grade, ms, partial(_lasting, name)) for name, grade, ms in rows)
+
+
+def _lasting(rule: str, overview: AutomationsOverview) -> Mapping[str, Callable[[int], str]]:
+    return {
+        subject: lambda ms, text=text: f"{text} (for {format_duration(ms)})" if ms else text
+        for subject, text in overview.found.get(rule, {}).items()
+    }
+
+
+async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> AutomationsOverview | None:
+    """Return what is wrong; None if the store does not answer, or is another server's to watch."""
+    if facts.overview is None:
+        return None
+    rows = await listing(store, dispatcher)
+
+    def newest(*words: str) -> Texts:
+        return {
+            one["id"]: f"the newest session is {one['status']}: {one['reason']}".removesuffix(": ")
+            for one in rows
+            if one["status"] in words and (one["enabled"] or one["status"] == "skipped")
+        }
+
+    late = (await health(store, dispatcher))["status"] == "unhealthy"
+    invalid = {one.automation_id or str(dispatcher.file): str(one) for one in dispatcher.faults}
+    found: dict[str, Texts] = {
+        "automations_late": {NAME: "fires are late by more than three ticks"} if late else {},
+        "entry_skipped": {**invalid, **newest("skipped")},
+        "session_failed": newest("failed"),
+        "session_waiting": newest("locked", "waiting"),
+        "limit_lowered": {LIMIT: dispatcher.lowered} if dispatcher.lowered else {},
+    }
+    return AutomationsOverview(at=facts.at, found=found)
+
+
+class AutomationsSystem:
+    """The system `automations`.
+
+    Attributes:
+        name: as `--system` names it.
+        pages: its part of the dashboard.
+        dispatcher: what these and its handler work with.
+    """
+
+    name: str = NAME
+    routers: Sequence[APIRouter] = (ROUTES,)
+
+    def __init__(self, dispatcher: Dispatcher, *, look_each_ms: int, alerts: Thresholds) -> None:
+        self.dispatcher = dispatcher
+        self.pages = pages_of(dispatcher)
+        self._look_each_ms = look_each_ms
+        self._alerts = alerts
+
+    def declare(self, app: App) -> None:
+        """Add the kind of sessions to an app.
+
+        Raises:
+            InvalidValue: the state directory cannot be made.
+        """
+        self.dispatcher.open()
+        self.dispatcher.declare(app)
+
+    async def start(self, service: Service) -> None:
+        """Declare the entries of the file, and watch it for edits."""
+        dispatcher = self.dispatcher
+        dispatcher.timing = service.timing
+        dispatcher.started_at = service.timing.monotonic()
+        service.system_services[NAME] = dispatcher
+        service.scrapes.add(AutomationMetrics(service.store, dispatcher))
+        rules = partial(automation_rules, self._alerts)
+        see = partial(look, service.store, dispatcher)
+        service.alerts.add(RuleBook(rules=rules, see=see, runbooks=self._alerts.runbooks))
+        await dispatcher.sync(service.store)
+        watching = dispatcher.watch(service.store, self._look_each_ms / 1000)
+        service.spawn(watching, "automations.toml")
+
+
+class AutomationMetrics:
+    """The metrics of automations; see `headway.server.metrics`."""
+
+    families: Sequence[Family] = FAMILIES
+
+    def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """See `Source.metrics`."""
+        counts = self._dispatcher.runner.counts
+        found = [
+            one(SPAWNED, counts.spawned),
+            one(ERRORS, counts.errors),
+            one(REMADE, counts.remade),
+            one(LAST, (counts.last_at or 0) / 1000),
+            one(INVALID, len(self._dispatcher.faults)),
+            one(LOWERED, bool(self._dispatcher.lowered)),
+        ]
+        if overview is None:
+            return found
+        usage = await concurrency(self._store)
+        lane = next((each for each in overview.lanes if each.name == LANE), None)
+        states = {} if lane is None else lane.counts
+        waiting = states.get(State.WAITING, 0) + states.get(State.PARKED, 0)
+        found += [one(ACTIVE, usage["used"]), one(LOCKED, waiting), one(SLOTS, usage["max"] or 0)]
+        return found
 
 
 def make(settings: Mapping[str, object]) -> AutomationsSystem:
-    """Make the system.
-
-    Args:
-        settings: the table [automations] of headway.toml.
-
-    Raises:
-        InvalidValue: a setting is unknown or not valid.
-    """
+    """Make the system, of the table [automations]."""
     read = read_settings(settings)
     dispatcher = Dispatcher(file=read.file, places=read_places(read.state_dir), lease_ms=read.lease)
     alerts = thresholds_of("automations.alerts", Thresholds, read.alerts)

@@ -212,9 +212,6 @@ def read_config(path: Path) -> Config:
     Args:
         path: of `automations.toml`; relative repositories begin in its folder.
 
-    Returns:
-        What is valid in it, and what is not.
-
     Raises:
         InvalidValue: the file cannot be read at all.
     """

@@ -44,9 +44,8 @@ from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
-from headway.systems.automations.notices import Notices
 from headway.systems.automations.places import Places, log, write_log
-from headway.systems.automations.runner import SessionRunner
+from headway.systems.automations.runner import Notices, SessionRunner
 from headway.systems.automations.session import End
 
 NAME = "automations"
@@ -222,9 +221,6 @@ class Dispatcher:
 
         Entries that are switched off, not valid, or have failed for good keep their place, and
         fire no more.
-
-        Raises:
-            StoreError: the store cannot do it now.
         """
         known = await entries_of(store)
         now = (await store.read(StatsQuery())).now

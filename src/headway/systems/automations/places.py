@@ -50,11 +50,7 @@ class AutomationsSettings(OpenTable):
 
 
 def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
-    """Read the table [automations].
-
-    Raises:
-        InvalidValue: a key is unknown, or a value is not valid.
-    """
+    """Read the table [automations]."""
     return read_table("automations", AutomationsSettings, written)
 
 

@@ -296,11 +296,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
 
 
 async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
-    """Return what the dispatcher has done since it started, and its current state.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return what the dispatcher has done since it started, and its current state."""
     counts, usage = dispatcher.runner.counts, await concurrency(store)
     entries = await entries_of(store)
     queued = await _jobs(store, (State.WAITING, State.PARKED))

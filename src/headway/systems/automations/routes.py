@@ -15,7 +15,6 @@ from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
-from headway.systems.automations.notices import Notice
 from headway.systems.automations.reports import (
     Health,
     Lock,
@@ -30,6 +29,7 @@ from headway.systems.automations.reports import (
     survey,
     unsettled,
 )
+from headway.systems.automations.runner import Notice
 from headway.systems.automations.session import session_id
 
 ROUTES = router("system: automations", prefix="/api/automations")

@@ -4,19 +4,148 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Literal
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing, persist
-from headway.systems.automations.config import Automation
-from headway.systems.automations.notices import Event, Notices
+from headway.server.alerts.alert import Alert, Severity, Sink
+from headway.systems.automations.config import Automation, Fault, NotificationsTable
 from headway.systems.automations.places import Places, log
 from headway.systems.automations.session import End, Session, session_id
+
+Event = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete", "error"]
+
+RECENT = 100
+"""Notices that are kept to be read."""
+DRAIN_S = 10.0
+"""How long a process that ends waits for its notices to be sent."""
+RUNBOOK = "docs/how-to/automations.md#when-a-session-does-not-run"
+_SEVERITY = {"invalid_entry": Severity.P1, "spawn_failure": Severity.P1, "error": Severity.P1}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """An event that is reported once.
+
+    Attributes:
+        at: when it happened, ms UTC.
+        automation_id: of the entry; None for the whole file.
+        session_id: of the session; None for an entry.
+        text: one sentence with the facts.
+    """
+
+    at: int
+    event: Event
+    automation_id: str | None
+    session_id: str | None
+    text: str
+
+
+class _Message(Alert):
+    """A notice in the form that sinks take."""
+
+    __slots__ = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.subject}: {self.rule.replace('_', ' ')}"
+
+
+@dataclass(kw_only=True)
+class Notices:
+    """Sends notices, and keeps the last ones.
+
+    Attributes:
+        timing: for the moment of a notice.
+        memory: a file with the faults that people know, so that a restart does not repeat them.
+        table: which notices are wanted, and where they are sent.
+        recent: the newest first.
+    """
+
+    timing: Timing
+    memory: Path
+    table: NotificationsTable = field(default_factory=NotificationsTable)
+    recent: deque[Notice] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _sinks: list[Sink] = field(default_factory=list[Sink])
+    _known: list[list[str | None]] | None = None
+
+    def use(self, table: NotificationsTable) -> None:
+        """Apply what the file says; its channels have been validated."""
+        if table.channels != self.table.channels:
+            self.close(0)
+            if table.channels:
+                # Only those who are notified by it need it.
+                from headway.server.alerts.apprise_sink import AppriseSink  # noqa: PLC0415
+
+                self._sinks = [
+                    AppriseSink(url, f"notifications: channel {number}")
+                    for number, url in enumerate(table.channels, start=1)
+                ]
+        self.table = table
+
+    def add(
+        self,
+        event: Event,
+        text: str,
+        *,
+        automation_id: str | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """Notify people, unless this event is not wanted."""
+        if event in {"start", "complete", "error"} and not getattr(self.table, f"on_{event}"):
+            return
+        notice = Notice(
+            at=self.timing.wall_at(),
+            event=event,
+            automation_id=automation_id,
+            session_id=session_id,
+            text=text,
+        )
+        self.recent.appendleft(notice)
+        facts = {"automation_id": automation_id, "session_id": session_id, "text": text}
+        log(logging.INFO, "notice", {"notice": event} | facts)
+        message = _Message(
+            rule=event,
+            severity=_SEVERITY.get(event, Severity.P3),
+            subject=automation_id or "automations.toml",
+            text=text if session_id is None else f"{text}\n{session_id}",
+            runbook=RUNBOOK,
+            healed=event in {"start", "complete"},
+        )
+        for sink in self._sinks:
+            sink.send(message)
+
+    def add_faults(self, faults: Sequence[Fault]) -> None:
+        """Notify people of entries that are not valid; of each fault once, until it is repaired."""
+        known = self._known or []
+        if self._known is None:
+            with suppress(OSError, ValueError):
+                known = json.loads(self.memory.read_text(encoding="utf-8"))
+        # Not by line: an edit above a fault does not make it a new one.
+        now = [[one.automation_id, one.error] for one in faults]
+        for fault, key in zip(faults, now, strict=True):
+            if key not in known:
+                self.add("invalid_entry", str(fault), automation_id=fault.automation_id)
+        self._known = now
+        if now != known:
+            with suppress(OSError):
+                self.memory.write_text(json.dumps(now), encoding="utf-8")
+                self.memory.chmod(0o600)
+
+    def close(self, drain_s: float = DRAIN_S) -> None:
+        """End the threads that send, when what waits has been sent, or after so many seconds."""
+        for sink in self._sinks:
+            sink.close(drain_s)
+        self._sinks = []
 
 
 @dataclass(kw_only=True, slots=True)

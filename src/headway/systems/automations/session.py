@@ -121,8 +121,6 @@ class Session:
         """Run it to its end; all its processes are gone then.
 
         Args:
-            places: where logs, mirrors and worktrees are.
-            timing: for the pauses between renewals.
             until: when its first lease ends.
             renew: called at once, and then every so often.
             every_s: seconds between two renewals.

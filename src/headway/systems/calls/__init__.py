@@ -2,31 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
+from fastapi import APIRouter
+
+from headway.runtime.app import App
+from headway.server.service import Service
+from headway.systems.calls.alert_rules import read_thresholds
+from headway.systems.calls.call_events import ROUTES as HOOK_ROUTES
 from headway.systems.calls.catalogue import Catalogue
+from headway.systems.calls.catalogue_routes import ROUTES as BOOK_ROUTES
 from headway.systems.calls.checks import Checking
-from headway.systems.calls.context import CallsContext
+from headway.systems.calls.context import NAME, CallsContext
+from headway.systems.calls.intake import LeadRecipe
+from headway.systems.calls.kinds import declare_kinds
+from headway.systems.calls.lead_routes import ROUTES as LEAD_ROUTES
+from headway.systems.calls.metrics import start_seeing
 from headway.systems.calls.migrations import SCHEMAS as OWN_SCHEMAS
-from headway.systems.calls.observability.rules import read_thresholds
-from headway.systems.calls.settings import read_settings
-from headway.systems.calls.system import CallsSystem
+from headway.systems.calls.pages import pages_of
+from headway.systems.calls.requeueing import watch
+from headway.systems.calls.template import read_settings
 from headway.systems.calls.truth import read_truth
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
-from headway.systems.webhooks.reporter import Reporter
+from headway.systems.webhooks import Reporter
+from headway.web.page import Page
+
+_log = logging.getLogger("headway.calls")
+
+OWN = (LEAD_ROUTES, BOOK_ROUTES, HOOK_ROUTES)
+
+
+class CallsSystem:
+    """The system `calls`."""
+
+    name: str = NAME
+
+    def __init__(self, context: CallsContext) -> None:
+        self.context = context
+
+    @property
+    def routers(self) -> Sequence[APIRouter]:
+        """Its routes."""
+        return (*OWN, *(() if self.context.table is None else self.context.table.routers))
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """Its pages of the dashboard."""
+        return pages_of(self.context)
+
+    def declare(self, app: App) -> None:
+        """Add its kinds to an app."""
+        lead = declare_kinds(app, self.context)
+        if self.context.table is not None:
+            self.context.table.declare(app, lead, LeadRecipe(context=self.context))
+
+    async def start(self, service: Service) -> None:
+        """Declare the gates to the store, and start the requeueing of waiting leads."""
+        service.system_services[NAME] = self.context
+        if not self.context.parts.exchange.voices:
+            _log.warning("there is no provider of calls: add a table such as [telephony.twilio]")
+        start_seeing(service, self.context.tally, self.context.thresholds)
+        await self.context.declare_gates(await self.context.catalogue.read())
+        # What was changed while no server ran concerns those who wait as well.
+        self.context.changed.set()
+        service.spawn(watch(self.context), "leads that wait")
+
 
 SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 """The tables that it needs in the directory."""
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
-    """Make the system, of the table [calls]; nothing is opened or declared.
-
-    Raises:
-        InvalidValue: a setting is unknown or unusable.
-    """
+    """Make the system, of the table [calls]; nothing is opened or declared."""
     read = read_settings(settings)
     parts.directory.needs(*SCHEMAS)
     reporter = Reporter(

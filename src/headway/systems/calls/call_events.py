@@ -19,7 +19,7 @@ from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routes.router import TheService, router
 from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
 from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus
@@ -29,9 +29,6 @@ _log = logging.getLogger("headway.calls")
 
 async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
     """Apply a provider's event to a lead's job; a repetition has no further effect.
-
-    Args:
-        event: of a webhook that was proved.
 
     Returns:
         The store's reply; None if no known call matches.
@@ -63,21 +60,13 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
 
 
 async def hangs_up_first(context: CallsContext, ref: str) -> bool:
-    """Return whether this is the first hang-up of a run's call: the provider is asked only once.
-
-    Raises:
-        StoreError: the store is away.
-    """
+    """Return whether this is the first hang-up of a run's call: the provider is asked only once."""
     note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
     return (await context.store.signal(note)).answer is not Heard.ALREADY
 
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
-    """The template of a lead as it is now; of one that is gone, `default`.
-
-    Raises:
-        StoreUnavailable: the directory cannot be reached.
-    """
+    """The template of a lead as it is now; of one that is gone, `default`."""
     page = await context.catalogue.read()
     try:
         return page.template(read_args(job.args).template)
@@ -263,7 +252,6 @@ async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
     Raises:
         InvalidState: it has ended meanwhile.
         ProviderError: the provider does not hang up; the lead ends with its call.
-        StoreError: the store is away.
     """
     await context.store.act(
         ActRequest(

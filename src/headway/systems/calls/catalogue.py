@@ -1,9 +1,9 @@
-"""The catalogue: numbers and templates, read from the directory at most once a second."""
+"""The catalogue: numbers and templates, as the directory has them, and the gates they make."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,8 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import UnknownRecord
+from headway.core.gates.opening import Hours
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateNeed, GateSpec
 from headway.runtime.timing import Timing
-from headway.systems.calls.template import DEFAULT, Template
+from headway.systems.calls.template import DEFAULT, CallsSettings, Template
 from headway.systems.directory.database import Directory, naming
 
 
@@ -170,7 +175,6 @@ class Catalogue:
 
         Args:
             default: the template of this name, until one is stored.
-            timing: says how old a page is.
         """
         self._directory = directory
         self._default = default
@@ -180,11 +184,7 @@ class Catalogue:
         self._turn = asyncio.Lock()
 
     async def read(self) -> CatalogueContents:
-        """Return the catalogue, at most a second old.
-
-        Raises:
-            StoreUnavailable: the directory cannot be reached.
-        """
+        """Return the catalogue, at most a second old."""
         if (page := self._fresh()) is not None:
             return page
         async with self._turn:
@@ -221,11 +221,7 @@ class Catalogue:
 
     @asynccontextmanager
     async def still(self) -> AsyncGenerator[CatalogueContents]:
-        """Yield the catalogue, locked against changes until the block ends.
-
-        Raises:
-            StoreUnavailable: the directory cannot be reached.
-        """
+        """Yield the catalogue, locked against changes until the block ends."""
         async with self._directory.change() as session:
             await session.execute(update(RevisionRecord).values(revision=RevisionRecord.revision))
             yield await self._whole(session)
@@ -235,9 +231,6 @@ class Catalogue:
 
         A change's gates are declared to the store before it is committed, so a claimed job may know
         gates that are not in the catalogue yet.
-
-        Raises:
-            StoreUnavailable: the directory cannot be reached.
         """
         begun = self._timing.monotonic()
         async with self.still() as page:
@@ -271,4 +264,108 @@ class Catalogue:
             revision=revision or 0,
             numbers={one.number: one.read() for one in numbers},
             templates={DEFAULT: self._default, **stored},
+        )
+
+
+HOUSE = "calls.customer"
+HOUSE_RATE = f"{HOUSE}:{{phone}}"
+CHECKS = "calls.checks"
+REPORTS = "calls.reports:{tenant}"
+"""Each reseller's own: one whose webhook hangs keeps no worker from the calls of others."""
+
+
+def check_gate(settings: CallsSettings) -> GateNeed:
+    """What the pre-checks ask for: a place, which is no line."""
+    return Slots(CHECKS, settings.checks_at_once).take(hold="run")
+
+
+def house_gate(settings: CallsSettings) -> GateSpec:
+    """What each call asks for, whatever its template says: its customer's rate."""
+    return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
+
+
+def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
+    """The gate of the numbers from which a lead is called now.
+
+    Returns:
+        The template's pool; else the reseller's own, if it has any number; else the default pool.
+    """
+    if template.numbers is not None:
+        return pool_gate(template.numbers)
+    own = reseller_gate(reseller)
+    if reseller and any(one.gate == own for one in page.numbers.values()):
+        return own
+    return DEFAULT_POOL
+
+
+def dial_gates(
+    page: CatalogueContents, template: Template, reseller: str, house: GateSpec
+) -> tuple[GateSpec, ...]:
+    """What a lead must pass to be called now: a line, the hours, the rates."""
+    pool = _pool(page, pool_of(page, template, reseller))
+    return (pool, *_hours(template), house, *_own_rate(template))
+
+
+def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
+    """All gates that numbers and templates make, by name."""
+    pools = {DEFAULT_POOL: None}
+    pools |= {one.gate: None for one in page.numbers.values()}
+    pools |= {
+        pool_gate(one.numbers): None for one in page.templates.values() if one.numbers is not None
+    }
+    made = {name: _pool(page, name) for name in pools}
+    for template in page.templates.values():
+        made |= {one.name: one for one in (*_hours(template), *_own_rate(template))}
+    return made
+
+
+def routes(page: CatalogueContents) -> tuple[object, ...]:
+    """Return what decides at which gates leads wait; if it is unchanged, no lead has to move.
+
+    The channels of a number, or when hours open, are read from the gates themselves.
+    """
+    pools = frozenset(one.gate for one in page.numbers.values())
+    asked = {
+        one.name: (one.numbers, one.hours is None, one.customer_limit is None)
+        for one in page.templates.values()
+    }
+    return pools, asked
+
+
+def changed_gates(before: CatalogueContents, after: CatalogueContents) -> tuple[GateSpec, ...]:
+    """Return the gates to declare so that the store matches another page.
+
+    A pool that has lost its last number is declared empty: its leads go on waiting until they are
+    requeued.
+    """
+    old, new = all_gates(before), all_gates(after)
+    emptied = {
+        name: _pool(after, name) for name, spec in old.items() if name not in new and spec.members
+    }
+    changed = {name: spec for name, spec in new.items() if old.get(name) != spec}
+    return tuple({**emptied, **changed}.values())
+
+
+def _pool(page: CatalogueContents, name: str) -> GateSpec:
+    members = {one.number: one.channels for one in page.numbers.values() if one.gate == name}
+    return Pool(name, members, shared=True)
+
+
+def _hours(template: Template) -> Iterator[GateSpec]:
+    if template.hours is not None:
+        yield Hours(
+            f"calls.hours:{template.name}:{{tz}}",
+            template.hours.spans,
+            days=template.hours.days,
+            tz="{tz}",
+            exceptions=template.hours.exceptions,
+        )
+
+
+def _own_rate(template: Template) -> Iterator[GateSpec]:
+    if template.customer_limit is not None:
+        yield Rate(
+            f"{HOUSE}:{template.name}:{{phone}}",
+            template.customer_limit,
+            per=f"{template.customer_per}ms",
         )

@@ -26,9 +26,10 @@ from headway.systems.calls.catalogue import (
     Number,
     NumberRecord,
     TemplateRecord,
+    changed_gates,
+    routes,
 )
 from headway.systems.calls.context import STEP, CallsContext, TheContext
-from headway.systems.calls.gates import changed_gates, routes
 from headway.systems.calls.intake import NumberBody, NumberChange, Own
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
 from headway.systems.directory.records import not_null
@@ -40,9 +41,6 @@ async def changing(
     service: Service, context: CallsContext, caller: Caller, reason: str
 ) -> AsyncGenerator[AsyncSession]:
     """A session in which numbers and templates are changed; it holds at once, or not at all.
-
-    Args:
-        service: its store gets the gates.
 
     Raises:
         StoreError: the directory or the store is away; nothing was written.

@@ -6,22 +6,23 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from headway.contract.store import Store
-from headway.core.errors import InvariantBroken
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
-from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.server.routes.router import system_service
-from headway.systems.calls.catalogue import Catalogue, CatalogueContents
+from headway.systems.calls.alert_rules import Thresholds
+from headway.systems.calls.catalogue import (
+    Catalogue,
+    CatalogueContents,
+    all_gates,
+    check_gate,
+    dial_gates,
+    house_gate,
+)
 from headway.systems.calls.checks import Checking
-from headway.systems.calls.gates import all_gates, check_gate, dial_gates, house_gate
-from headway.systems.calls.observability.rules import Thresholds
-from headway.systems.calls.settings import CallsSettings
-from headway.systems.calls.template import Template
+from headway.systems.calls.template import CallsSettings, Template
 from headway.systems.calls.truth.truth import Truth
-from headway.systems.directory.tally import Tally
-from headway.systems.parts import Parts
-from headway.systems.webhooks.reporter import Reporter
+from headway.systems.parts import SystemContext
+from headway.systems.webhooks import Reporter
 
 NAME = "calls"
 CHECK, DIAL = "check", "dial"
@@ -32,12 +33,10 @@ STEP = 500
 
 
 @dataclass(kw_only=True, slots=True)
-class CallsContext:
+class CallsContext(SystemContext):
     """The settings, stores and services that routes and handlers use.
 
     Attributes:
-        parts: shared with other systems.
-        tally: counts what cannot be derived from jobs.
         reporter: sends the outcomes of leads to the callers' webhooks.
         thresholds: from which values on it is alerted.
         table: your own; None where the store is the truth.
@@ -45,50 +44,18 @@ class CallsContext:
     """
 
     settings: CallsSettings
-    parts: Parts
     catalogue: Catalogue
     checking: Checking
-    tally: Tally
     reporter: Reporter
     thresholds: Thresholds
     table: Truth | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _app: App | None = None
-    _kind: Kind | None = None
     _declared_revision: int = field(default=-1)
-
-    def declared(self, app: App, kind: Kind) -> None:
-        """Set the app that has this system's kinds."""
-        self._app, self._kind = app, kind
-
-    @property
-    def app(self) -> App:
-        """The app that has this system's kinds.
-
-        Raises:
-            InvariantBroken: the system was not declared to any.
-        """
-        if self._app is None:
-            message = "the system `calls` belongs to no app yet"
-            raise InvariantBroken(message, hint="call its declare(app) first")
-        return self._app
-
-    @property
-    def store(self) -> Store:
-        """The store of the leads."""
-        return self.app.store
 
     @property
     def kind(self) -> Kind:
-        """The kind `lead`.
-
-        Raises:
-            InvariantBroken: the system was not declared to any app.
-        """
-        if self._kind is None:
-            message = "the system `calls` has declared no kinds yet"
-            raise InvariantBroken(message, hint="call its declare(app) first")
-        return self._kind
+        """The kind `lead`."""
+        return self.app.kind(LEAD)
 
     @property
     def check_gates(self) -> tuple[GateNeed, ...]:
@@ -106,11 +73,7 @@ class CallsContext:
         return self.kind.uses(CHECK, lane, tenant, args)
 
     async def declare_gates(self, page: CatalogueContents) -> None:
-        """Declare the gates of the catalogue, unless this process has declared that revision.
-
-        Raises:
-            StoreError: the directory or the store cannot do it now.
-        """
+        """Declare the gates of the catalogue, unless this process has declared that revision."""
         if self._declared_revision >= page.revision:
             return
         # The catalogue is locked meanwhile, so the newest revision is declared last.

@@ -26,7 +26,7 @@ from headway.server.service import Service
 from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.template import DEFAULT, Label, Template
-from headway.systems.calls.truth.row import LeadRow
+from headway.systems.calls.truth.settings import LeadRow
 from headway.systems.telephony.phone import Phone, check_phone
 
 EARLIEST = 100_000_000_000
@@ -151,7 +151,6 @@ class LeadRecipe:
         """The job of a lead.
 
         Args:
-            key: makes it one, however often it is sent.
             row_id: of your own table; empty where there is none.
 
         Returns:
@@ -179,7 +178,6 @@ class LeadRecipe:
 
         Raises:
             UnknownRecord: its template is gone.
-            StoreError: the directory or the store cannot do it now.
         """
         page = await self.context.catalogue.read()
         await self.context.declare_gates(page)
@@ -201,9 +199,6 @@ async def take_leads(
 ) -> list[Taken]:
     """Take leads in; when this returns, they are stored.
 
-    Args:
-        caller: for whose resellers they must be.
-
     Returns:
         For each, in this order, which lead exists now.
 
@@ -212,7 +207,6 @@ async def take_leads(
         InvalidValue: one names no reseller, or a template that there is not, or carries what its
             template's schema refuses; nothing was stored.
         KeyConflict: a key names another lead.
-        StoreError: the store, the directory or your own table is away.
     """
     _check_reports(context, bodies)
     page = await context.catalogue.read()

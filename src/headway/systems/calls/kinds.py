@@ -15,10 +15,10 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.server.replies.reply import answer
+from headway.systems.calls.catalogue import REPORTS, house_gate
 from headway.systems.calls.context import AFTER, CHECK, DIAL, FINISHED, LANE, LEAD, CallsContext
-from headway.systems.calls.gates import REPORTS, house_gate
 from headway.systems.calls.lead import Lead, LeadArgs, lead_of, read_args
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from headway.systems.calls.reconciling import ask as ask_provider
 from headway.systems.calls.stages import check, place_call
 from headway.systems.calls.template import DEFAULT
@@ -35,9 +35,6 @@ async def finish(context: CallsContext, job: str, state: str) -> Next | None:
 
     Returns:
         On to `report`, if the lead has a reporting URL.
-
-    Raises:
-        StoreError: something is away; it is tried again.
     """
     view = await _ended(context, job, state)
     if view is None:
@@ -52,11 +49,7 @@ async def finish(context: CallsContext, job: str, state: str) -> Next | None:
 async def report(context: CallsContext, task: Job, job: str, state: str) -> None:
     """Report a lead's result to its reporting URL.
 
-    Args:
-        task: the job that follows the lead's end.
-
     Raises:
-        StoreError: the store is away; it is tried again.
         Retry: the receiver has not accepted it; it is reported again.
         Dead: the receiver cannot be reached, or refuses it for good.
     """
@@ -96,11 +89,7 @@ AFTERWARDS = Backoff(attempts=20, base="5s", cap="1h")
 
 
 def declare_kinds(app: App, context: CallsContext) -> Kind:
-    """Add the kinds of this system to an app.
-
-    Returns:
-        The kind of leads.
-    """
+    """Add the kinds of this system to an app."""
     app.lane(LANE, fair="tenant")
     settings = context.settings
 
@@ -163,5 +152,5 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         args = LeadArgs(phone=phone, tz=tz, template=template, payload=payload, row=row)
         return await place_call(context, job, args)
 
-    context.declared(app, lead)
+    context.declared = app
     return lead

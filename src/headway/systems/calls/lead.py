@@ -320,10 +320,6 @@ def judge(
 
     Args:
         job: the lead's, with its runs.
-        run: of the call.
-        template: the lead's, as it is now.
-        outcome: of the call.
-        detail: free text.
 
     Returns:
         A further attempt if the template wants one after this outcome and some are left.

@@ -410,7 +410,6 @@ async def _dial_opens(
 
     Raises:
         UnknownRecord: its template is gone.
-        StoreUnavailable: the directory cannot be reached.
     """
     page = await context.catalogue.read()
     args = read_args(job.args)

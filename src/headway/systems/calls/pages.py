@@ -131,42 +131,32 @@ def _reach(caller: Caller, _: Values) -> None:
     caller.check_gate(DEFAULT_POOL)
 
 
-DISABLE = Action(
+_change = partial(Action, endpoint=change_number, of=("number",), fields=(), reach=_reach)
+DISABLE = _change(
     name="calls-disable-number",
     label="Disable",
     title="Disable the number {number}",
     explains="No further call begins from it; calls that go on are left alone.",
-    endpoint=change_number,
     call=lambda values: _changed(values, status=str(NumberStatus.DISABLED)),
     done="{number} is disabled.",
-    of=("number",),
-    fields=(),
-    reach=_reach,
     danger=True,
 )
-ENABLE = Action(
+ENABLE = _change(
     name="calls-enable-number",
     label="Enable",
     title="Enable the number {number}",
     explains="Calls begin from it again, as its channels and gates let them.",
-    endpoint=change_number,
     call=lambda values: _changed(values, status=str(NumberStatus.AVAILABLE)),
     done="{number} is enabled.",
-    of=("number",),
-    fields=(),
-    reach=_reach,
 )
-CHANNELS = Action(
+CHANNELS = _change(
     name="calls-set-channels",
     label="Set channels",
     title="Set the channels of {number}",
     explains="Calls at once. With fewer than go on, none begins until some have ended.",
-    endpoint=change_number,
     call=lambda values: _changed(values, maximum_channels=int_of(values, "channels")),
     done="{number} has {channels} channels.",
-    of=("number",),
     fields=(Field(name="channels", label="Channels", kind="number", required=True),),
-    reach=_reach,
 )
 
 

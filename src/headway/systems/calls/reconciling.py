@@ -29,9 +29,8 @@ from headway.systems.calls.lead import (
     this_life,
     was_not_placed,
 )
-from headway.systems.calls.observability.overview import Event
-from headway.systems.calls.settings import CallsSettings
-from headway.systems.calls.template import Template
+from headway.systems.calls.overview import Event
+from headway.systems.calls.template import CallsSettings, Template
 from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought
 
 _log = logging.getLogger("headway.calls")
@@ -47,9 +46,6 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
         `Running` if it goes on or the provider cannot say yet: the line stays taken. `Ended` if it
         has ended. If at the deadline the provider lists no call, it was never placed and the lead
         goes back; if that is not certain, its webhook counts as lost.
-
-    Raises:
-        StoreError: the store is away; it is asked again.
     """
     job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
@@ -67,7 +63,6 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
     """What the provider says.
 
     Raises:
-        ProviderError: it cannot be asked.
         StoreError: the store, the directory or your own table cannot.
     """
     template = await template_of(context, job)
@@ -101,11 +96,8 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
 def certain_at(handed_at: int, settings: CallsSettings) -> int:
     """From when on a call that no provider lists was definitely never placed.
 
-    No worker asks for a call later than half the deadline after the hand-over (`dial_stage`), and
-    what was asked for is listed within `listing_lag`.
-
-    Args:
-        handed_at: when the lead was handed over, ms UTC.
+    No worker asks for a call later than half the deadline after the hand-over, at `handed_at` in ms
+    UTC (see `stages.place_call`), and what was asked for is listed within `listing_lag`.
     """
     return handed_at + settings.call_deadline // 2 + settings.listing_lag
 

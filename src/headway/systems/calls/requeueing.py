@@ -11,9 +11,8 @@ from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.timing import Timing
-from headway.systems.calls.catalogue import FRESH_S, CatalogueContents
+from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
 from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext
-from headway.systems.calls.gates import pool_of
 from headway.systems.calls.lead import read_args
 
 PAGE = 100
@@ -61,9 +60,6 @@ async def look(context: CallsContext) -> int:
 
     Returns:
         How many were sent back.
-
-    Raises:
-        StoreError: the store or the directory is away; it is looked again.
     """
     page = await context.catalogue.read()
     gates: Known = {}

@@ -20,7 +20,7 @@ from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
 from headway.systems.calls.checks import Checked, Refused
 from headway.systems.calls.context import CHECK, DIAL, CallsContext
 from headway.systems.calls.lead import LeadArgs, Outcome, judge, reason_of, refusals, this_life
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.telephony.exchange import CALLEE, dial
 from headway.systems.telephony.texts import render
@@ -81,9 +81,6 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
     Before the hand-over nothing outside is touched: any failure there is retried. After it the call
     is requested once, and only a definite refusal leads to another attempt from here; everything
     else is reported by the webhook, or by the provider when it is asked.
-
-    Args:
-        job: the lead's, with its line.
 
     Returns:
         None once the provider was asked; back to `check` if the lead has not passed all gates that

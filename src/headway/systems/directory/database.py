@@ -111,7 +111,6 @@ class Directory:
         """Connect, and migrate the required tables to this program's schema.
 
         Raises:
-            StoreUnavailable: the database cannot be reached.
             SchemaMismatch: the tables are newer than this program, or it may not change them.
             InvalidValue: the package that speaks to this database is not installed.
         """
@@ -132,7 +131,6 @@ class Directory:
             One for each, in the order in which they were required.
 
         Raises:
-            StoreUnavailable: the database cannot be reached.
             SchemaMismatch: the tables are newer than this program, or it may not change them.
             InvalidValue: the package that speaks to this database is not installed.
         """
@@ -179,11 +177,7 @@ class Directory:
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncSession]:
-        """A session that only reads; what it loaded stays usable after it.
-
-        Raises:
-            StoreUnavailable: the database cannot be reached.
-        """
+        """A session that only reads; what it loaded stays usable after it."""
         async with (
             _translated(self.place),
             AsyncSession(self._opened(), expire_on_commit=False) as one,

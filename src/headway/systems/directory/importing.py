@@ -138,8 +138,6 @@ class ImportFile:
 
         Args:
             file: UTF-8; from its beginning.
-            needed: columns that must be there.
-            known: further ones that may be.
 
         Raises:
             InvalidValue: it is not UTF-8 or not CSV, has no header, or unknown columns.
@@ -325,9 +323,6 @@ async def run_import(
     Args:
         at: now, ms UTC.
         partial: whether the good rows are written though others are not.
-
-    Returns:
-        The report.
 
     Raises:
         InvalidValue: the file is unusable; or rows are and it is not partial: up to a hundred of

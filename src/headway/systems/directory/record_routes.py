@@ -83,8 +83,6 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     Args:
         routes: whose prefix is the path of the list.
         reach: raises Forbidden for a caller whose scope does not reach them.
-        asked: the query of the list.
-        changed: the body of a change.
     """
     noun, reply = records.noun, reply_model(records.shape)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
@@ -222,9 +220,6 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
 
 def check_version(what: str, version: int, if_match: str | None) -> None:
     """Accept a change that knows the record as it is, or do not say what it knows.
-
-    Args:
-        what: the record, for the message.
 
     Raises:
         RevisionConflict: it was changed meanwhile.

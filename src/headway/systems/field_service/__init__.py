@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from fastapi import APIRouter
+
+from headway.runtime.app import App
+from headway.server.service import Service
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
+from headway.systems.field_service.answering import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.context import FieldContext
+from headway.systems.field_service.dispatching import ROUTES as DISPATCHER_ROUTES
+from headway.systems.field_service.doctor import ROUTES as DOCTOR_ROUTES
+from headway.systems.field_service.kinds import declare
+from headway.systems.field_service.metrics import field_metrics
+from headway.systems.field_service.pages import pages_of
 from headway.systems.field_service.records import SCHEMAS as OWN_SCHEMAS
+from headway.systems.field_service.request import NAME
+from headway.systems.field_service.request_routes import ROUTES as REQUEST_ROUTES
 from headway.systems.field_service.settings import read_settings
-from headway.systems.field_service.system import FieldService
+from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
+from headway.systems.field_service.users import ROUTES as USER_ROUTES
 from headway.systems.parts import Parts
+from headway.web.page import Page
+
+
+class FieldService:
+    """The system `field_service`."""
+
+    name: str = NAME
+    routers: Sequence[APIRouter] = (
+        REQUEST_ROUTES,
+        DISPATCHER_ROUTES,
+        HOOK_ROUTES,
+        DOCTOR_ROUTES,
+        TECHNICIAN_ROUTES,
+        USER_ROUTES,
+    )
+
+    def __init__(self, context: FieldContext) -> None:
+        self.context = context
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """Its pages of the dashboard."""
+        return pages_of(self.context)
+
+    def declare(self, app: App) -> None:
+        """Add its kinds to the app whose worker runs them."""
+        declare(app, self.context)
+
+    async def start(self, service: Service) -> None:
+        """Make the context available to its routes, and add its metrics to the server's."""
+        service.scrapes.add(field_metrics(service.store, self.context.tally))
+        service.system_services[NAME] = self.context
+
 
 SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 """The tables that it needs in the directory."""
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
-    """Make the system, of the table [field_service]; nothing is opened or declared.
-
-    Raises:
-        InvalidValue: a setting is unusable.
-    """
+    """Make the system, of the table [field_service]; nothing is opened or declared."""
     read = read_settings(settings, parts.exchange)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "field_service_tally")

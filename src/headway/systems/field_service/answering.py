@@ -1,19 +1,26 @@
-"""Answering: what a technician says about an offer, the definite reply to it, and its words."""
+"""Answers of technicians to offers, by key, text message or API; and the providers' webhooks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fastapi import Request, Response
+
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
-from headway.core.errors import UnknownRecord
+from headway.core.errors import InvalidValue, UnknownRecord
+from headway.core.job import derived_id
 from headway.core.state import State
 from headway.runtime.records import encode
+from headway.server.access.policy import Public
+from headway.server.routes.router import TheService, router
+from headway.server.sending import send_jobs
 from headway.systems.directory.tally import Tally
-from headway.systems.field_service.context import FieldContext
-from headway.systems.field_service.kinds.after import BY_CALL
+from headway.systems.field_service.after import BY_CALL
+from headway.systems.field_service.context import FieldContext, TheContext
+from headway.systems.field_service.intake import look_at
 from headway.systems.field_service.messages import (
     ASK_AGAIN,
     BYE,
@@ -26,12 +33,21 @@ from headway.systems.field_service.messages import (
     WITHDRAWN,
     accepted_text,
 )
-from headway.systems.field_service.observability.metrics import OFFER_ENDED, OfferEnd
+from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import request_held_by
-from headway.systems.field_service.request import acceptor, asked_now, read_request, ref_of, run_of
+from headway.systems.field_service.request import (
+    ALERT,
+    acceptor,
+    asked_now,
+    read_request,
+    ref_of,
+    run_of,
+)
+from headway.systems.field_service.ringing import ASK_EACH_S, CHOOSE, longest_ms
 from headway.systems.field_service.technicians import technician_of_phone
+from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Inbound
-from headway.systems.telephony.voice import Ask, Pressed, Say
+from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
 
 
 class Verdict(StrEnum):
@@ -67,12 +83,8 @@ async def answer(  # noqa: PLR0913  (what an answer is)
     """Send a technician's answer to the engine, and return the verdict.
 
     Args:
-        accepts: whether he takes it.
         event: the same for each repetition of the same answer.
         by: "by call", "by text" or "by API"; stands on the record.
-
-    Returns:
-        The reply; the same for a repeated answer.
 
     Raises:
         UnknownRecord: there is no such request.
@@ -166,7 +178,6 @@ async def reply_to_keys(
 
     Raises:
         UnknownRecord: there is no such offer.
-        StoreError: the store cannot do it now.
     """
     request, run = run_of(ref)
     job = await store.read(JobQuery(id=request))
@@ -192,11 +203,7 @@ async def reply_to_keys(
 
 
 async def reply_to_text(store: Store, context: FieldContext, inbound: Inbound) -> Reply:
-    """Return the reply to a text message.
-
-    Raises:
-        StoreError: the store or the directory cannot do it now.
-    """
+    """Return the reply to a text message."""
     async with context.directory.read() as session:
         technician = await technician_of_phone(session, inbound.from_)
     if technician is None:
@@ -232,3 +239,132 @@ def _words(answered: Answered) -> str:
             return OVER
         case Verdict.WITHDRAWN:
             return WITHDRAWN
+
+
+AGAIN_MS = 5_000
+
+
+async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> None:
+    """Apply a call's status to its job; at the call's end its line is free."""
+    key = event.ref or f"{event.provider}:{event.call_id}"
+    # The process that placed it may have died before it recorded it; then it could not be hung up.
+    known_as = f"{event.provider}:{event.call_id}"
+    body = encode("body", {"status": str(event.status), "call_id": event.call_id})
+    if not event.status.ended:
+        alert = await _is_alert(store, event.ref)
+        # After so long without a webhook of a technician's call, the provider is asked.
+        extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
+        await store.signal(
+            Signal(
+                key=key,
+                event=event.event,
+                kind=SignalKind.PROGRESS,
+                extend_ms=extend_ms,
+                body=body,
+                known_as=known_as,
+            )
+        )
+        return
+    missed = event.status is not CallStatus.COMPLETED
+    if missed and await _is_alert(store, event.ref):
+        # The next channel is tried.
+        signal = Signal(
+            key=key,
+            event=event.event,
+            decided=Decided.RETRY,
+            reason=str(event.status),
+            after_ms=AGAIN_MS,
+            stage=CHOOSE,
+        )
+    else:
+        signal = Signal(key=key, event=event.event, reason=str(event.status), body=body)
+    await store.signal(signal)
+
+
+async def _is_alert(store: Store, ref: str | None) -> bool:
+    job = await store.read(JobQuery(id=run_of(ref)[0])) if ref else None
+    return job is not None and job.kind == ALERT
+
+
+ROUTES = router("system: field_service")
+"""There is no token: the provider's own signature proves a webhook."""
+
+
+@ROUTES.post(
+    "/field-service/hooks/{provider}/status",
+    operation_id="field_hear_status",
+    summary="Receive a call's status",
+    status_code=204,
+    response_class=Response,
+)
+async def status(
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
+) -> Response:
+    """Receive a call's status; a repeated webhook has no further effect.
+
+    404: there is no such provider. 401: the signature does not fit. 503: the store is away.
+    """
+    came = await take(service, context.exchange, provider, request)
+    event = context.exchange.voice(provider).read_status(came)
+    if event is not None:
+        await hear_call(service.store, context, event)
+    return Response(status_code=204)
+
+
+@ROUTES.post(
+    "/field-service/hooks/{provider}/answer",
+    operation_id="field_hear_answer",
+    summary="Receive a pressed key",
+    response_class=Response,
+)
+async def hear_keys(
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
+) -> Response:
+    """Receive a technician's key: 1 accepts, 2 declines.
+
+    The reply is the script for the provider to speak, in its own format; it says who has the job.
+
+    Raises:
+        InvalidValue: it is another sort of webhook.
+    """
+    came = await take(service, context.exchange, provider, request)
+    voice = context.exchange.voice(provider)
+    pressed = voice.read_pressed(came)
+    if pressed is None or pressed.ref is None:
+        message = "the webhook does not say which keys were pressed, or about which offer"
+        raise InvalidValue(message)
+    try:
+        said = await reply_to_keys(service.store, context, pressed.ref, pressed, came.url)
+    except UnknownRecord:
+        said = Said(script=Say(text="This offer is not known."))
+    if said.declined is not None:
+        look = look_at(context, said.declined, derived_id("keys", pressed.event))
+        await send_jobs(service, [look])
+    spoken = voice.speak(said.script)
+    return Response(spoken.body, media_type=spoken.media_type)
+
+
+@ROUTES.post(
+    "/field-service/hooks/{provider}/texts",
+    operation_id="field_hear_text",
+    summary="Receive a technician's message",
+    response_class=Response,
+)
+async def texts(
+    request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
+) -> Response:
+    """Receive a message from a technician's phone; the reply says whether they have the job.
+
+    1, yes or accept takes the technician's open offer; 2, no or decline rejects it.
+    """
+    came = await take(service, context.exchange, provider, request)
+    sender = context.exchange.text(provider)
+    inbound = sender.read_inbound(came)
+    if inbound is None:
+        return Response(status_code=204)
+    reply = await reply_to_text(service.store, context, inbound)
+    if reply.declined is not None:
+        look = look_at(context, reply.declined, derived_id("text", inbound.event))
+        await send_jobs(service, [look])
+    body, media_type = sender.reply_text(reply.text)
+    return Response(body, media_type=media_type)

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from headway.server.bodies.base import Body, FailFastList, Name, Span, Text
-from headway.systems.field_service.offer_times import not_zero
+from headway.systems.field_service.records import Word
 from headway.systems.field_service.request import Customer, Position, Urgency
-from headway.systems.field_service.skills import Word
+from headway.systems.field_service.settings import not_zero
 from headway.systems.telephony.phone import Phone
 
 TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]

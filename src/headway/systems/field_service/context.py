@@ -5,39 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from headway.core.errors import InvariantBroken
-from headway.runtime.app import App
 from headway.runtime.kind import Kind
-from headway.runtime.timing import Timing
 from headway.server.access.caller import Caller
 from headway.server.routes.router import system_service
-from headway.systems.directory.database import Directory
-from headway.systems.directory.tally import Tally
-from headway.systems.field_service.names import NAME, OFFERS
+from headway.systems.field_service.request import NAME, OFFERS
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.parts import Parts
+from headway.systems.parts import SystemContext
 from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.voice import Voice
 
+AWAY_AGAIN = "5s"
+"""How long a turn waits for a directory that does not answer."""
+
 
 @dataclass(kw_only=True, slots=True)
-class FieldContext:
-    """The settings, directory and providers that routes and handlers use.
-
-    Attributes:
-        parts: shared with other systems.
-        declared: the app that has this system's kinds; None before they are declared.
-    """
+class FieldContext(SystemContext):
+    """The settings, directory and providers that routes and handlers use."""
 
     settings: FieldSettings
-    parts: Parts
-    tally: Tally
-    declared: App | None = None
-
-    @property
-    def directory(self) -> Directory:
-        """The directory of technicians and users."""
-        return self.parts.directory
 
     @property
     def exchange(self) -> Exchange:
@@ -52,23 +37,6 @@ class FieldContext:
             InvalidValue: none is configured.
         """
         return self.exchange.voice(self.settings.provider or "")
-
-    @property
-    def timing(self) -> Timing:
-        """Clocks and pauses."""
-        return self.parts.timing
-
-    @property
-    def app(self) -> App:
-        """The app that has this system's kinds.
-
-        Raises:
-            InvariantBroken: they are not declared.
-        """
-        if self.declared is None:
-            message = "the kinds of field_service were declared to no app"
-            raise InvariantBroken(message)
-        return self.declared
 
     def kind(self, name: str) -> Kind:
         """One of this system's kinds."""

@@ -18,15 +18,15 @@ from headway.server.access.policy import Definer, Observer, needs
 from headway.server.replies.reply import answer, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.sending import send_jobs
+from headway.systems.field_service.after import REASSIGNED
 from headway.systems.field_service.bodies import AssignBody, TimesBody
 from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.intake import candidates_for, look_at
-from headway.systems.field_service.kinds.after import REASSIGNED
-from headway.systems.field_service.names import CALL_TO, OFFER
-from headway.systems.field_service.observability.metrics import OFFER_ENDED, OfferEnd
-from headway.systems.field_service.offer_times import current_times, set_times
+from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import lock_state
 from headway.systems.field_service.request import (
+    CALL_TO,
+    OFFER,
     Assigned,
     Status,
     Urgency,
@@ -37,6 +37,7 @@ from headway.systems.field_service.request import (
     ref_of,
     status_of,
 )
+from headway.systems.field_service.settings import current_times, set_times
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.views import REQUEST, RequestId, find_request, respond_with
 
@@ -61,7 +62,7 @@ class Dispatcher:
         Raises:
             UnknownRecord: it is gone.
         """
-        job = await self.context.app.store.read(JobQuery(id=request))
+        job = await self.context.store.read(JobQuery(id=request))
         if job is None:
             message = f"there is no request {request[:64]!r}"
             raise UnknownRecord(message)
@@ -78,7 +79,7 @@ class Dispatcher:
         if status_of(job) is not Status.ASSIGNED:
             message = f"the request is {status_of(job)}: no technician has it"
             raise InvalidState(message, hint="only an assigned one can be completed")
-        await self.context.app.store.signal(
+        await self.context.store.signal(
             Signal(
                 key=ref_of(job),
                 event=f"completed:{ref_of(job)}",
@@ -111,7 +112,7 @@ class Dispatcher:
             job = await self.read(job.id)
             if job.state is State.AWAITING:
                 # It ends cancelled, whatever its last signal says.
-                await self.context.app.store.signal(
+                await self.context.store.signal(
                     Signal(
                         key=ref_of(job),
                         event=f"withdrawn:{ref_of(job)}",
@@ -186,7 +187,7 @@ class Dispatcher:
             self.context.tally.happened(OFFER_ENDED, OfferEnd.WITHDRAWN)
 
     async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
-        gate = await lock_state(self.context.app.store, technician)
+        gate = await lock_state(self.context.store, technician)
         holders = gate.holders if gate is not None else ()
         other = next((one.job for one in holders if one.job != job.id), None)
         if other is not None and not wait:
@@ -202,7 +203,7 @@ class Dispatcher:
             author=self.author,
             reason=reason,
         )
-        (reply,) = await self.context.app.store.act(request)
+        (reply,) = await self.context.store.act(request)
         return reply.answer in {Acted.DONE, Acted.ASKED}
 
 

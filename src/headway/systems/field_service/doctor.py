@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastapi import Response
+from fastapi.responses import RedirectResponse
 
-from headway.server.access.policy import Observer
+from headway.server.access.policy import Observer, Public
 from headway.server.replies.reply import answer, reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.directory.database import Directory
+from headway.systems.field_service.after import DISPATCHER
 from headway.systems.field_service.context import TheContext
-from headway.systems.field_service.kinds.after import DISPATCHER
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.field_service.users import users_with_role
 
@@ -26,14 +27,7 @@ class Concern:
 
 
 async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
-    """What needs attention; empty if all is well.
-
-    Args:
-        directory: of technicians and users; open.
-
-    Raises:
-        StoreUnavailable: the directory is away.
-    """
+    """What needs attention; empty if all is well."""
     return [*await _dispatchers(directory), *_reach(settings)]
 
 
@@ -94,3 +88,15 @@ async def doctor(context: TheContext, caller: Observer) -> Response:
     caller.every_tenant()
     concerns = await look_over_system(context.directory, context.settings)
     return answer({"warnings": concerns})
+
+
+@ROUTES.get(
+    "/field-service/live",
+    operation_id="field_live",
+    summary="The live page",
+    status_code=307,
+    response_class=RedirectResponse,
+)
+async def live(_: Public) -> Response:
+    """Lead to the requests on the dashboard, that asks for a token where there are tokens."""
+    return RedirectResponse("/ui/field-service", 307)

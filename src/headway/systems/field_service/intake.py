@@ -12,9 +12,8 @@ import msgspec
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.job import NewJob, derived_id
 from headway.systems.field_service.context import FieldContext
-from headway.systems.field_service.names import LOOK_OVER, OFFER
-from headway.systems.field_service.nearby.search import nearby
-from headway.systems.field_service.request import Position, Request
+from headway.systems.field_service.nearby import nearby
+from headway.systems.field_service.request import LOOK_OVER, OFFER, Position, Request
 
 TIMEOUT_S = 3.0
 """For the whole reply, and not for each of its parts."""
@@ -66,7 +65,6 @@ async def _reply(url: httpx.URL) -> bytes:
     """The body of a reply of 2xx.
 
     Raises:
-        HTTPError: there is none.
         TimeoutError: it is not there in time.
         _TooLong: it does not end.
     """
@@ -85,11 +83,7 @@ async def _reply(url: httpx.URL) -> bytes:
 
 
 async def candidates_for(context: FieldContext, request: Request) -> list[str]:
-    """Return the technicians to ask, nearest first; at the same distance the longest idle first.
-
-    Raises:
-        StoreUnavailable: the directory is away.
-    """
+    """Return the technicians to ask, nearest first; at the same distance the longest idle first."""
     settings = context.settings
     found = await nearby(
         context.directory,

@@ -13,9 +13,8 @@ from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.names import OFFER
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.request import STATES, Position, Status
+from headway.systems.field_service.request import OFFER, STATES, Position, Status
 from headway.systems.field_service.views import AskedView, ServiceRequest, service_request
 from headway.systems.telephony.voice import CallStatus
 
@@ -45,11 +44,7 @@ class LiveView:
 
 
 async def read_live_view(store: Store, directory: Directory) -> LiveView:
-    """Read the live view.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Read the live view."""
     live = (*STATES[Status.DISPATCHING], State.DEAD)
     ended = (State.SUCCEEDED, State.CANCELLED)
     jobs = [

@@ -14,9 +14,8 @@ from headway.server.paging import decode_cursor, encode_cursor
 from headway.systems.field_service.context import FieldContext, check_caller
 from headway.systems.field_service.dispatching import assign, redispatch, withdraw
 from headway.systems.field_service.live_view import answer, place, read_live_view
-from headway.systems.field_service.names import OFFERS, lock_of
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.request import Status
+from headway.systems.field_service.request import OFFERS, Status, lock_of
 from headway.systems.field_service.request_routes import complete
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.technicians import TECHNICIANS
@@ -112,41 +111,30 @@ ASSIGN = Action(
     ),
     reach=_moves,
 )
-REDISPATCH = Action(
+_move = partial(Action, call=_request, of=("request",), fields=(), reach=_moves)
+REDISPATCH = _move(
     name="field-redispatch",
     label="Offer again",
     title="Offer the request again",
     explains="To those who are near, on duty and skilled now, nearest first.",
     endpoint=redispatch,
-    call=_request,
     done="It is offered again.",
-    of=("request",),
-    fields=(),
-    reach=_moves,
 )
-COMPLETE = Action(
+COMPLETE = _move(
     name="field-complete",
     label="Complete",
     title="Complete the request",
     explains="The work is done; its technician is free for the next.",
     endpoint=complete,
-    call=_request,
     done="It is completed.",
-    of=("request",),
-    fields=(),
-    reach=_moves,
 )
-WITHDRAW = Action(
+WITHDRAW = _move(
     name="field-withdraw",
     label="Withdraw",
     title="Withdraw the request",
     explains="Calls are hung up; a technician who answers later learns that it was withdrawn.",
     endpoint=withdraw,
-    call=_request,
     done="It is withdrawn.",
-    of=("request",),
-    fields=(),
-    reach=_moves,
     danger=True,
 )
 

@@ -13,8 +13,15 @@ from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView
 from headway.core.state import QUEUED, State
-from headway.systems.field_service.names import NAME, OFFER, call_to, lock_of
-from headway.systems.field_service.request import acceptor, asked_now, read_request
+from headway.systems.field_service.request import (
+    NAME,
+    OFFER,
+    acceptor,
+    asked_now,
+    call_to,
+    lock_of,
+    read_request,
+)
 
 PASSED_OVER = "passed over, for they have another request: "
 """With this begins the reason on the trail."""

@@ -5,10 +5,12 @@ That a technician is busy is no column: it is the permit `technician:<id>`, whic
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from alembic import op
+from pydantic import AfterValidator, Field
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -27,6 +29,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from headway.core.errors import InvalidValue
+from headway.core.naming import check_name
 from headway.systems.directory.database import (
     Schema,
     collated,
@@ -35,7 +39,7 @@ from headway.systems.directory.database import (
     naming,
 )
 from headway.systems.directory.records import ID, MAX_ID, Record
-from headway.systems.field_service.names import NAME
+from headway.systems.field_service.request import NAME
 
 MAX_SKILL = 64
 """Characters of a skill or a role."""
@@ -93,7 +97,7 @@ class Place(Base):
 
     Attributes:
         skill: as `skill_key` writes it; empty for requests without a skill.
-        cell: the position, as `nearby.cells` numbers it.
+        cell: the position, as `cells.cell_of` numbers it.
         skills: all that he has, as `held` writes them; empty where the skill is.
     """
 
@@ -239,3 +243,40 @@ SCHEMAS = (
     ),
 )
 """The tables of this system, and of what is counted."""
+
+
+def skill_key(skill: str) -> str:
+    """A skill as it is compared: without its case and the space around it."""
+    return " ".join(skill.casefold().split())
+
+
+def held(skills: Iterable[str]) -> str:
+    """Skills as one text, in which each is found with what stands around it."""
+    return "".join(f"\n{one}" for one in skills) + "\n"
+
+
+def lacking(has: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """The skills that are wanted and not there.
+
+    Args:
+        has: of a technician, in any case.
+        wanted: of a request, in any case.
+
+    Returns:
+        Those that lack, as they were wanted.
+    """
+    known = {skill_key(one) for one in has}
+    return [one for one in wanted if skill_key(one) not in known]
+
+
+def _word(text: str) -> str:
+    key = skill_key(check_name("it", text))
+    # Some letters become several without their case.
+    if not 0 < len(key) <= 2 * MAX_SKILL:
+        message = "it says nothing" if not key else "it is too long"
+        raise InvalidValue(message)
+    return text.strip()
+
+
+Word = Annotated[str, Field(min_length=1, max_length=MAX_SKILL), AfterValidator(_word)]
+"""A skill or a role: up to 64 characters."""

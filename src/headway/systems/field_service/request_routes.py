@@ -23,9 +23,10 @@ from headway.systems.field_service.bodies import AnswerBody, RequestBody
 from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.dispatching import Dispatcher
 from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, look_at
-from headway.systems.field_service.names import OFFER, OFFERS
 from headway.systems.field_service.passing_over import ref_for
 from headway.systems.field_service.request import (
+    OFFER,
+    OFFERS,
     STATES,
     Position,
     Request,

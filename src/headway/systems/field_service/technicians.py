@@ -20,12 +20,11 @@ from headway.server.routes.router import router
 from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
+from headway.systems.field_service.cells import DIGITS, cell_of
 from headway.systems.field_service.context import TheContext, check_caller
-from headway.systems.field_service.names import NAME
-from headway.systems.field_service.nearby.cells import DIGITS, cell_of
-from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
-from headway.systems.field_service.records import Channel, Place, Technician
-from headway.systems.field_service.skills import Word, held, skill_key
+from headway.systems.field_service.nearby import MOST, Candidate, nearby
+from headway.systems.field_service.records import Channel, Place, Technician, Word, held, skill_key
+from headway.systems.field_service.request import NAME
 from headway.systems.telephony.phone import Phone
 
 MOST_SKILLS = 50
@@ -200,7 +199,6 @@ async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa:
     """Says that a technician has had no job since then; nothing if there is no such technician.
 
     Args:
-        session: of `Directory.change`.
         at: ms UTC.
     """
     await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
@@ -212,7 +210,6 @@ async def put_in_place(session: AsyncSession, technicians: Sequence[Technician])
 
     Args:
         session: of `Directory.change`, which has written these technicians.
-        technicians: new ones, or changed ones.
     """
     ids = [one.id for one in technicians]
     await session.execute(delete(Place).where(Place.technician_id.in_(ids)))

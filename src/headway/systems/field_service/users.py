@@ -19,9 +19,8 @@ from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
 from headway.systems.field_service.context import check_caller
-from headway.systems.field_service.names import NAME
-from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User
-from headway.systems.field_service.skills import Word, skill_key
+from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User, Word, skill_key
+from headway.systems.field_service.request import NAME
 from headway.systems.telephony.phone import check_phone
 
 MOST_WORDS = 20
@@ -163,7 +162,6 @@ async def put_in_roles(session: AsyncSession, users: Sequence[User]) -> None:
 
     Args:
         session: of `Directory.change`, which has written these users.
-        users: new ones, or changed ones.
     """
     ids = [one.id for one in users]
     await session.execute(delete(RoleHeld).where(RoleHeld.user_id.in_(ids)))

@@ -14,9 +14,9 @@ from headway.core.state import FINAL
 from headway.server.access.caller import Caller
 from headway.server.replies.reply import answer, reply_model
 from headway.server.service import Service
-from headway.systems.field_service.names import OFFER
 from headway.systems.field_service.passing_over import PASSED_OVER
 from headway.systems.field_service.request import (
+    OFFER,
     Customer,
     Position,
     Status,

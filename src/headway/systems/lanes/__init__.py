@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
-from headway.systems.lanes.settings import read_settings
-from headway.systems.lanes.system import LanesSystem
+from fastapi import APIRouter
+
+from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec
+from headway.core.errors import InvalidValue, located
+from headway.runtime.app import App
+from headway.runtime.declaration import LaneOptions, read_lane
+from headway.server.service import Service
+from headway.systems.lanes.pages import PAGES
+from headway.systems.lanes.routes import ROUTES, VIEWS
+from headway.web.page import Page
+
+
+def read_settings(settings: Mapping[str, object]) -> tuple[LaneSpec, ...]:
+    """Read what each lane carries.
+
+    Raises:
+        InvalidValue: something in it is not a lane, or an option is unusable.
+    """
+    return tuple(_lane(name, options) for name, options in settings.items())
+
+
+def _lane(name: str, options: object) -> LaneSpec:
+    if not isinstance(options, Mapping):
+        message = f"[lanes]: {name} is no table"
+        raise InvalidValue(message, hint=f'write [lanes.{name}] and below it target = "5s"')
+    with located(f"[lanes.{name}]: "):
+        return read_lane(name, cast("LaneOptions", options))
+
+
+NAME = "lanes"
+
+
+class LanesSystem:
+    """The system `lanes`.
+
+    Attributes:
+        lanes: what is declared when the server starts; an operator's values win over it.
+    """
+
+    name: str = NAME
+    routers: Sequence[APIRouter] = (ROUTES, VIEWS)
+    pages: Sequence[Page] = PAGES
+
+    def __init__(self, lanes: tuple[LaneSpec, ...]) -> None:
+        self.lanes = lanes
+
+    def declare(self, app: App) -> None:
+        """Nothing: its jobs are pulled by workers of any language."""
+
+    async def start(self, service: Service) -> None:
+        """Declare the lanes of the settings; the store keeps them, and workers obey them."""
+        if self.lanes:
+            items = tuple(DeclareLane(spec=spec) for spec in self.lanes)
+            await service.store.define(DefineRequest(items=items, author="[lanes]"))
 
 
 def make(settings: Mapping[str, object]) -> LanesSystem:
-    """Make the system.
-
-    Args:
-        settings: the table [lanes] of headway.toml: what each lane carries, by its name.
-
-    Returns:
-        The system; nothing is declared before it is started.
+    """Make the system, of the table [lanes]; nothing is declared before it is started.
 
     Raises:
         InvalidValue: a lane's settings are unusable.

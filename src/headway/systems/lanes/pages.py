@@ -9,7 +9,7 @@ from headway.contract.views import JobView, LaneView, WorkerView
 from headway.core.state import HELD, State
 from headway.server.access.caller import Caller, Permission
 from headway.server.underway import held_jobs
-from headway.systems.lanes.routes import dead
+from headway.systems.lanes.routes import retry
 from headway.web.page import (
     REASON,
     Action,
@@ -91,7 +91,7 @@ RETRY = Action(
     title="Retry the dead jobs of {lane}",
     explains="Runs each job again, with all its attempts: the oldest first, as many as one call of "
     "the route takes.",
-    endpoint=dead.retry,
+    endpoint=retry,
     call=lambda values: Call(
         body={"lane": values["lane"], **reason_of(values)},
     ),

@@ -17,24 +17,21 @@ from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
-from headway.systems.notifications.kinds import declare
+from headway.systems.notifications.mail import Smtp
 from headway.systems.notifications.message_templates import ROUTES as TEMPLATE_ROUTES
 from headway.systems.notifications.metrics import Thresholds, start_seeing
-from headway.systems.notifications.names import NAME, Channel
+from headway.systems.notifications.notification import NAME, Channel
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.pages import PAGES
+from headway.systems.notifications.push import Apns
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
 from headway.systems.notifications.records import SCHEMA, Reader
-from headway.systems.notifications.senders.apprise_url import AppriseUrl
-from headway.systems.notifications.senders.push import Apns
-from headway.systems.notifications.senders.sender import Sender
-from headway.systems.notifications.senders.sendgrid import SendGridMail
-from headway.systems.notifications.senders.settings import SendersTable
-from headway.systems.notifications.senders.sms import Sms
-from headway.systems.notifications.senders.smtp import Smtp
-from headway.systems.notifications.senders.webhook import Webhook
-from headway.systems.notifications.settings import NotificationSettings
+from headway.systems.notifications.sender import Sender
+from headway.systems.notifications.senders import AppriseUrl, Sms, Webhook
+from headway.systems.notifications.sendgrid_mail import SendGridMail
+from headway.systems.notifications.sending import declare
+from headway.systems.notifications.settings import NotificationSettings, SendersTable
 from headway.systems.parts import Parts
 from headway.web.page import Page
 
@@ -78,9 +75,6 @@ def make(
     """Make the system, of the table [notifications]; nothing is opened or declared.
 
     The senders, if given, are used instead of those of the settings.
-
-    Raises:
-        InvalidValue: a setting is unknown or unusable.
     """
     read = read_table(NAME, NotificationSettings, settings)
     parts.directory.needs(*SCHEMAS)

@@ -9,54 +9,36 @@ from typing import Annotated
 
 from headway.bridges.cassandra.calendar import Calendar
 from headway.contract.enqueue import Enqueued
-from headway.contract.store import Store
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
-from headway.runtime.app import App
 from headway.server.access.caller import Caller
 from headway.server.routes.router import system_service
 from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.systems.directory.database import Directory
-from headway.systems.directory.tally import Tally
 from headway.systems.notifications.metrics import Thresholds
-from headway.systems.notifications.names import NAME, NOTIFICATION, Channel, Event
+from headway.systems.notifications.notification import NAME, NOTIFICATION, Channel, Tallied
 from headway.systems.notifications.records import Reader
-from headway.systems.notifications.senders.sender import Sender
+from headway.systems.notifications.sender import Sender
 from headway.systems.notifications.settings import NotificationSettings
-from headway.systems.parts import Parts
+from headway.systems.parts import SystemContext
 
 
 @dataclass(kw_only=True, slots=True)
-class NotifyContext:
+class NotifyContext(SystemContext):
     """The settings, senders and directory that routes and handlers use.
 
     Attributes:
         senders: by channel; a channel without one is not used.
-        app: has the kind of this system; set when that is declared.
     """
 
     settings: NotificationSettings
-    parts: Parts
     senders: Mapping[Channel, Sender]
-    tally: Tally
     reader: Reader
     thresholds: Thresholds
-    app: App = field(init=False)
     _calendar: Calendar | None = None
     _uses: dict[Channel, tuple[GateUse, ...]] = field(
         default_factory=dict[Channel, tuple[GateUse, ...]]
     )
-
-    @property
-    def directory(self) -> Directory:
-        """Recipients, templates and dedupe keys."""
-        return self.parts.directory
-
-    @property
-    def store(self) -> Store:
-        """The store of the notifications."""
-        return self.app.store
 
     async def close(self) -> None:
         """Close the connections of the senders."""
@@ -65,7 +47,7 @@ class NotifyContext:
 
     def count(self, channel: str, outcome: str) -> None:
         """Count a send by a channel: a status, or one of the words beside `Event`."""
-        self.tally.happened(Event.OUTCOME, f"{channel}:{outcome}")
+        self.tally.happened(Tallied.OUTCOME, f"{channel}:{outcome}")
 
     @property
     def calendar(self) -> Calendar | None:

@@ -20,11 +20,18 @@ from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
 from headway.server.routes.router import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
-from headway.systems.notifications.names import NOTIFICATION, Channel, Status, known_as
-from headway.systems.notifications.notification import Said, body_of, read_args
+from headway.systems.notifications.mail import NO_SUCH_MAILBOX
+from headway.systems.notifications.notification import (
+    NOTIFICATION,
+    Channel,
+    Said,
+    Status,
+    body_of,
+    known_as,
+    read_args,
+)
 from headway.systems.notifications.records import addresses
-from headway.systems.notifications.senders.sms import NO_SUCH_PHONE
-from headway.systems.notifications.senders.smtp import NO_SUCH_MAILBOX
+from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import retire
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Texts, TextStatus
@@ -56,11 +63,7 @@ class DeliveryEvent:
 
 
 def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
-    """Return the event of a verified status webhook that ends a text; none while it is on its way.
-
-    Raises:
-        InvalidValue: it is not understood.
-    """
+    """Return the event of a verified webhook that ends a text; none while it is on its way."""
     said = texts.read_text_status(request)
     if said is None or not said.status.ended:
         return ()
@@ -174,7 +177,6 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
 
     Raises:
         InvalidState: it was not sent.
-        StoreError: the store is away.
     """
     if job.state not in FINAL and job.state is not State.AWAITING:
         message = "the notification was not sent yet"

@@ -30,14 +30,14 @@ from headway.server.replies.problem import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.names import NOTIFICATION, Channel, Priority
+from headway.systems.notifications.message_templates import Source
+from headway.systems.notifications.notification import NOTIFICATION, Channel, Priority
 from headway.systems.notifications.records import (
     DIGEST_BYTES,
     DedupeKey,
     MessageTemplate,
     Recipient,
 )
-from headway.systems.notifications.rendering import Source
 
 MOST = 10_000
 """Notifications of one request."""
@@ -158,7 +158,6 @@ async def take_in(
     Raises:
         InvalidValue: one names a recipient, template or channel that there is not; `item` has its
             index, and nothing was stored.
-        StoreError: the store or the directory is away.
     """
     now = await service.now()
     await _check(context, bodies)

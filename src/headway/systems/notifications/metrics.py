@@ -18,9 +18,17 @@ from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
-from headway.systems.directory.metrics import COUNTED, Counted, CountedTimes, SystemMetrics
-from headway.systems.directory.tally import Tally, Totals, by_parts, counts_of
-from headway.systems.notifications.names import BUCKETS_MS, LOST, Channel, Event, Status
+from headway.systems.directory.tally import (
+    COUNTED,
+    Counted,
+    CountedTimes,
+    SystemMetrics,
+    Tally,
+    Totals,
+    by_parts,
+    counts_of,
+)
+from headway.systems.notifications.notification import BUCKETS_MS, LOST, Channel, Status, Tallied
 
 OUTCOMES = counter(
     "notifications",
@@ -98,7 +106,7 @@ class NotificationsOverview:
 
 def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
     """The rules, the worst first."""
-    outcomes, late = counts_of(Event.OUTCOME), counts_of(Event.LATE)
+    outcomes, late = counts_of(Tallied.OUTCOME), counts_of(Tallied.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
         Lasts("directory_away", p1, at.overdue_for_ms, _away),
@@ -188,9 +196,9 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         return [overdue.metric(), closed.metric()]
 
     counted = (
-        Counted(event=Event.OUTCOME, family=OUTCOMES),
+        Counted(event=Tallied.OUTCOME, family=OUTCOMES),
         CountedTimes(
-            event=Event.LATE, sum_event=Event.LATE_MS, family=LATENESS, bounds_ms=BUCKETS_MS
+            event=Tallied.LATE, sum_event=Tallied.LATE_MS, family=LATENESS, bounds_ms=BUCKETS_MS
         ),
     )
     return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
@@ -218,11 +226,7 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
 
 
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
-    """Add the rules and metrics of notifications to a server that does not answer yet.
-
-    Raises:
-        InvalidValue: the server has rules of these names already.
-    """
+    """Add the rules and metrics of notifications to a server that does not answer yet."""
 
     async def see(facts: Facts) -> NotificationsOverview | None:
         if facts.overview is None:

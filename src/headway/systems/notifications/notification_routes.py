@@ -30,8 +30,14 @@ from headway.systems.notifications.intake import (
     OneOrMany,
     take_in,
 )
-from headway.systems.notifications.names import NOTIFICATION, Channel, Status
-from headway.systems.notifications.notification import Notification, notification_of, status_of
+from headway.systems.notifications.notification import (
+    NOTIFICATION,
+    Channel,
+    Notification,
+    Status,
+    notification_of,
+    status_of,
+)
 
 ROUTES = router("system: notifications")
 

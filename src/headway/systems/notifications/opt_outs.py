@@ -18,7 +18,7 @@ from headway.runtime.signals import is_signed, sign
 from headway.server.access.policy import Public
 from headway.server.routes.router import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
-from headway.systems.notifications.names import Channel
+from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.exchange import Provider, take

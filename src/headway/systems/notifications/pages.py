@@ -16,7 +16,7 @@ from headway.server.paging import check_number_cursor
 from headway.systems.notifications.context import NotifyContext, check_caller
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
 from headway.systems.notifications.metrics import Totals
-from headway.systems.notifications.names import NAME, Channel, Event, Status
+from headway.systems.notifications.notification import NAME, Channel, Status, Tallied
 from headway.systems.notifications.notification_routes import NotificationsAsked, cancel, page_of
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
@@ -97,7 +97,9 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
                 "queued": sum(counts.get(one, 0) for one in _WAIT),
                 "oldest_at": None if lane is None else lane.oldest_due_at,
                 "paused": lane is not None and lane.paused,
-                "ends": {one: totals.get((Event.OUTCOME, f"{channel}:{one}"), 0) for one in Status},
+                "ends": {
+                    one: totals.get((Tallied.OUTCOME, f"{channel}:{one}"), 0) for one in Status
+                },
             }
         )
     return found

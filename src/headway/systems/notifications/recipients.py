@@ -20,7 +20,7 @@ from headway.systems.directory.importing import json_of, split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewNamedRecord, PersonName, RecordChange, Records
 from headway.systems.notifications.context import check_caller
-from headway.systems.notifications.names import NAME, Channel
+from headway.systems.notifications.notification import NAME, Channel
 from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.phone import Phone
 

@@ -34,7 +34,7 @@ from headway.systems.directory.database import (
     naming,
 )
 from headway.systems.directory.records import R, Record
-from headway.systems.notifications.names import NAME, Channel
+from headway.systems.notifications.notification import NAME, Channel
 
 DIGEST_BYTES = 16
 """The digest size of a dedupe key: two of a billion are equal with a chance of 1 in 10^21."""
@@ -162,11 +162,7 @@ class Reader:
         self._task: asyncio.Task[None] | None = None
 
     async def read(self, recipient: str, template: str | None) -> Found:
-        """Read a recipient and a template.
-
-        Raises:
-            StoreUnavailable: the directory cannot be reached.
-        """
+        """Read a recipient and a template."""
         asked = _Asked(recipient, template)
         self._waiting.append(asked)
         if self._task is None or self._task.done():

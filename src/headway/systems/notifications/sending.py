@@ -1,4 +1,4 @@
-"""Sending: one run of a notification by one channel, at most once.
+"""Sending: one run of a notification by one channel, at most once; and the kind of its jobs.
 
 What may be tried again happens before the hand-over: the recipient and the template are read,
 opt-outs and quiet hours are looked at, the text is rendered. Then the job is handed over, and only
@@ -12,29 +12,39 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, LeaseLost, StoreError
-from headway.runtime.answers import Dead, Next, Retry, Snooze
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateNeed, GateSpec
+from headway.core.retry import Backoff
+from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
+from headway.runtime.app import App
+from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.systems.last_moment import Withdrawn, checking
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.message_templates import forms_of
-from headway.systems.notifications.names import (
+from headway.systems.notifications.message_templates import Rendered, forms_of, render
+from headway.systems.notifications.notification import (
     ANSWER_LOST,
     BUCKETS_MS,
     LIMITED,
     LOST,
+    NOTIFICATION,
     UNAVAILABLE,
+    Args,
     Channel,
-    Event,
     Priority,
+    Said,
     Status,
+    Tallied,
+    body_of,
     known_as,
+    said_of,
 )
-from headway.systems.notifications.notification import Args, Said, body_of
 from headway.systems.notifications.opt_outs import unsubscribe_url
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import (
@@ -45,8 +55,7 @@ from headway.systems.notifications.records import (
     quiet_until,
     without_address,
 )
-from headway.systems.notifications.rendering import Rendered, render
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
@@ -186,9 +195,9 @@ class Attempt:
         tally, channel = self._context.tally, self._channel
         late_ms = max(0, self._timing.wall_at() - self._job.claimed.due_at)
         bucket = next((str(one) for one in BUCKETS_MS if late_ms <= one), "inf")
-        tally.happened(Event.LATE, f"{channel}:{bucket}")
+        tally.happened(Tallied.LATE, f"{channel}:{bucket}")
         if late_ms:
-            tally.happened(Event.LATE_MS, channel, late_ms)
+            tally.happened(Tallied.LATE_MS, channel, late_ms)
 
     async def _check(self) -> bool:
         """Read the opt-outs again, unless they were read just now; see `last_moment`.
@@ -307,11 +316,7 @@ class Attempt:
 
 
 async def _signal(context: NotifyContext, signal: Signal) -> None:
-    """Send a signal to the store; if that fails, reconciling reports the answer as lost.
-
-    Raises:
-        StoreError: it was away all the time.
-    """
+    """Send a signal to the store; if that fails, reconciling reports the answer as lost."""
     for _ in range(TRIES - 1):
         with suppress(StoreError):
             await context.store.signal(signal)
@@ -334,3 +339,78 @@ async def retire(context: NotifyContext, recipient: str, channel: Channel, addre
                 _log.info("recipient %s: a %s address does not exist any more", recipient, channel)
     except StoreError as away:
         _log.warning("recipient %s keeps a %s address that is gone: %s", recipient, channel, away)
+
+
+BACKOFF = Backoff(attempts=100_000, base="5s", cap="15m")
+"""How providers that cannot be reached are tried again; how often, the settings say by channel."""
+TARGET = "50ms"
+"""From due to start; shown beside what each lane reaches."""
+
+
+def declare(app: App, context: NotifyContext) -> None:
+    """Add the kind of this system and its lanes to an app."""
+    settings = context.settings
+
+    def gates(channel: Channel) -> list[GateSpec | GateNeed]:
+        limits = settings.channel(channel)
+        # Held until the provider has answered, not only until the hand-over.
+        at_once = Slots(channel.slots, limits.at_once).take(hold="settled")
+        found: list[GateSpec | GateNeed] = [at_once]
+        if limits.rate is not None:
+            found.append(Rate(channel.rate, limits.rate, per=f"{limits.per}ms"))
+        return found
+
+    for channel in Channel:
+        app.lane(channel.lane, target=TARGET)
+
+    async def ask(awaited: Awaited) -> Running | Ended | Unknown:
+        return await reconcile(context, awaited)
+
+    async def send(  # noqa: PLR0913, PLR0917  (what a notification carries)
+        job: Job,
+        channels: list[str],
+        category: str,
+        level: str,
+        template: str | None = None,
+        data: dict[str, Any] | None = None,
+        title: str = "",
+        text: str = "",
+        html: str | None = None,
+        expires_at: int | None = None,
+    ) -> Back:
+        args = Args(channels, category, level, template, data or {}, title, text, html, expires_at)
+        return await Attempt(context, job, args).send()
+
+    kind = app.job(
+        name=NOTIFICATION,
+        lane=Channel.PUSH.lane,
+        stages={channel.value: gates(channel) for channel in Channel},
+        retry=BACKOFF,
+        reconcile=ask,
+        keep=f"{settings.keep}ms",
+    )(send)
+    for channel in list(Channel)[1:]:
+        kind.stage(channel.value)(send)
+    context.declared = app
+
+
+async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended | Unknown:
+    """Decide about a notification that awaits, at its deadline or after its worker's death.
+
+    If the provider had answered, it goes on awaiting its delivery, and is SENT at the end. If the
+    provider's answer never came, it is unknown whether it was sent: it is reported as SENT with
+    that reason, and never sent again.
+    """
+    job = await context.store.read(JobQuery(id=awaited.id))
+    if job is None or job.run != awaited.run:
+        return Unknown()
+    said = said_of(job)
+    if said is None:
+        context.count(job.stage, LOST)
+        body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
+        return Ended("succeeded", body=body)
+    handed_at = next((one.handed_at for one in job.runs if one.run == job.run), None) or 0
+    left_ms = handed_at + context.settings.delivery_within - context.parts.timing.wall_at()
+    if left_ms > 0:
+        return Running(extend=f"{left_ms}ms")
+    return Ended("succeeded", body={"status": Status.SENT, "channel": said.channel})

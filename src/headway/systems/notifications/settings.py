@@ -1,17 +1,57 @@
-"""The table [notifications] of headway.toml."""
+"""The table [notifications] of headway.toml; no secret is shown: not by an error, not by a repr."""
 
 from __future__ import annotations
 
+from email.headerregistry import Address
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.zone import DAY_MS
 from headway.runtime.settings_table import Span, Table
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.settings import SendersTable
+from headway.systems.notifications.mail import SmtpTable, read_address
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.push import PushTable
+from headway.systems.notifications.senders import AppriseTable, SmsTable, WebhookTable
+from headway.systems.notifications.sendgrid_mail import SendGridTable
 
 Shortest = Annotated[Span, Field(ge=1)]
+
+
+def _sender_address(text: str) -> str:
+    fault = read_address(text)
+    if isinstance(fault, Address):
+        return text
+    message = f"is not an address such as Shop <news@example.org>: {fault}"
+    raise ValueError(message)
+
+
+SenderAddress = Annotated[str, AfterValidator(_sender_address)]
+
+
+class EmailTable(Table):
+    """`[notifications.senders.email]`: a server, or an account at SendGrid."""
+
+    from_: Annotated[SenderAddress, Field(alias="from")]
+    smtp: SmtpTable | None = None
+    sendgrid: SendGridTable | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.smtp is None) == (self.sendgrid is None):
+            message = "give a table smtp, or a table sendgrid"
+            raise ValueError(message)
+        return self
+
+
+class SendersTable(Table):
+    """`[notifications.senders]`: a channel without a table is not sent by."""
+
+    push: PushTable | None = None
+    sms: SmsTable | None = None
+    email: EmailTable | None = None
+    webhook: WebhookTable | None = None
+    apprise: AppriseTable | None = None
 
 
 class ChannelSettings(Table):

@@ -1,15 +1,18 @@
-"""The exchange: providers by name; calls by one after another, and webhooks, verified."""
+"""The exchange: the providers of [telephony], by name; calls, by one after another; webhooks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Literal, cast
 
 from fastapi import Path
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from headway.core.errors import InvalidValue, ProviderRefused
+from headway.core.naming import did_you_mean
 from headway.server.hooks.request import HookRequest, sender_url
 from headway.server.service import Service
 from headway.systems.telephony.texts import Texts
@@ -113,10 +116,6 @@ Provider = Annotated[str, Path(description="As [telephony] names it.", examples=
 async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:
     """A webhook of a provider, proved.
 
-    Args:
-        service: whose public URL and clock count.
-        name: of the provider, as the URL has it.
-
     Returns:
         The webhook, to be read by the provider's own class.
 
@@ -135,3 +134,46 @@ async def take(service: Service, exchange: Exchange, name: str, request: Request
     )
     provider.verify(came, service.timing.wall_at())
     return came
+
+
+PROVIDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "twilio": "headway.systems.telephony.twilio",
+        "vonage": "headway.systems.telephony.vonage",
+        "simulated": "headway.carrier",
+    }
+)
+"""Each provider and its package, which has `make(settings)`."""
+
+
+def read_exchange(written: Mapping[str, object]) -> Exchange:
+    """Make the providers that the settings name.
+
+    Returns:
+        The providers in their order; nothing is connected before it is used.
+
+    Raises:
+        InvalidValue: a provider is unknown, or its settings are unusable.
+    """
+    voices: dict[str, Voice] = {}
+    texts: dict[str, Texts] = {}
+    for name, settings in written.items():
+        made = _make(name, settings)
+        # A class that places calls and sends messages stands in both.
+        if hasattr(made, "dial"):
+            voices[name] = cast("Voice", made)
+        if hasattr(made, "send"):
+            texts[name] = cast("Texts", made)
+    return Exchange(voices, texts)
+
+
+def _make(name: str, settings: object) -> object:
+    package = PROVIDERS.get(name)
+    if package is None:
+        message = f"[telephony]: there is no provider {name!r}"
+        hint = did_you_mean(name, PROVIDERS, f"there are {', '.join(PROVIDERS)}")
+        raise InvalidValue(message, hint=hint)
+    if not isinstance(settings, Mapping):
+        message = f"telephony.{name} is {settings!r:.40}"
+        raise InvalidValue(message, hint=f"write a table: [telephony.{name}]")
+    return import_module(package).make(cast("Mapping[str, object]", settings))

@@ -35,9 +35,6 @@ def check_phone(what: str, text: str) -> str:
         what: whose number it is, for the message.
         text: `+`, the country, then the digits; no spaces.
 
-    Returns:
-        The number as it was given.
-
     Raises:
         InvalidValue: it is not in E.164, or its country has no numbers of this length.
     """

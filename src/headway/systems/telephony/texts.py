@@ -121,19 +121,11 @@ class Texts(Protocol):
         ...
 
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
-        """What a proved status webhook says; None if it is of another sort.
-
-        Raises:
-            InvalidValue: it is not understood.
-        """
+        """What a proved status webhook says; None if it is of another sort."""
         ...
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
-        """Return the inbound message of a verified webhook; None if it is of another sort.
-
-        Raises:
-            InvalidValue: it is not understood.
-        """
+        """Return the inbound message of a verified webhook; None if it is of another sort."""
         ...
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
@@ -155,7 +147,6 @@ def check_words(what: str, words: str) -> None:
     """Check that each brace belongs to a placeholder: any other would be read out.
 
     Args:
-        what: the field, for the message.
         words: with placeholders such as `{name}`.
 
     Raises:

@@ -190,7 +190,7 @@ class Voice(Protocol):
         """Ask the provider for a call's status.
 
         Without its id it is sought by who called whom and when. It is never guessed: see
-        `seeking.the_one`.
+        `the_one`.
 
         Returns:
             Where it stands, or why the provider names none. `NO_CALL` is proof that none was
@@ -218,19 +218,11 @@ class Voice(Protocol):
         ...
 
     def read_status(self, request: HookRequest) -> CallEvent | None:
-        """What a proved status webhook says; None if it is of another sort.
-
-        Raises:
-            InvalidValue: it is not understood.
-        """
+        """What a proved status webhook says; None if it is of another sort."""
         ...
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
-        """Return the keys of a verified answer webhook; None if it is of another sort.
-
-        Raises:
-            InvalidValue: it is not understood.
-        """
+        """Return the keys of a verified answer webhook; None if it is of another sort."""
         ...
 
     def speak(self, script: Say | Ask) -> Spoken:
@@ -248,9 +240,6 @@ SKEW_MS = 5_000
 
 def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
     """The call that is sought, if it is certain which one it is.
-
-    Args:
-        found: the calls that it can be.
 
     Returns:
         The only one; `UNCLEAR` if there are several and all of them have ended.

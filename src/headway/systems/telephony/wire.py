@@ -73,7 +73,6 @@ class Wire:
         Args:
             read_refusal: what a reply of 4xx says, from its status and body.
             timeout_ms: how long after its turn a request may take until a whole reply is there.
-            timing: ends what takes too long.
             not_done: statuses of 5xx with which this provider says that nothing was begun.
         """
         self.answers_ms = 2 * timeout_ms

@@ -11,8 +11,8 @@ import yaml
 
 from headway.core.duration import parse_duration
 from headway.server.metrics.families import FAMILIES as ENGINE
-from headway.systems.calls.observability.metrics import FAMILIES
-from headway.systems.calls.observability.rules import Thresholds, call_rules
+from headway.systems.calls.alert_rules import Thresholds, call_rules
+from headway.systems.calls.metrics import FAMILIES
 
 promql = pytest.importorskip("promql_parser", reason="needs the package promql-parser")
 

@@ -16,9 +16,9 @@ from headway.server.access.policy import needs
 from headway.server.metrics.families import FAMILIES as ENGINE
 from headway.server.routes.router import router
 from headway.server.service import Service
-from headway.systems.calls.observability.metrics import FAMILIES, Intakes, start_seeing
-from headway.systems.calls.observability.overview import Event
-from headway.systems.calls.observability.rules import Thresholds
+from headway.systems.calls.alert_rules import Thresholds
+from headway.systems.calls.metrics import FAMILIES, Intakes, start_seeing
+from headway.systems.calls.overview import Event
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
 from tests.systems.calls.observability.world import MINUTE, World

@@ -8,8 +8,8 @@ import headway as hw
 from headway.contract.definitions import DeclareGate, SetGate
 from headway.server.alerts.alert import AGAIN_MS, Severity
 from headway.server.alerts.standing import CALM_MS
-from headway.systems.calls.observability.overview import RECENT_MS, Event
-from headway.systems.calls.observability.rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.overview import RECENT_MS, Event
 from tests.systems.calls.observability.world import MINUTE, SECOND, World, only, world_in
 
 ROOT = Path(__file__).parents[4]

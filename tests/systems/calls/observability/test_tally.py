@@ -9,7 +9,7 @@ import pytest
 import headway as hw
 from headway.runtime.timing import Timing
 from headway.systems.calls.migrations import SCHEMAS
-from headway.systems.calls.observability.overview import Event
+from headway.systems.calls.overview import Event
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER, Tally
 

@@ -21,7 +21,7 @@ from headway.runtime.timing import REAL
 from headway.systems.calls import make
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 

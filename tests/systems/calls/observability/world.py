@@ -17,9 +17,9 @@ from headway.server.alerts.alert import Alert
 from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
 from headway.server.alerts.watch import AlertWatcher
 from headway.stores import open_store
+from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
 from headway.systems.calls.migrations import SCHEMAS
-from headway.systems.calls.observability.overview import CallsOverview, look_at_calls
-from headway.systems.calls.observability.rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.overview import CallsOverview, look_at_calls
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
 from headway.testing.clock import FakeClock

@@ -11,8 +11,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 import headway as hw
 from headway.runtime.timing import Timing
-from headway.systems.webhooks.pinned import Resolve, is_public
-from headway.systems.webhooks.reporter import LIMIT_S, Reporter
+from headway.systems.webhooks import LIMIT_S, Reporter, Resolve, is_public
 
 NAMES = {"where": "calls.reporting_keys", "what": "reporting_webhook_url"}
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -13,8 +13,7 @@ from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
-from headway.systems.calls.truth.row import LeadRow
-from headway.systems.calls.truth.settings import Chosen, MigrationSettings, Mode
+from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode
 from tests.systems.calls.truth.databases import make_theirs, run, settings_of
 from tests.systems.calls.truth.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying

@@ -20,7 +20,7 @@ from headway.runtime.timing import REAL
 from headway.systems.calls.truth import read_truth
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.exchange import read_exchange
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory, use_of
 from tests.servers.fixtures import made

@@ -11,7 +11,7 @@ import pytest
 
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.row import LeadRow, lead_of
+from headway.systems.calls.truth.settings import LeadRow, lead_of
 from headway.systems.calls.truth.truth import take_in
 from tests.systems.calls.truth.databases import make_theirs, opened, run, settings_of
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headway.runtime.settings_table import read_table
-from headway.systems.notifications.senders.sender import Message
-from headway.systems.notifications.senders.settings import SendersTable
-from headway.systems.notifications.settings import NotificationSettings
+from headway.systems.notifications.sender import Message
+from headway.systems.notifications.settings import NotificationSettings, SendersTable
 
 
 def read_senders(written: dict[str, Any]) -> SendersTable:

@@ -13,15 +13,15 @@ import aiosmtplib
 import pytest
 
 from headway.runtime.timing import REAL, Timing
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.mail import Smtp
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Refused,
     Unavailable,
     Unsure,
 )
-from headway.systems.notifications.senders.sendgrid import SendGridMail
-from headway.systems.notifications.senders.smtp import Smtp
+from headway.systems.notifications.sendgrid_mail import SendGridMail
 from tests.systems.notifications.senders.messages import message, read_senders
 from tests.systems.notifications.senders.smtp_server import PASSWORD, USER, Mailbox, smtp
 from tests.systems.telephony.far_end import FarEnd, cuts, far_end, hangs, hangs_up, says

@@ -16,8 +16,8 @@ from h2.errors import ErrorCodes
 
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
-from headway.systems.notifications.senders.push import Apns
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.push import Apns
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Refused,

@@ -7,11 +7,11 @@ import pytest
 from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
 from headway.systems.notifications import make_senders
-from headway.systems.notifications.names import Channel
-from headway.systems.notifications.senders.push import Apns
-from headway.systems.notifications.senders.sendgrid import SendGridMail
-from headway.systems.notifications.senders.sms import Sms
-from headway.systems.notifications.senders.smtp import Smtp
+from headway.systems.notifications.mail import Smtp
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.push import Apns
+from headway.systems.notifications.senders import Sms
+from headway.systems.notifications.sendgrid_mail import SendGridMail
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
 from tests.systems.notifications.senders.messages import read_senders

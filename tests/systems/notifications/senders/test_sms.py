@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
@@ -14,7 +14,7 @@ from headway.systems.notifications.senders.sender import (
     Unavailable,
     Unsure,
 )
-from headway.systems.notifications.senders.sms import Sms
+from headway.systems.notifications.senders import Sms
 from tests.systems.notifications.senders.messages import message
 from tests.systems.telephony.accounts import FROM, MESSAGE, TO, twilio, twilio_error
 from tests.systems.telephony.carrier_rig import carrying

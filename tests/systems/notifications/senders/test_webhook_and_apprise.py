@@ -10,16 +10,14 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Official
 
 from headway.runtime.timing import REAL
-from headway.systems.notifications.senders.apprise_url import AppriseUrl
-from headway.systems.notifications.senders.sender import (
+from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Refused,
     Unavailable,
     Unsure,
 )
-from headway.systems.notifications.senders.settings import AppriseTable, WebhookTable
-from headway.systems.notifications.senders.webhook import Webhook
+from headway.systems.notifications.senders import AppriseTable, AppriseUrl, Webhook, WebhookTable
 from tests.systems.notifications.senders.messages import message
 from tests.systems.telephony.far_end import babbles, cuts_head, far_end, hangs, hangs_up, says
 

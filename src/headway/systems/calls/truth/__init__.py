@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
 from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.settings import MigrationSettings, read_lead_table
+from headway.systems.calls.truth.shadow import Migration
 from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import Parts
 
@@ -21,11 +21,6 @@ def read_truth(
     table: Mapping[str, object] | None, migration: Mapping[str, object] | None, parts: Parts
 ) -> Truth | None:
     """Make what the settings say of a table that is the truth.
-
-    Args:
-        table: [calls.table]; None or empty for none.
-        migration: [calls.migration]; None or empty for none.
-        parts: the table is opened and closed with them.
 
     Returns:
         The truth; None where the jobs alone are.

@@ -25,9 +25,8 @@ from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.sources import in_flight
 from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.migration import Migration
-from headway.systems.calls.truth.row import LeadRow, Recipe, Standing
-from headway.systems.calls.truth.settings import Chosen, Mode
+from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, Standing
+from headway.systems.calls.truth.shadow import Migration
 
 NOT_OURS = "NOT_OURS"
 """The row said so when the call was about to be made."""
@@ -66,7 +65,6 @@ class Following:
 
     Args:
         store: the store, as long as it is open.
-        recipe: how a row becomes a job.
     """
 
     def __init__(self, store: Callable[[], Store], recipe: Recipe) -> None:
@@ -92,9 +90,6 @@ class Following:
 
         Args:
             rows: at most 1000.
-
-        Raises:
-            StoreError: the store cannot do it now.
         """
         jobs = {job.id: job for job in map(self.job, rows) if job is not None}
         if not jobs:
@@ -151,13 +146,7 @@ TABLE = "calls.table"
 def declare_source(
     app: App, lead: Kind, recipe: Recipe, table: LeadTable, following: Following
 ) -> None:
-    """Add to an app the source that its table is.
-
-    Args:
-        app: whose worker runs the leads.
-        recipe: how a row becomes a job.
-        following: makes the jobs of rows.
-    """
+    """Add to an app the source that its table is."""
 
     @app.source(name=TABLE, every=table.settings.every, rate=table.settings.rate)
     async def pending() -> AsyncGenerator[NewJob]:
@@ -202,11 +191,7 @@ ADOPTING = "calls.migration"
 
 
 class Adopting:
-    """Moves rows between the older system and us.
-
-    Args:
-        following: brings the jobs in line.
-    """
+    """Moves rows between the older system and us."""
 
     def __init__(self, table: LeadTable, migration: Migration, following: Following) -> None:
         self._table = table

@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import StoreUnavailable
 from headway.systems.calls.truth.columns import Columns, reflect
-from headway.systems.calls.truth.row import LeadRow, Standing
-from headway.systems.calls.truth.settings import TableSettings
+from headway.systems.calls.truth.settings import LeadRow, Standing, TableSettings
 from headway.systems.directory.database import Directory
 
 PAGE = 500
@@ -45,7 +44,6 @@ class LeadTable:
 
         Raises:
             InvalidValue: the table or a column is not there.
-            StoreUnavailable: its database cannot be reached.
         """
         if not self._borrowed:
             await self.door.open()
@@ -78,29 +76,17 @@ class LeadTable:
     # ---------------------------------------------------------------------------------- reading
 
     def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
-        """Rows that wait, in pages in the order of their ids.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """Rows that wait, in pages in the order of their ids."""
         return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
 
     async def running(self) -> AsyncGenerator[list[Standing]]:
-        """Our rows that are being called, in pages in the order of their ids.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """Our rows that are being called, in pages in the order of their ids."""
         which = and_(self.is_at("running"), self.is_owned(ours=True))
         async for page in self._pages(which):
             yield [self._standing(one) for one in page]
 
     async def find(self, ids: Sequence[str]) -> dict[str, Standing]:
-        """Where rows stand, by their ids; those that are not there are left out.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """Where rows stand, by their ids; those that are not there are left out."""
         async with self.door.read() as session:
             return await self.found(session, self.among(ids))
 
@@ -110,11 +96,7 @@ class LeadTable:
         return {one.row.id: one for one in map(self._standing, rows)}
 
     async def counts(self) -> dict[str, int]:
-        """How many rows are pending and running, ours and theirs.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """How many rows are pending and running, ours and theirs."""
         cases = {
             f"{whose}_{status}": and_(self.is_at(status), self.is_owned(ours=whose == "ours"))
             for whose in ("ours", "theirs")
@@ -150,7 +132,6 @@ class LeadTable:
 
         Args:
             before: the reference of that call.
-            number: from which it is made.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == before)
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
@@ -160,9 +141,6 @@ class LeadTable:
 
         Returns:
             Whether the row was so, and is pending now.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
         """
         values: dict[str, object] = {"status": "pending"}
         if due_at is not None:
@@ -171,14 +149,7 @@ class LeadTable:
         return await self._change(row_id, which, values)
 
     async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
-        """Write the final outcome of a lead, to a row that is ours and not done.
-
-        Returns:
-            Whether it was written.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """Write the final outcome of a lead, to a row that is ours and not done."""
         values = {"status": "done", "outcome": outcome, "finished_at": at}
         return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
 
@@ -186,24 +157,11 @@ class LeadTable:
         """Make pending rows of theirs ours, each in the one moment of its own change.
 
         Rows that the older system has locked are passed over: it is about to call them.
-
-        Returns:
-            Those that became ours.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
         """
         return await self._flip(ids, ours=True)
 
     async def let_go(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Make pending rows of ours theirs again, in the same way.
-
-        Returns:
-            Those that became theirs.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-        """
+        """Make pending rows of ours theirs again, in the same way."""
         return await self._flip(ids, ours=False)
 
     # -------------------------------------------------------------------------------- conditions

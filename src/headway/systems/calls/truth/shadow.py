@@ -1,20 +1,36 @@
-"""The shadow: decides when an older system's leads would be called, without placing calls.
+"""A migration from an older system: what is chosen, and the shadow.
 
-Decisions go through the same engine and the same gates under names of their own, so that neither
-system takes a line from the other. They are kept beside what the older system did.
+The shadow decides when an older system's leads would be called, without placing calls. Decisions go
+through the same engine and the same gates under names of their own, so that neither system takes a
+line from the other. They are kept beside what the older system did.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
-from sqlalchemy import func, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
-from headway.core.errors import UnknownRecord
+from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.runtime.answers import Ended, Next
@@ -22,11 +38,145 @@ from headway.runtime.app import App
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
+from headway.runtime.timing import Timing
 from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.migration import SHADOW, Migration
-from headway.systems.calls.truth.row import LeadRow, Recipe
-from headway.systems.calls.truth.settings import Mode
-from headway.systems.directory.database import Directory
+from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode, Recipe
+from headway.systems.directory.database import Directory, naming
+
+METADATA = naming()
+
+LEADS = Table(
+    "calls_leads",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("phone", String(32), nullable=False),
+    Column("tz", String(64), nullable=False),
+    Column("reseller", String(512), nullable=False),
+    Column("template", String(512), nullable=False, default=""),
+    Column("due_at", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("key", String(512)),
+    Column("payload", Text),
+    Column("reporting_webhook_url", Text),
+    Column("ref", String(64)),
+    Column("number", String(32)),
+    Column("since", BigInteger),
+    Column("outcome", String(64)),
+    Column("finished_at", BigInteger),
+    Index("uq_calls_leads_reseller_key", "reseller", "key", unique=True),
+    Index("ix_calls_leads_status_id", "status", "id"),
+)
+"""Leads, where Headway's own table is the truth."""
+
+SHADOW = Table(
+    "calls_shadow",
+    METADATA,
+    Column("row_id", String(512), primary_key=True),
+    Column("reseller", String(512), nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    Column("number", String(32)),
+    Column("why", Text, nullable=False),
+    Column("theirs_at", BigInteger),
+    Index("ix_calls_shadow_decided_at", "decided_at", "row_id"),
+    Index("ix_calls_shadow_theirs_at", "theirs_at", "decided_at"),
+)
+"""What would have been called, when, and why then; beside it when the older system called."""
+
+MIGRATION = Table(
+    "calls_migration",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("mode", String(16), nullable=False),
+    Column("percent", Float, nullable=False),
+    Column("resellers", Text, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    Column("changed_by", String(512), nullable=False),
+)
+"""What was chosen at run time: one row, or none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What is chosen, and its author.
+
+    Attributes:
+        chosen: which rows, and how they are migrated.
+        changed_at: when it was chosen at run time, ms UTC; None while the settings hold.
+    """
+
+    chosen: Chosen
+    changed_at: int | None = None
+    changed_by: str = "settings"
+
+
+class Migration:
+    """The migration of an older system's rows.
+
+    Attributes:
+        settings: the initial choice, until it is changed at run time.
+        table: the older system's, which is the truth.
+        directory: where the choice and the shadow's decisions are kept.
+    """
+
+    def __init__(
+        self,
+        settings: MigrationSettings,
+        table: LeadTable,
+        directory: Directory,
+        timing: Timing,
+    ) -> None:
+        """Read nothing yet.
+
+        Raises:
+            InvalidValue: rows are to be moved, but the table does not say whose they are.
+        """
+        self.settings = settings
+        self.table = table
+        self.directory = directory
+        self.timing = timing
+        self._check(settings.chosen)
+
+    async def choice(self) -> Choice:
+        """What is chosen now."""
+        async with self.directory.read() as session:
+            row = (await session.execute(select(MIGRATION))).mappings().first()
+        if row is None:
+            return Choice(chosen=self.settings.chosen)
+        chosen = Chosen(
+            mode=Mode(row["mode"]),
+            percent=row["percent"],
+            resellers=tuple(json.loads(row["resellers"])),
+        )
+        return Choice(chosen=chosen, changed_at=row["changed_at"], changed_by=row["changed_by"])
+
+    async def choose(self, chosen: Chosen, author: str) -> Choice:
+        """Choose otherwise; it holds for the next look, in every process, and after restarts.
+
+        Raises:
+            InvalidValue: the table does not say whose its rows are; nothing was written.
+            StoreUnavailable: the directory cannot be reached; nothing was written.
+        """
+        self._check(chosen)
+        at = self.timing.wall_at()
+        values = {
+            "id": 1,
+            "mode": str(chosen.mode),
+            "percent": chosen.percent,
+            "resellers": json.dumps(chosen.resellers),
+            "changed_at": at,
+            "changed_by": author,
+        }
+        async with self.directory.change() as session:
+            await session.execute(delete(MIGRATION))
+            await session.execute(insert(MIGRATION).values(values))
+        return Choice(chosen=chosen, changed_at=at, changed_by=author)
+
+    def _check(self, chosen: Chosen) -> None:
+        if chosen.mode is not Mode.OFF and not self.table.has_owners:
+            message = f"the migration's mode is {chosen.mode}, but no column says whose a row is"
+            raise InvalidValue(message, hint="name it in calls.table.columns.owner")
+
 
 LOOKED_UP = 1_000
 """Decisions whose rows are looked up at once."""
@@ -97,11 +247,7 @@ class ShadowBook:
             return set((await session.execute(query)).scalars())
 
     async def look_up(self, table: LeadTable) -> None:
-        """Write down when the older system called, of leads about which that is not known yet.
-
-        Raises:
-            StoreUnavailable: the directory or the table cannot be reached.
-        """
+        """Write down when the older system called, of leads about which that is not known yet."""
         after: tuple[int, str] = (0, "")
         while True:
             query = (
@@ -127,11 +273,7 @@ class ShadowBook:
             return [Decision(**row) for row in rows]
 
     async def compare(self) -> Comparison:
-        """How far what was decided is from what the older system did.
-
-        Raises:
-            StoreUnavailable: the directory cannot be reached.
-        """
+        """How far what was decided is from what the older system did."""
         newest = (
             select(SHADOW.c.decided_at - SHADOW.c.theirs_at)
             .where(SHADOW.c.theirs_at.is_not(None))
@@ -186,11 +328,7 @@ class ShadowGates:
         self._declared: dict[str, GateSpec] = {}
 
     async def like(self, specs: Sequence[GateSpec]) -> list[GateSpec]:
-        """Gates that limit as these do, and share nothing with them.
-
-        Raises:
-            StoreError: the store cannot declare them now.
-        """
+        """Gates that limit as these do, and share nothing with them."""
         like = [replace(spec, name=f"{PREFIX}{spec.name}") for spec in specs]
         new = [spec for spec in like if self._declared.get(spec.name) != spec]
         if new:
@@ -202,12 +340,7 @@ class ShadowGates:
 def declare_shadow(
     app: App, recipe: Recipe, table: LeadTable, migration: Migration, book: ShadowBook
 ) -> None:
-    """Add to an app what shadows an older system.
-
-    Args:
-        app: whose worker runs the leads.
-        recipe: how a row becomes a job.
-    """
+    """Add to an app what shadows an older system."""
     gates = ShadowGates(app)
     app.lane(LANE, fair="tenant")
 

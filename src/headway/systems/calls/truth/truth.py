@@ -1,13 +1,14 @@
-"""Your own table as the truth: leads are its rows, and jobs follow them."""
+"""Your own table as the truth: leads are its rows, jobs follow them; and a migration's routes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from pydantic import Field
 from sqlalchemy import and_, insert, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError
@@ -23,6 +24,11 @@ from headway.runtime.answers import Dead
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
+from headway.server.access.policy import Definer, Observer
+from headway.server.bodies.base import Body, TenantName
+from headway.server.paging import WhichPage, decode_cursor, encode_cursor
+from headway.server.replies.reply import answer, reply, reply_model
+from headway.server.routes.router import router
 from headway.systems.calls.truth.following import (
     NOT_OURS,
     Adopting,
@@ -32,10 +38,117 @@ from headway.systems.calls.truth.following import (
     is_elsewhere,
 )
 from headway.systems.calls.truth.lead_table import PAGE, LeadTable
-from headway.systems.calls.truth.migration import Migration
-from headway.systems.calls.truth.routes import migration_routes
-from headway.systems.calls.truth.row import LeadRow, Recipe, lead_of
-from headway.systems.calls.truth.shadow import ShadowBook, declare_shadow
+from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, lead_of
+from headway.systems.calls.truth.shadow import (
+    Choice,
+    Comparison,
+    Decision,
+    Migration,
+    ShadowBook,
+    declare_shadow,
+)
+
+CHOICE = reply(
+    "CallsMigration",
+    "How the older system's rows are migrated.",
+    mode=(Mode, '"off", "shadow", "adopt" or "release".'),
+    percent=(float, "Of the rows, by a hash of each row's id."),
+    resellers=(list[str], "Only theirs; empty for all."),
+    changed_at=(int | None, "When it was chosen at run time, ms UTC; null while settings hold."),
+    changed_by=(str, "Who did."),
+    rows=(dict[str, int], "How many rows are pending and running, ours and theirs."),
+)
+SHADOW = reply(
+    "CallsShadow",
+    "What was decided, beside what the older system did.",
+    comparison=(reply_model(Comparison), "Of all of it, whatever the page."),
+    rows=(list[reply_model(Decision)], "In the order in which they were decided."),
+    cursor=(str | None, "Give it to the next call; null at the end."),
+)
+
+
+class MigrationBody(Body):
+    """How the older system's rows are to be migrated."""
+
+    mode: Annotated[Mode, Field(strict=False)] = Field(
+        description='"off", "shadow", "adopt" or "release".'
+    )
+    percent: float = Field(default=100.0, ge=0, le=100, description="Of the rows.")
+    resellers: list[TenantName] = Field(
+        default=[], max_length=1_000, description="Only theirs; empty for all."
+    )
+
+
+def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
+    """The routes of a migration."""
+    routes = router("system: calls", prefix="/calls/migration")
+
+    @routes.get(
+        "",
+        operation_id="calls_migration",
+        summary="Show how an older system's rows are migrated",
+        response_model=CHOICE,
+    )
+    async def shown(caller: Observer) -> Response:
+        """Show what is chosen, and whose rows there are."""
+        caller.whole()
+        return await _reply(migration, await migration.choice())
+
+    @routes.put(
+        "",
+        operation_id="calls_migrate",
+        summary="Choose how an older system's rows are migrated",
+        response_model=CHOICE,
+    )
+    async def choose(body: MigrationBody, caller: Definer) -> Response:
+        """Choose how the rows are migrated from now on; it holds after restarts too.
+
+        Raises:
+            InvalidValue: the table does not say whose its rows are.
+        """
+        caller.whole()
+        chosen = Chosen(mode=body.mode, percent=body.percent, resellers=tuple(body.resellers))
+        return await _reply(migration, await migration.choose(chosen, caller.name))
+
+    @routes.get(
+        "/shadow",
+        operation_id="calls_shadow",
+        summary="What would have been called, beside what was",
+        response_model=SHADOW,
+    )
+    async def shadow(asked: WhichPage, caller: Observer) -> Response:
+        """List decisions, and compare them with when the older system called."""
+        caller.whole()
+        rows = await book.page(_place(decode_cursor(asked.cursor)), asked.limit + 1)
+        cut = rows[: asked.limit]
+        cursor = f"{cut[-1].decided_at} {cut[-1].row_id}" if len(rows) > len(cut) else None
+        found = {"comparison": await book.compare(), "rows": cut, "cursor": encode_cursor(cursor)}
+        return answer(found)
+
+    return routes
+
+
+async def _reply(migration: Migration, choice: Choice) -> Response:
+    return answer(
+        {
+            "mode": str(choice.chosen.mode),
+            "percent": choice.chosen.percent,
+            "resellers": list(choice.chosen.resellers),
+            "changed_at": choice.changed_at,
+            "changed_by": choice.changed_by,
+            "rows": await migration.table.counts(),
+        }
+    )
+
+
+def _place(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return 0, ""
+    at, blank, row_id = cursor.partition(" ")
+    if not blank or not at.isascii() or not at.isdigit() or len(at) > 18:
+        message = "the cursor is not one of this listing"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return int(at), row_id
 
 
 class TakenIn(NamedTuple):
@@ -179,12 +292,7 @@ class Truth:
         self._app: App | None = None
 
     def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
-        """Add the sources from which a store is rebuilt, and what shadows an older system.
-
-        Args:
-            app: whose worker runs the leads.
-            recipe: how a row becomes a job.
-        """
+        """Add the sources from which a store is rebuilt, and what shadows an older system."""
         self._app = app
         following = Following(lambda: app.store, recipe)
         if self.table.has_owners:
@@ -224,9 +332,6 @@ class Truth:
     async def before_dial(self, row_id: str, *, ref: str, number: str) -> None:
         """Says in the table that a call begins; call it before the provider is touched.
 
-        Args:
-            ref: of the run that is about to call.
-
         Raises:
             Dead: the row is not ours, or not pending: another system has changed it.
             StoreUnavailable: the table cannot be reached; do not dial.
@@ -257,22 +362,11 @@ class Truth:
 
         Returns:
             Whether the row was running under this reference, and is pending now.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
         """
         return await self.table.put_back(row_id, ref=ref, due_at=due_at)
 
     async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
-        """Write the outcome of a lead to the table; a repetition changes nothing.
-
-        Returns:
-            Whether this call wrote it.
-
-        Raises:
-            StoreUnavailable: the table cannot be reached.
-            StoreError: the store cannot be asked.
-        """
+        """Write the outcome of a lead to the table; a repetition changes nothing."""
         if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
             # Another system has the row, or it is called again: this end does not apply to it.
             return False

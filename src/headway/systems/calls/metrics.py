@@ -1,0 +1,197 @@
+"""The metrics of calls, and what is seen of calls from the start of a server on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import Metric
+
+from headway.contract.store import Store
+from headway.runtime.timing import Timing
+from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.metrics.families import REQUESTS, Family, counter, gauge
+from headway.server.metrics.samples import Labels, Samples, one
+from headway.server.metrics.scrape import RequestMetrics
+from headway.server.overview import Overview
+from headway.server.service import Service
+from headway.systems.calls.alert_rules import Thresholds, call_rules
+from headway.systems.calls.overview import (
+    CallsOverview,
+    Event,
+    LinePool,
+    lane_of,
+    look_at_backlog,
+    look_at_calls,
+    look_at_dials,
+    look_at_lines,
+    without_number,
+    workers_of,
+)
+from headway.systems.directory.tally import COUNTED, Counted, SystemMetrics, Tally, quantiles
+
+_LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
+
+DUE_TO_DIAL = gauge(
+    "calls_due_to_dial_seconds",
+    "From due to dial, without waits at gates as far as claims that found them closed show them; "
+    f"{_LATELY}.",
+    "quantile",
+)
+GATE_WAIT = gauge(
+    "calls_gate_wait_seconds", f"The waits that were left out; {_LATELY}.", "quantile"
+)
+LINES = gauge("calls_lines", "Channels of the number; 0 for one that is switched off.", "number")
+LINES_USED = gauge("calls_lines_used", "Channels of the number under calls.", "number")
+NUMBER_USABLE = gauge(
+    "calls_number_usable", "Whether calls may be made from the number: 1 or 0.", "number"
+)
+OVERDUE = gauge("calls_overdue", "Leads that are due and wait, parked ones included.")
+READY = gauge(
+    "calls_ready",
+    "Of these, those that could go at once: every shared gate that they need is open; of many, by "
+    "a sample.",
+)
+LARGEST = gauge(
+    "calls_largest_reseller_ratio",
+    "The largest share of waiting leads that one reseller has, 0 to 1; 0 while no other waits.",
+)
+WITHOUT_NUMBER = gauge(
+    "calls_pools_without_number", "Pools for which leads wait, and of which no number can be used."
+)
+WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
+OUTCOMES = counter("calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome")
+INTAKES = counter("calls_intakes", f"Requests that brought leads; {COUNTED}.")
+INTAKES_FAILED = counter(
+    "calls_intakes_failed", f"Those of them that were answered with 500 or more; {COUNTED}."
+)
+LOST = counter(
+    "calls_webhooks_lost",
+    f"Calls whose end had to be asked for, or never became known; {COUNTED}.",
+    "number",
+)
+LATE = counter(
+    "calls_webhooks_late", f"Webhooks that came when their call was settled; {COUNTED}.", "number"
+)
+TWICE = counter("calls_webhooks_twice", f"Webhooks that came again; {COUNTED}.", "number")
+ORPHAN = counter("calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider")
+REPORTS_FAILED = counter(
+    "calls_reports_failed", f"Tries to report a result to its caller that failed; {COUNTED}."
+)
+
+_COUNTERS = {
+    Event.OUTCOME: OUTCOMES,
+    Event.INTAKE: INTAKES,
+    Event.INTAKE_FAILED: INTAKES_FAILED,
+    Event.WEBHOOK_LOST: LOST,
+    Event.WEBHOOK_LATE: LATE,
+    Event.WEBHOOK_TWICE: TWICE,
+    Event.WEBHOOK_ORPHAN: ORPHAN,
+    Event.REPORT_FAILED: REPORTS_FAILED,
+}
+
+FAMILIES: tuple[Family, ...] = (
+    DUE_TO_DIAL,
+    GATE_WAIT,
+    LINES,
+    LINES_USED,
+    NUMBER_USABLE,
+    OVERDUE,
+    READY,
+    LARGEST,
+    WITHOUT_NUMBER,
+    WORKERS,
+    *_COUNTERS.values(),
+)
+"""All of them, in the order of the reference."""
+
+
+EACH_S = 2.0
+ROUTE = "/leads"
+
+
+class Intakes:
+    """Adds what this server has counted of its requests to the tally."""
+
+    def __init__(self, requests: RequestMetrics, tally: Tally, timing: Timing) -> None:
+        """Have noted nothing."""
+        self._requests = requests
+        self._tally = tally
+        self._timing = timing
+        self._noted = {Event.INTAKE: 0, Event.INTAKE_FAILED: 0}
+
+    async def run(self) -> None:
+        """Note now and then until it is cancelled."""
+        while True:
+            await self._timing.pause(EACH_S)
+            self.note()
+
+    def note(self) -> None:
+        """Note what came since the last time."""
+        for event, count in self._counted().items():
+            if count > self._noted[event]:
+                self._tally.happened(event, times=count - self._noted[event])
+                self._noted[event] = count
+
+    def _counted(self) -> dict[Event, int]:
+        counted = {Event.INTAKE: 0, Event.INTAKE_FAILED: 0}
+        for metric in self._requests.registry.collect():
+            for sample in metric.samples:
+                labels = sample.labels
+                if sample.name != REQUESTS.name or labels.get("method") != "POST":
+                    continue
+                if labels.get("route") == ROUTE:
+                    counted[Event.INTAKE] += int(sample.value)
+                    if labels.get("status", "") >= "500":
+                        counted[Event.INTAKE_FAILED] += int(sample.value)
+        return counted
+
+
+def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
+    """The metrics of calls."""
+
+    async def look(overview: Overview) -> Iterable[Metric]:
+        now = overview.stats.now
+        pools = await look_at_lines(store)
+        backlog = await look_at_backlog(store, lane_of(overview))
+        dials = await look_at_dials(store, now)
+        live = sum(worker.lease_until > now for worker in workers_of(overview))
+        return [
+            *_of_lines(pools),
+            quantiles(DUE_TO_DIAL, dials.due_to_dial_ms),
+            quantiles(GATE_WAIT, dials.gate_wait_ms),
+            one(OVERDUE, backlog.overdue),
+            one(READY, backlog.ready),
+            one(LARGEST, backlog.largest[1]),
+            one(WITHOUT_NUMBER, len(without_number(pools, backlog.by_gate))),
+            one(WORKERS, live),
+        ]
+
+    counted = [Counted(event=event, family=family) for event, family in _COUNTERS.items()]
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
+
+
+def _of_lines(pools: Iterable[LinePool]) -> Iterator[Metric]:
+    lines = [(pool, line) for pool in pools for line in pool.lines]
+    labels = Labels(line.number for _, line in lines)
+    capacity, used = Samples(LINES), Samples(LINES_USED)
+    usable = Samples(NUMBER_USABLE, max)
+    for pool, line in lines:
+        label = labels.of(line.number)
+        capacity.put(line.capacity, label)
+        used.put(line.used, label)
+        usable.put(line.usable and not pool.closed, label)
+    yield from (some.metric() for some in (capacity, used, usable))
+
+
+def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
+    """Add the rules and metrics of calls to a server, and count what it takes in."""
+
+    async def see(facts: Facts) -> CallsOverview | None:
+        return await look_at_calls(service.store, tally, facts)
+
+    service.alerts.add(
+        RuleBook(rules=lambda: call_rules(thresholds), see=see, runbooks=thresholds.runbooks)
+    )
+    service.scrapes.add(call_metrics(service.store, tally))
+    intakes = Intakes(service.scrapes.requests, tally, service.timing)
+    service.spawn(intakes.run(), "intakes of calls")

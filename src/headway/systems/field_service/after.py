@@ -1,0 +1,362 @@
+"""Follow-up jobs of answers and ends: notify technicians, alert dispatchers, hang up calls."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from datetime import UTC, datetime
+
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.views import JobQuery, JobsQuery, JobView
+from headway.core.cascade import Answer
+from headway.core.errors import ProviderError, StoreUnavailable, UnknownRecord
+from headway.core.job import MAX_BATCH, NewJob, derived_id
+from headway.core.state import QUEUED, State
+from headway.runtime.answers import Snooze
+from headway.runtime.job import Job
+from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
+from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
+from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
+from headway.systems.field_service.request import (
+    ALERT,
+    LOOK_OVER,
+    NAME,
+    OFFER,
+    RING,
+    TEXT,
+    acceptor,
+    call_of,
+    is_open,
+    last_run,
+    offer_of,
+    read_request,
+    run_of,
+)
+from headway.systems.field_service.ringing import UNSURE
+from headway.systems.field_service.technicians import TECHNICIANS, became_idle
+from headway.systems.field_service.users import users_with_role
+from headway.systems.telephony.voice import CallStatus
+
+DISPATCHER = "dispatcher"
+REASSIGNED = "given to "
+"""Prefix of the reason of a request that a dispatcher takes from its technician."""
+SOON = "10s"
+"""Within this, a request taken from a technician should be assigned to the next."""
+MOST_WAITS = 3
+
+_log = logging.getLogger("headway.field_service")
+
+
+class Ended:
+    """The handler of `offer_ended`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def ended(self, me: Job, job: str, state: str, reason: str) -> Snooze | None:
+        """Make what the end of a request asks for, in one step with its own."""
+        view = await self._context.store.read(JobQuery(id=job))
+        if view is None:
+            return None
+        try:
+            match state:
+                case State.SUCCEEDED:
+                    await self._note_idle(view)
+                case State.CANCELLED:
+                    me.then(*await self._withdrawal_notices(view))
+                case _ if view.state is not State.DEAD:
+                    pass  # it lives again: a dispatcher has acted
+                case _ if reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
+                    return Snooze(after=SOON)
+                case _:
+                    me.then(*await self._alerts(view, reason))
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        me.then(
+            self._context.kind(LOOK_OVER).make(
+                job_id=derived_id(LOOK_OVER, "ended", me.id), subject=job, request=job
+            )
+        )
+        return None
+
+    async def _alerts(self, view: JobView, reason: str) -> list[NewJob]:
+        """One for each dispatcher, the same for the same life of the request."""
+        context = self._context
+        async with context.directory.read() as session:
+            users = await users_with_role(session, DISPATCHER)
+        if not users:
+            _log.error("no technician takes the request %s, and no user is a dispatcher", view.id)
+        text = alert_text(read_request(view.args), view.id, reason)
+        return [
+            context.kind(ALERT).make(
+                job_id=derived_id(ALERT, view.id, view.life, one.id),
+                subject=view.id,
+                user=one.id,
+                text=text,
+            )
+            for one in users
+        ]
+
+    async def _note_idle(self, view: JobView) -> None:
+        technician = acceptor(view)
+        if not technician or view.finished_at is None:
+            return
+        async with self._context.directory.change() as session:
+            try:
+                await became_idle(session, technician, view.finished_at)
+            except UnknownRecord:
+                return
+
+    async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
+        context, technician = self._context, acceptor(view)
+        if not technician or not context.settings.texts:
+            return []
+        async with context.directory.read() as session:
+            try:
+                found = await TECHNICIANS.find(session, technician)
+            except UnknownRecord:
+                return []
+        return [
+            context.kind(TEXT).make(
+                job_id=derived_id("withdrawn", view.id, view.run),
+                subject=view.id,
+                to=found.phone,
+                text=withdrawn_text(read_request(view.args)),
+            )
+        ]
+
+
+_MOST = MAX_BATCH - 100
+
+
+class Taken:
+    """The handler of `offer_taken`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def taken(self, me: Job, job: str, state: str, candidate: str, run: int) -> Snooze | None:
+        """Notify technicians with expired offers that it is taken, and hang up ringing calls."""
+        del state
+        context = self._context
+        view = await context.store.read(JobQuery(id=job))
+        if view is None:
+            return None
+        try:
+            messages = await self._messages(view, candidate, run)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        look = context.kind(LOOK_OVER)
+        others = [one for one in await self._waiting_for(candidate) if one != job]
+        me.then(
+            *messages,
+            *(
+                look.make(
+                    job_id=derived_id(LOOK_OVER, "taken", me.id, one), subject=one, request=one
+                )
+                for one in (job, *others)
+            ),
+        )
+        return None
+
+    async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
+        context = self._context
+        if not context.settings.texts or view.cascade is None:
+            return []
+        silent = {one.candidate for one in view.cascade.asked if one.answer is Answer.TIMEOUT}
+        found: list[NewJob] = []
+        async with context.directory.read() as session:
+            for name in sorted(silent - {winner}):
+                try:
+                    technician = await TECHNICIANS.find(session, name)
+                except UnknownRecord:
+                    continue
+                found.append(
+                    context.kind(TEXT).make(
+                        job_id=derived_id("taken", view.id, run, name),
+                        subject=view.id,
+                        to=technician.phone,
+                        text=taken_text(read_request(view.args)),
+                    )
+                )
+        return found
+
+    async def _waiting_for(self, technician: str) -> list[str]:
+        """The queued requests that the technician is left for."""
+        store, cursor = self._context.store, None
+        found: list[str] = []
+        while len(found) < _MOST:
+            page = await store.read(
+                JobsQuery(
+                    lane=self._context.kind(OFFER).lane,
+                    kind=OFFER,
+                    states=QUEUED_STATES,
+                    cursor=cursor,
+                    limit=1_000,
+                )
+            )
+            found += [
+                one.id
+                for one in page.rows
+                if one.cascade is not None and technician in one.cascade.left
+            ]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return found[:_MOST]
+
+
+QUEUED_STATES = tuple(QUEUED)
+
+
+_MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
+
+
+class RingEnded:
+    """The handler of `ring_ended`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def ended(self, me: Job, job: str, state: str, reason: str) -> None:
+        """Let the offer go on to the next candidate, if its own could not be reached.
+
+        A technician who was on the telephone can be asked about other requests again.
+        """
+        del state, reason
+        store = self._context.store
+        ring = await store.read(JobQuery(id=job))
+        if ring is None or not (offer := offer_of(ring)):
+            return
+        missed = _missed(ring)
+        if missed:
+            reply = await store.signal(
+                Signal(
+                    key=offer,
+                    event=f"missed:{job}",
+                    decided=Decided.DECLINED,
+                    reason=missed,
+                    offer=True,
+                )
+            )
+            if reply.answer is Heard.APPLIED:
+                self._context.tally.happened(OFFER_ENDED, OfferEnd.MISSED)
+        elif all(run.handed_at is None for run in ring.runs):
+            return
+        request, _ = run_of(offer)
+        me.then(
+            self._context.kind(LOOK_OVER).make(
+                job_id=derived_id(LOOK_OVER, me.id), subject=request, request=request
+            )
+        )
+
+
+def _missed(ring: JobView) -> str:
+    """Return why the technician was not reached; empty if reached or unknown."""
+    if ring.state is State.SUCCEEDED:
+        return ring.reason if ring.reason in _MISSED else ""
+    if ring.state is not State.DEAD or ring.reason == UNSURE:
+        return ""
+    return "no line was free" if ring.reason == "expired" else ring.reason
+
+
+BY_CALL = "by call"
+"""The reason of an answer that was given by pressing a key: that call ends by itself."""
+
+_LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
+
+
+async def hang_up_others(context: FieldContext, request: JobView) -> bool:
+    """End the calls about a request, but for the one of the offer that stands or was accepted.
+
+    Returns:
+        Whether none is left; one that is just being placed can be ended a little later.
+    """
+    store = context.store
+    query = JobsQuery(subject=request.id, tenant="", kind=RING, states=_LIVE, runs=True)
+    page = await store.read(query)
+    done = True
+    for ring in page.rows:
+        _, run = run_of(offer_of(ring))
+        if not _is_over(request, run) or _says_goodbye(request, run):
+            continue
+        if ring.state in QUEUED:
+            await store.act(
+                ActRequest(
+                    request=str(uuid.uuid4()),
+                    ids=(ring.id,),
+                    verb=Verb.CANCEL,
+                    author=NAME,
+                    reason="the offer is over",
+                )
+            )
+            continue
+        done = await _hang_up(context, ring) and done
+    return done
+
+
+def _is_over(request: JobView, run: int) -> bool:
+    # A later run than was read is one that has begun since.
+    stands = request.state in {State.RUNNING, State.AWAITING, State.SUCCEEDED}
+    return run < request.run or (run == request.run and not stands)
+
+
+def _says_goodbye(request: JobView, run: int) -> bool:
+    said = next((one for one in request.runs if one.run == run), None)
+    asked = request.cascade.asked if request.cascade is not None else ()
+    return said is not None and any(
+        one.candidate == said.candidate and one.answer is Answer.DECLINED and one.reason == BY_CALL
+        for one in asked
+    )
+
+
+async def _hang_up(context: FieldContext, ring: JobView) -> bool:
+    run = last_run(ring)
+    call = call_of(run.keys) if run is not None else None
+    if call is None:
+        return False
+    provider, call_id = call
+    try:
+        await context.exchange.voice(provider).hang_up(call_id)
+    except ProviderError as error:
+        _log.warning("a call of %s could not be hung up: %s", provider, error)
+        return False
+    return True
+
+
+LAG_MS = 500
+"""After a deadline, until a sweep has seen it."""
+AGAIN = "3s"
+MOST_LOOKS = 40
+
+
+class LookOver:
+    """The handler of `offer_look_over`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def look(self, me: Job, request: str, after_run: int = 0) -> object:
+        """Bring order into what an ended turn leaves behind.
+
+        Args:
+            after_run: it waits for the end of this run's offer; 0 waits for none.
+        """
+        view = await self._context.store.read(JobQuery(id=request))
+        if view is None:
+            return None
+        if after_run and view.run == after_run and is_open(view):
+            at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
+            return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
+        done = await hang_up_others(self._context, view)
+        await pass_over_assigned(self._context.store, view)
+        await look_at_those_who_wait(self._context.store, view)
+        if not done and me.run < MOST_LOOKS:
+            return Snooze(after=AGAIN)
+        ended = next((one.outcome for one in view.runs if one.run == after_run), None)
+        if ended == Answer.TIMEOUT:
+            # Time alone ends such an offer: this look is what is made of it, once.
+            self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
+        return None

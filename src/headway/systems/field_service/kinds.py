@@ -1,0 +1,320 @@
+"""The kinds of this system, declared to an app; and the turn of a candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.contract.signals import Decided, Signal
+from headway.contract.views import JobQuery
+from headway.core.cascade import Answer
+from headway.core.errors import StoreUnavailable, UnknownRecord
+from headway.core.gates.pool import Pool
+from headway.core.gates.slots import Slots
+from headway.core.job import NewJob, derived_id
+from headway.core.retry import Backoff
+from headway.runtime.answers import Snooze, Unfit
+from headway.runtime.app import App
+from headway.runtime.job import Job
+from headway.runtime.records import encode
+from headway.systems.field_service.after import Ended, LookOver, RingEnded, Taken
+from headway.systems.field_service.cells import distance_km
+from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.messages import (
+    assigned_text,
+    given_away_text,
+    offer_spoken,
+    offer_written,
+)
+from headway.systems.field_service.records import Channel, Technician, lacking
+from headway.systems.field_service.request import (
+    AFTER,
+    ALERT,
+    CALL_TO,
+    LINES,
+    LOOK_OVER,
+    OFFER,
+    OFFER_ENDED,
+    OFFER_TAKEN,
+    OFFERS,
+    RING,
+    RING_ENDED,
+    RINGS,
+    TECHNICIAN,
+    TEXT,
+    Assigned,
+    Customer,
+    Position,
+    Request,
+    Urgency,
+    read_request,
+)
+from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Alert, Ring, Text
+from headway.systems.field_service.settings import current_times
+from headway.systems.field_service.technicians import TECHNICIANS
+
+ASSIGNING = "1m"
+"""The deadline of an acceptance that comes with its own offer; it is never reached."""
+_ROUNDING_KM = 0.001
+"""By how much a technician just within the radius may be beyond it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Candidate:
+    """The candidate whose turn it is, as in the directory now.
+
+    Attributes:
+        technician: None if the directory has none with this id.
+        timeout_ms: how long this offer stands.
+        had: the technician from whom a dispatcher took the request; None if there is none.
+    """
+
+    technician: Technician | None
+    timeout_ms: int
+    had: Technician | None
+
+
+class Turn:
+    """The handler of `offer`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def turn(  # noqa: PLR0913  (what a request's job carries)
+        self,
+        job: Job,
+        *,
+        customer: Customer,
+        position: Position,
+        skills: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.NORMAL,
+        address: str = "",
+        description: str = "",
+        assigned: Assigned | None = None,
+    ) -> object:
+        """Offer the request to the candidate whose lock this run holds.
+
+        What is read here holds for this offer; a later change for the next. A directory that is
+        away puts the turn off, and uses no attempt.
+        """
+        del customer, position, skills, urgency, address, description
+        request = read_request(job.claimed.args)
+        try:
+            found = await self._look(job, request)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        technician = found.technician
+        if technician is None:
+            return self._pass_over(job, "unknown")
+        if assigned is not None and assigned.to == technician.id:
+            return await self._assign(job, request, assigned, technician, found.had)
+        reason = await self._unfit(job, request, technician)
+        if reason:
+            return self._pass_over(job, reason)
+        return await self._offer(job, request, technician, found.timeout_ms)
+
+    def _pass_over(self, job: Job, reason: str) -> Unfit:
+        """End the turn, and look whether those who are left have another request."""
+        look = self._context.kind(LOOK_OVER)
+        job.then(
+            look.make(
+                job_id=derived_id(LOOK_OVER, job.ref, "unfit"), subject=job.id, request=job.id
+            )
+        )
+        return Unfit(reason)
+
+    async def _look(self, job: Job, request: Request) -> _Candidate:
+        context = self._context
+        times = await current_times(context.directory, context.settings.times)
+        had = request.assigned.had if request.assigned is not None else ""
+        async with context.directory.read() as session:
+            return _Candidate(
+                technician=await _find(session, job.candidate),
+                timeout_ms=times.of(request.urgency),
+                had=await _find(session, had) if had else None,
+            )
+
+    async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
+        """Why the candidate cannot be asked; empty if he can."""
+        if not technician.on_duty:
+            return "off duty"
+        missing = lacking(technician.skills, request.skills)
+        if missing:
+            return f"lacks {', '.join(missing)}"
+        away_km, most_km = _away_km(request, technician), self._context.settings.radius_km
+        if away_km > most_km + _ROUNDING_KM:
+            return f"is {away_km:.0f} km away"
+        view = await self._context.store.read(JobQuery(id=job.id))
+        asked = view.cascade.asked if view is not None and view.cascade is not None else ()
+        # An edit of a queued request's candidates may have named him again.
+        if any(one.candidate == technician.id and one.answer is not Answer.UNFIT for one in asked):
+            return "was asked before"
+        return ""
+
+    async def _offer(
+        self, job: Job, request: Request, technician: Technician, timeout_ms: int
+    ) -> None:
+        context = self._context
+        away_km = _away_km(request, technician)
+        by_text = context.settings.texts and (
+            technician.channel is Channel.TEXT or not context.settings.lines
+        )
+        stands_ms = timeout_ms
+        if by_text:
+            job.then(
+                context.kind(TEXT).make(
+                    job_id=derived_id(TEXT, job.ref),
+                    subject=job.id,
+                    to=technician.phone,
+                    text=offer_written(request, away_km),
+                    offer=job.ref,
+                )
+            )
+        elif context.settings.lines:
+            stands_ms += context.settings.line_wait
+            job.then(
+                context.kind(RING).make(
+                    job_id=derived_id(RING, job.ref),
+                    subject=job.id,
+                    to=technician.phone,
+                    text=offer_spoken(request, away_km),
+                    offer=job.ref,
+                    stands_ms=timeout_ms,
+                    candidate=technician.id,
+                )
+            )
+        job.then(*self._looks(job, stands_ms))
+        await job.offer(timeout=timedelta(milliseconds=stands_ms))
+
+    def _looks(self, job: Job, stands_ms: int) -> list[NewJob]:
+        """Look over the request now, for calls of turns that are over; and when this one is."""
+        context = self._context
+        at = context.timing.wall_at() + stands_ms
+        look = context.kind(LOOK_OVER)
+        later = look.make(
+            job_id=derived_id(LOOK_OVER, job.ref, "end"),
+            due=datetime.fromtimestamp(at / 1000, UTC),
+            subject=job.id,
+            request=job.id,
+            after_run=job.run,
+        )
+        if job.run == 1:
+            return [later]
+        now = look.make(
+            job_id=derived_id(LOOK_OVER, job.ref, "now"), subject=job.id, request=job.id
+        )
+        return [now, later]
+
+    async def _assign(
+        self,
+        job: Job,
+        request: Request,
+        assigned: Assigned,
+        technician: Technician,
+        had: Technician | None,
+    ) -> None:
+        """Accept in the candidate's name: a dispatcher has decided.
+
+        Both get a message: he, and the technician it was taken from.
+        """
+        context = self._context
+        # It is kept until the hand-over, and applied in the same step: nothing lies between.
+        await context.store.signal(
+            Signal(
+                key=job.ref,
+                event=f"assigned:{job.ref}",
+                decided=Decided.ACCEPTED,
+                candidate=technician.id,
+                body=encode("body", {"by": assigned.by, "assigned": True}),
+            )
+        )
+        if context.settings.texts:
+            messages = [(technician.phone, assigned_text(request))]
+            if had is not None and had.id != technician.id:
+                messages.append((had.phone, given_away_text(request)))
+            job.then(
+                *(
+                    context.kind(TEXT).make(
+                        job_id=derived_id("assigned", job.ref, to), subject=job.id, to=to, text=text
+                    )
+                    for to, text in messages
+                )
+            )
+        await job.offer(timeout=ASSIGNING)
+
+
+def _away_km(request: Request, technician: Technician) -> float:
+    here = request.position
+    return distance_km(here.lat, here.lon, technician.lat, technician.lon)
+
+
+async def _find(session: AsyncSession, technician: str) -> Technician | None:
+    try:
+        return await TECHNICIANS.find(session, technician)
+    except UnknownRecord:
+        return None
+
+
+# A worker that dies in a turn uses an attempt, and a request has many turns; what follows an end,
+# such as an alert, must not be lost however many die over it.
+_STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
+_FEW = Backoff(attempts=3, base="1s", cap="10s")
+_OFTEN = Backoff(attempts=12, base="10s", cap="10m")
+
+LEASE = "10s"
+"""After which the turn of a worker that died is taken up by another."""
+
+
+def declare(app: App, context: FieldContext) -> None:
+    """Declare the kinds of this system."""
+    settings = context.settings
+    lines = Pool(LINES, settings.lines)
+    call_to = Slots(CALL_TO, 1)
+    for lane in (OFFERS, AFTER, RINGS):
+        app.lane(lane, lease=LEASE)
+    ring, text, alert = Ring(context), Text(context), Alert(context)
+    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(Ended(context).ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(Taken(context).taken)
+    app.job(name=RING_ENDED, lane=AFTER)(RingEnded(context).ended)
+    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(context).look)
+    app.job(
+        name=OFFER,
+        lane=OFFERS,
+        # Its turn begins when no call to him goes on; from the hand-over on its own call has that.
+        gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
+        cascade=True,
+        retry=_STEADY,
+        keep=f"{settings.keep}ms",
+        on_accepted=OFFER_TAKEN,
+        on_final=OFFER_ENDED,
+        on_final_states=("succeeded", "dead", "cancelled"),
+    )(Turn(context).turn)
+    app.job(
+        name=RING,
+        lane=RINGS,
+        gates=[lines, call_to],
+        retry=_FEW,
+        expires=f"{settings.line_wait}ms",
+        on_final=RING_ENDED,
+        on_final_states=("succeeded", "dead", "cancelled"),
+        reconcile=ring.ask,
+        reconcile_within=ASK_WITHIN,
+    )(ring.ring)
+    app.job(
+        name=TEXT,
+        lane=RINGS,
+        retry=_FEW,
+        on_final=RING_ENDED,
+        on_final_states=("dead",),
+    )(text.text)
+    alerting = app.job(
+        name=ALERT,
+        lane=AFTER,
+        stages={CHOOSE: [], CALL: [lines]},
+        retry=_OFTEN,
+        on_deadline="retry",
+    )(alert.choose)
+    alerting.stage(CALL)(alert.call)
+    context.declared = app

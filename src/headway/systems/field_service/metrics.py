@@ -1,0 +1,98 @@
+"""The metrics of service requests, and how offers end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from prometheus_client.core import Metric
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView
+from headway.core.state import State
+from headway.server.job_pages import bounded_page
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import one
+from headway.server.overview import Overview
+from headway.systems.directory.tally import COUNTED, Counted, SystemMetrics, Tally, quantiles
+from headway.systems.field_service.request import (
+    OFFER,
+    OFFERS,
+    acceptor,
+    dispatched_at,
+    read_request,
+)
+
+RECENT_MS = 3_600_000
+"""An acceptance that is longer ago says nothing about now."""
+NEWEST = 250
+"""The most assigned requests, and completed ones, that are read: the newest of each."""
+OFFER_ENDED = "offer"
+"""The event of the tally; its label is an `OfferEnd`."""
+
+
+class OfferEnd(StrEnum):
+    """How an offer ended."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    MISSED = "missed"
+    """The next technician could not be reached."""
+    TIMEOUT = "timeout"
+    WITHDRAWN = "withdrawn"
+    """By a dispatcher, who may have assigned the request."""
+
+
+ENDED = counter(
+    "field_service_offers",
+    f"Offers that ended: {', '.join(OfferEnd)}; {COUNTED}, and one that ran out up to `line_wait` "
+    "later.",
+    "outcome",
+)
+TIME_TO_ACCEPT = gauge(
+    "field_service_time_to_accept_seconds",
+    "From a request, or its last dispatch, to its acceptance; of the acceptances of the last hour, "
+    "of the newest 500 requests at most. What a dispatcher has assigned is left out.",
+    "quantile",
+)
+PENDING = gauge("field_service_pending", "Requests that no technician takes: a dispatcher decides.")
+
+FAMILIES: tuple[Family, ...] = (ENDED, TIME_TO_ACCEPT, PENDING)
+"""All of them, in the order of the reference."""
+
+
+def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
+    """The metrics of service requests."""
+
+    async def look(overview: Overview) -> Iterable[Metric]:
+        times = await times_to_accept(store, overview.stats.now)
+        lane = next((lane for lane in overview.lanes if lane.name == OFFERS), None)
+        pending = 0 if lane is None else lane.counts.get(State.DEAD, 0)
+        return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
+
+    ended = Counted(event=OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), look=look)
+
+
+async def times_to_accept(store: Store, now: int) -> list[int]:
+    """From a request, or its last dispatch, to its acceptance, in ms; in growing order.
+
+    Args:
+        now: the store's time, ms UTC.
+    """
+    found: list[int] = []
+    for state in (State.AWAITING, State.SUCCEEDED):
+        query = JobsQuery(kind=OFFER, states=(state,), trail=True, newest=True, limit=NEWEST)
+        for job in (await bounded_page(store, query)).rows:
+            accepted_at = _accepted_at(job)
+            if accepted_at is not None and accepted_at >= now - RECENT_MS:
+                found.append(max(0, accepted_at - dispatched_at(job)))
+    return sorted(found)
+
+
+def _accepted_at(job: JobView) -> int | None:
+    who = acceptor(job)
+    assigned = read_request(job.args).assigned
+    if not who or job.cascade is None or (assigned is not None and assigned.to == who):
+        return None
+    return job.cascade.asked[-1].at

@@ -1,0 +1,342 @@
+"""Calls and messages to technicians about one offer, at most once; and alerts to dispatchers.
+
+A line stays taken to the end of its call; of one that is silent for a while the provider is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from apprise import NotifyType
+
+from headway.contract.signals import Heard, Signal, SignalKind
+from headway.contract.views import JobQuery, StatsQuery
+from headway.core.errors import (
+    InvalidValue,
+    ProviderRefused,
+    ProviderUnsure,
+    StoreUnavailable,
+    UnknownRecord,
+)
+from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
+from headway.runtime.awaited import Awaited
+from headway.runtime.job import Job
+from headway.server.alerts.apprise_sink import AppriseAddress
+from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.request import LINES, call_of, is_open, run_of
+from headway.systems.field_service.settings import FieldSettings
+from headway.systems.field_service.users import USERS
+from headway.systems.telephony.texts import TextOrder, send_text
+from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
+
+ASK_EACH_S = 10
+"""After so long without a webhook, the provider is asked."""
+ASK_WITHIN = "1m"
+"""If no worker can ask it, the call's job ends so long after that."""
+BEGINS_S = 10
+"""Longer after the hand-over no call is placed, however long the worker stood still."""
+LISTED_S = 15
+"""Until a provider lists the call that it was asked for."""
+SPARE_S = 60
+"""Beyond ringing and talking, until a call must be over."""
+UNSURE = "deadline"
+"""The reason of a call with an unknown outcome: the offer's own timeout decides."""
+
+
+async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unknown:
+    """Ask the provider how a call to a technician goes.
+
+    The line and the technician stay locked until it has ended, though it is unknown whether it
+    has; but not for a call that was certainly never placed, and never for longer than
+    `given_up_ms`.
+
+    Args:
+        awaited: the call's job, in doubt or at its deadline.
+    """
+    if awaited.handed_at is None:
+        return Unknown()
+    handed_at = int(awaited.handed_at.timestamp() * 1000)
+    # What counts is when it is asked: a call can begin while the provider looks.
+    past_ms = (await context.store.read(StatsQuery())).now - handed_at
+    if past_ms >= given_up_ms(context.settings):
+        return Ended("dead", reason=UNSURE)
+    number = awaited.permits.get(LINES, "")
+    if number not in context.settings.lines:
+        return Running(extend=timedelta(seconds=ASK_EACH_S))
+    voice = context.voice
+    try:
+        event = await voice.look_up(await _sought(context, awaited, number, handed_at))
+    except ProviderUnsure:
+        return Running(extend=timedelta(seconds=ASK_EACH_S))
+    return _answer(voice, event, past_ms)
+
+
+def longest_ms(settings: FieldSettings) -> int:
+    """How long a call can take, and a little more."""
+    return settings.ring + settings.call_limit + SPARE_S * 1000
+
+
+def given_up_ms(settings: FieldSettings) -> int:
+    """How long after the hand-over a line and the called technician are free in any case."""
+    return 2 * longest_ms(settings)
+
+
+def certain_ms(voice: Voice) -> int:
+    """So long after the hand-over a call that its provider does not list was never placed."""
+    return (BEGINS_S + LISTED_S) * 1000 + voice.answers_ms
+
+
+def _answer(voice: Voice, event: CallEvent | NotFound, past_ms: int) -> Running | Ended:
+    if isinstance(event, NotFound):
+        unlisted_ms = certain_ms(voice) - past_ms
+        if unlisted_ms > 0:
+            return Running(extend=timedelta(milliseconds=unlisted_ms))
+        return Ended("dead", reason=UNSURE)
+    if not event.status.ended:
+        # Now it can be hung up as well.
+        known_as = f"{voice.name}:{event.call_id}"
+        return Running(extend=timedelta(seconds=ASK_EACH_S), known_as=known_as)
+    body = {"status": str(event.status), "call_id": event.call_id, "asked": True}
+    return Ended("succeeded", body=body, reason=str(event.status))
+
+
+async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_at: int) -> Sought:
+    view = await context.store.read(JobQuery(id=awaited.id))
+    runs = view.runs if view is not None else ()
+    known = {one.run: call_of(one.keys) for one in runs}
+    mine = known.pop(awaited.run, None)
+    return Sought(
+        ref=awaited.ref,
+        to=str(awaited.args.get("to", "")),
+        from_=number,
+        since=handed_at,
+        call_id=mine[1] if mine else None,
+        others=[one[1] for one in known.values() if one],
+    )
+
+
+REFUSED_AGAIN = "5s"
+PROVIDER = "provider"
+"""What a refusal concerns that says nothing of the call."""
+NOT_DIALLED = {"dialled": False}
+
+
+class Ring:
+    """The handlers of calls."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def ring(
+        self, job: Job, *, to: str, text: str, offer: str, stands_ms: int, candidate: str = ""
+    ) -> object:
+        """Call the technician, if the offer still stands now that there is a line.
+
+        From here on the offer stands for its full time: what passed before was the wait for a
+        line.
+
+        Args:
+            offer: the reference of the offer's run.
+            stands_ms: how long the offer stands from now on.
+            candidate: the technician's id; names the gate of calls to him.
+
+        Raises:
+            Retry: the provider takes no calls now.
+            Dead: it will not place this one; there is no call.
+        """
+        del candidate
+        if not await self._stands(offer, stands_ms):
+            return NOT_DIALLED
+        hook = f"/hooks/{self._context.voice.name}/answer?ref={offer}"
+        script = Ask(text=text, answer_url=self._context.url(hook))
+        await self.dial(job, to, script, within_ms=ASK_EACH_S * 1000)
+        return None
+
+    async def dial(self, job: Job, to: str, script: Ask | Say, *, within_ms: int) -> None:
+        """Place one call on the line that the job holds; webhooks report the rest.
+
+        Args:
+            within_ms: until when the provider must have reported something.
+
+        Raises:
+            Retry: the provider takes no calls now.
+            Dead: it will not place this one; there is no call.
+        """
+        settings, voice = self._context.settings, self._context.voice
+        timing, begun = self._context.timing, self._context.timing.monotonic()
+        await job.hand_over(timeout=timedelta(milliseconds=within_ms))
+        if timing.monotonic() - begun > BEGINS_S:
+            # `ask` takes a call that is not listed for one that was never placed.
+            reason = "the worker stood still before the call: none was placed"
+            raise Retry(reason, after=REFUSED_AGAIN)
+        order = CallOrder(
+            ref=job.ref,
+            to=to,
+            from_=job.permits[LINES],
+            script=script,
+            status_url=self._context.url(f"/hooks/{voice.name}/status?ref={job.ref}"),
+            ring_s=settings.ring // 1000,
+            limit_s=settings.call_limit // 1000,
+        )
+        try:
+            dialled = await voice.dial(order)
+        except ProviderRefused as refused:
+            if refused.concerns != PROVIDER:
+                raise Dead(_reason(refused)) from refused
+            after = refused.retry_after_ms
+            wait = REFUSED_AGAIN if after is None else timedelta(milliseconds=after)
+            raise Retry(_reason(refused), after=wait) from refused
+        except ProviderUnsure:
+            # There may be a call: its webhooks show it, or the provider when it is asked.
+            return
+        await job.known_as(f"{voice.name}:{dialled.call_id}")
+
+    async def _stands(self, offer: str, stands_ms: int) -> bool:
+        store = self._context.store
+        reply = await store.signal(
+            Signal(
+                key=offer,
+                event=f"line:{offer}",
+                kind=SignalKind.PROGRESS,
+                extend_ms=stands_ms,
+                offer=True,
+            )
+        )
+        if reply.answer is not Heard.ALREADY:
+            return reply.answer is Heard.APPLIED
+        request, run = run_of(offer)
+        view = await store.read(JobQuery(id=request))
+        return view is not None and view.run == run and is_open(view)
+
+    async def ask(self, awaited: Awaited) -> object:
+        """See the function `ask`."""
+        return await ask(self._context, awaited)
+
+
+def _reason(refused: ProviderRefused) -> str:
+    return f"refused: {refused.message}"
+
+
+class Text:
+    """The handler of messages."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+
+    async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
+        """Send a message, once; see `send_text`.
+
+        Args:
+            offer: the reference of the offer that it makes; empty if it makes none.
+
+        Raises:
+            Dead: no provider of texts is set, or it does not send this one.
+            Retry: the provider takes no messages now.
+        """
+        del offer
+        settings = self._context.settings
+        if settings.text_from is None:
+            reason = "refused: no provider of texts"
+            raise Dead(reason)
+        texts = self._context.exchange.text(settings.text_provider)
+        order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
+        await send_text(self._context.store, job, texts, order)
+
+
+CHOOSE, CALL = "choose", "call"
+"""The stages: a line is asked for only if the channel is a call."""
+TITLE = "No technician accepts a service request"
+
+
+class Alert:
+    """The handlers of `alert_dispatcher`."""
+
+    def __init__(self, context: FieldContext) -> None:
+        self._context = context
+        self._ring = Ring(context)
+        self._text = Text(context)
+
+    async def choose(self, job: Job, user: str, text: str) -> object:
+        """Notify the dispatcher by the channel of this attempt.
+
+        An alert whose delivery is unknown is sent again, by the next channel if there is one: a
+        duplicate costs less than a lost alert.
+
+        Raises:
+            Retry: this channel did not take it.
+            Dead: the user is gone, or has no channel.
+        """
+        try:
+            channel = await self._channel(job, user)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        scheme, _, rest = channel.partition(":")
+        if scheme == "call" and self._context.settings.lines:
+            return Next(CALL)
+        if scheme == "text":
+            try:
+                await self._text.text(job, rest, text)
+            except Dead as dead:
+                raise Retry(dead.reason, after="1s") from dead
+            return None
+        if scheme == "call":
+            reason = "no line to call from"
+            raise Retry(reason, after="1s")
+        await self._notify(channel, text)
+        return {"channel": scheme}
+
+    async def call(self, job: Job, user: str, text: str) -> object:
+        """Call the dispatcher and say it twice.
+
+        Raises:
+            Retry: the provider will not place the call.
+        """
+        try:
+            channel = await self._channel(job, user)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        scheme, _, phone = channel.partition(":")
+        if scheme != "call":
+            return Next(CHOOSE)
+        try:
+            script = Say(text=f"{text} I repeat. {text}")
+            await self._ring.dial(job, phone, script, within_ms=longest_ms(self._context.settings))
+        except Dead as dead:
+            raise Retry(dead.reason, after="1s", stage=CHOOSE) from dead
+        except Retry as retry:
+            raise Retry(retry.reason, after="5s", stage=CHOOSE) from retry
+        return None
+
+    async def _channel(self, job: Job, user: str) -> str:
+        """The channel of this attempt.
+
+        Raises:
+            Dead: there is none.
+        """
+        async with self._context.directory.read() as session:
+            try:
+                found = await USERS.find(session, user)
+            except UnknownRecord:
+                reason = "the user is gone"
+                raise Dead(reason) from None
+        if not found.channels:
+            reason = "the user has no channel"
+            raise Dead(reason)
+        return found.channels[(job.attempt - 1) % len(found.channels)]
+
+    async def _notify(self, url: str, text: str) -> None:
+        """Sends by apprise.
+
+        Raises:
+            Retry: it was not taken. The message never contains the address: in many, the path is
+                the secret.
+        """
+        try:
+            address = AppriseAddress(url, "the channel")
+        except InvalidValue as error:
+            raise Retry(error.message, after="1s") from None
+        # Apprise has an async form, which logs addresses.
+        if not await asyncio.to_thread(address.send, TITLE, text, NotifyType.WARNING):
+            reason = f"{url.partition(':')[0]} did not take it"
+            raise Retry(reason, after="5s")

@@ -1,0 +1,414 @@
+"""The dispenserd drop-in: the API of the job queue of that name, on a store that keeps its jobs.
+
+Source: the readme and the behaviour of dispenserd 0.0.3 (realtux/dispenserd).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha1
+from importlib import metadata
+from itertools import count
+from typing import cast
+
+import msgspec
+import structlog
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
+from uuid_utils import uuid7
+
+from headway.contract.claims import Claimed
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, LanesQuery
+from headway.core.errors import HeadwayError, InvalidValue, StoreError
+from headway.core.instant import format_instant
+from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY, JobPolicy, NewJob
+from headway.core.naming import check_name
+from headway.core.retry import RetryPolicy
+from headway.core.state import QUEUED
+from headway.runtime.timing import Timing, persist
+from headway.server.long_polling.claiming import LongPoll, PollReply
+from headway.server.long_polling.delivery import ClientGone, ClientWatch, TrackedReply
+from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.registry import LongPollRegistry
+from headway.server.middleware.body_limit import BodyLimit
+from headway.server.middleware.checks import CrossSiteCheck, SecurityHeaders
+from headway.server.middleware.requests import AccessLog, RequestId
+from headway.server.replies.problem import status_of
+from headway.server.replies.reply import disconnected
+from headway.server.service import Service
+from headway.server.strict_json import decode_bounded
+
+DEFAULT_LANE = "main"
+PREFIX = "dispenserd/"
+"""Prefix of its lanes' names in the store, so that they collide with no other lane."""
+
+Said = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheduling:
+    """A job to be scheduled.
+
+    Attributes:
+        priority: smaller first.
+    """
+
+    message: str
+    lane: str
+    priority: int
+
+
+def read_scheduling(body: bytes) -> Scheduling:
+    """Read the body of a schedule.
+
+    Raises:
+        InvalidValue: there is no message, or a field is not what it must be.
+    """
+    said = _read(body)
+    message = said.get("message")
+    if message is None:
+        text = "missing message"
+        raise InvalidValue(text)
+    if not isinstance(message, str):
+        text = "message must be text"
+        raise InvalidValue(text)
+    priority = said.get("priority")
+    if priority is None:
+        priority = DEFAULT_PRIORITY
+    is_whole = isinstance(priority, int) and not isinstance(priority, bool)
+    if not is_whole or not 0 <= cast("int", priority) <= MAX_PRIORITY:
+        text = f"priority must be a whole number from 0 to {MAX_PRIORITY}"
+        raise InvalidValue(text)
+    return Scheduling(message=message, lane=_lane(said), priority=cast("int", priority))
+
+
+def read_lane(body: bytes) -> str:
+    """Read the body of a receive; one that says nothing means the default lane.
+
+    Raises:
+        InvalidValue: the lane is not a name.
+    """
+    return _lane(_read(body))
+
+
+def _lane(said: Said) -> str:
+    lane = said.get("lane")
+    if lane is None or lane == "":
+        return DEFAULT_LANE
+    if not isinstance(lane, str):
+        text = "lane must be text"
+        raise InvalidValue(text)
+    check_name("lane", PREFIX + lane)
+    return lane
+
+
+def _read(body: bytes) -> Said:
+    """The fields of a body; none if it is no JSON object, as clients send `[]` or nothing at all.
+
+    The case of a field's name does not matter.
+
+    Raises:
+        PayloadTooLarge: it has too many values.
+    """
+    try:
+        said = decode_bounded(body)
+    except InvalidValue:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {name.lower(): value for name, value in cast("Said", said).items()}
+
+
+KIND = "dispenserd"
+LEASE_MS = 30_000
+"""How long a job may be on its way to a client before it comes back."""
+SETTLE_WITHIN = 20.0
+"""Seconds for which it is tried to note that a job was received."""
+A_WEEK = 604_800.0
+DESKS = 32
+"""Names under which it claims: several, so that receives need not wait for each other."""
+MOST_NAMED = 10_000
+"""The most lanes without jobs that are listed because a client has named them."""
+
+POLICY = JobPolicy(
+    # What is lost on its way to a client comes back at once, as often as it takes.
+    retry=RetryPolicy(attempts=2**31 - 1, base_ms=0, cap_ms=0, jitter="none"),
+    keep_ms=3_600_000,
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Received:
+    """A job on its way to a client.
+
+    Attributes:
+        pulled: the claim that brought it.
+    """
+
+    def __init__(self, pulled: PollReply, claimed: Claimed) -> None:
+        self.pulled = pulled
+        self.claimed = claimed
+        self.message = _message(claimed.args)
+
+
+class Queue:
+    """Jobs by lane, as dispenserd has them."""
+
+    def __init__(self, store: Store, registry: LongPollRegistry, timing: Timing) -> None:
+        self._store = store
+        self._registry = registry
+        self._timing = timing
+        self._desks = count()
+        self._session = secrets.token_hex(6)
+        self._named: set[str] = {DEFAULT_LANE}
+
+    async def schedule(self, said: Scheduling) -> None:
+        """Add a job; it is kept when this returns.
+
+        Raises:
+            CallerError: it cannot be a job.
+            StoreError: it could not be kept.
+        """
+        job = NewJob(
+            id=str(uuid7()),
+            kind=KIND,
+            lane=PREFIX + said.lane,
+            args=_encode({"message": said.message}),
+            priority=said.priority,
+            policy=POLICY,
+        )
+        await self._store.enqueue([job])
+
+    async def receive(self, lane: str, *, block: bool) -> Received | None:
+        """Take the first job of a lane.
+
+        The client that has waited longest is served first. If it is cancelled, no job is taken.
+
+        Returns:
+            The job, to be given to `done` or `put_back`; None if there is none.
+        """
+        if len(self._named) < MOST_NAMED:
+            self._named.add(lane)
+        desk = next(self._desks) % DESKS
+        pull = LongPoll(
+            worker=f"{KIND}.{self._session}.{desk}",
+            wanted=LaneSelection(lanes=((PREFIX + lane, 1),)),
+            lease_ms=LEASE_MS,
+        )
+        pulled = await self._registry.pull(pull, A_WEEK if block else 0.0)
+        return Received(pulled, pulled.jobs[0]) if pulled.jobs else None
+
+    async def done(self, received: Received) -> None:
+        """Notes that a job has reached its client.
+
+        Raises:
+            StoreError: it could not be noted: the job comes back at the end of its lease.
+        """
+        job = received.claimed
+        outcome = Succeeded(job.id, job.run)
+        request = SettleRequest(worker=received.pulled.worker, outcomes=(outcome,))
+        end = self._timing.monotonic() + SETTLE_WITHIN
+        (verdict,) = await persist(
+            self._timing,
+            "received",
+            lambda: self._store.settle(request),
+            until=lambda: self._timing.monotonic() >= end,
+        )
+        if verdict is Verdict.LOST:
+            message = f"job {job.id} was received, but too late: it is handed out again"
+            raise StoreError(message)
+
+    def put_back(self, received: Received | None) -> None:
+        """Put back a job that did not reach its client; it stands where it stood."""
+        if received is not None:
+            self._registry.give_back(received.pulled)
+
+    async def waiting(self) -> dict[str, int]:
+        """How many jobs wait in each lane that was ever named, by name."""
+        counts = dict.fromkeys(self._named, 0)
+        for lane in await self._store.read(LanesQuery()):
+            if lane.name.startswith(PREFIX):
+                counts[lane.name.removeprefix(PREFIX)] = sum(lane.counts.get(s, 0) for s in QUEUED)
+        return dict(sorted(counts.items()))
+
+    def receivers(self, lane: str) -> int:
+        """How many wait for a job of a lane."""
+        return self._registry.waiting_for(PREFIX + lane)
+
+    async def jobs(self, lane: str) -> list[dict[str, object]]:
+        """The jobs that wait in a lane, in the order in which they will be received."""
+        found: list[JobView] = []
+        cursor: str | None = None
+        while True:
+            query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), cursor=cursor, limit=1_000)
+            page = await self._store.read(query)
+            found += page.rows
+            cursor = page.cursor
+            if cursor is None:
+                break
+        found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
+        return [_listed(lane, job) for job in found]
+
+
+def _listed(lane: str, job: JobView) -> dict[str, object]:
+    return {
+        "job_num": job.seq,
+        "hash": sha1(job.id.encode(), usedforsecurity=False).hexdigest(),
+        "timestamp": format_instant(job.created_at // 1000 * 1000),
+        "lane": lane,
+        "priority": job.priority,
+        "message": _message(job.args),
+    }
+
+
+def _message(args: bytes) -> str:
+    try:
+        return _decode(args).get("message", "")
+    except msgspec.DecodeError:
+        # Another program sent it to this lane: its content is passed on as it is.
+        return args.decode(errors="replace")
+
+
+NAME = "dispenserd"
+DONE, WRONG, EMPTY = 0, 1, 2
+"""The codes of replies."""
+
+_log = structlog.stdlib.get_logger("headway.dispenserd")
+
+
+def dispenserd(service: Service) -> Starlette:
+    """The app.
+
+    Returns:
+        An ASGI app without a lifespan; the service is the caller's to start and close.
+    """
+    options = service.options
+    guards = [
+        Middleware(RequestId),
+        Middleware(SecurityHeaders),
+        Middleware(AccessLog, timing=service.timing),
+        Middleware(CrossSiteCheck, hosts=options.hosts),
+        Middleware(
+            BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
+        ),
+    ]
+    return Starlette(routes=[Mount("/", _Dispenserd(service))], middleware=guards)
+
+
+class _Dispenserd:
+    """Answers requests."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._queue = Queue(service.store, service.long_polls, service.timing)
+        self._routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/jobs": self._jobs,
+            "/schedule": self._schedule,
+            "/receive_block": self._receive_block,
+            "/receive_noblock": self._receive_noblock,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        answer = self._routes.get(scope["path"], self._status)
+        try:
+            response = await answer(request)
+        except ClientGone:
+            response = disconnected()
+        except HeadwayError as error:
+            response = _refusal(error)
+        await response(scope, receive, send)
+
+    async def _status(self, request: Request) -> Response:
+        del request
+        waiting = await self._queue.waiting()
+        return _reply(
+            {
+                "name": NAME,
+                "version": metadata.version("headway"),
+                "timestamp": format_instant(self._service.timing.wall_at() // 1000 * 1000),
+                "status": "ok",
+                "payload": {
+                    "system": {"pid": os.getpid(), "cpu_count": os.cpu_count() or 1},
+                    "queued_jobs": waiting,
+                    "idle_workers": {lane: self._queue.receivers(lane) for lane in waiting},
+                },
+            }
+        )
+
+    async def _jobs(self, request: Request) -> Response:
+        del request
+        lanes = await self._queue.waiting()
+        return _reply(
+            {lane: await self._queue.jobs(lane) if held else [] for lane, held in lanes.items()}
+        )
+
+    async def _schedule(self, request: Request) -> Response:
+        await self._queue.schedule(read_scheduling(await request.body()))
+        return _reply({"status": "ok", "code": DONE})
+
+    async def _receive_block(self, request: Request) -> Response:
+        return await self._receive(request, block=True)
+
+    async def _receive_noblock(self, request: Request) -> Response:
+        return await self._receive(request, block=False)
+
+    async def _receive(self, request: Request, *, block: bool) -> Response:
+        lane = read_lane(await request.body())
+        presence = ClientWatch(request.receive)
+        work = self._queue.receive(lane, block=block)
+        received = await presence.during(work, self._queue.put_back)
+        if received is not None:
+            return self._handed(received, presence)
+        presence.close()
+        if block:
+            # Only the server's stop ends a blocking wait without a job.
+            return _reply({"status": "error", "code": WRONG, "message": "stopping"}, 503)
+        return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
+
+    def _handed(self, received: Received, presence: ClientWatch) -> Response:
+        said = {"status": "ok", "code": DONE, "message": received.message}
+
+        async def read() -> None:
+            try:
+                await self._queue.done(received)
+            except StoreError as error:
+                _log.warning("received, and may be handed out again", error=str(error))
+
+        return TrackedReply(
+            _json(said),
+            presence=presence,
+            timing=self._service.timing,
+            unread=lambda: self._queue.put_back(received),
+            read=read,
+        )
+
+
+def _refusal(error: HeadwayError) -> Response:
+    status = status_of(error)
+    if status == 500:
+        _log.error("a request failed", exc_info=error)
+    text = error.message if status != 500 else "the server met something it did not expect"
+    # Wrong values are all the same to its clients, who know no other status.
+    return _reply(
+        {"status": "error", "code": WRONG, "message": text}, 400 if status == 422 else status
+    )
+
+
+def _reply(said: object, status: int = 200) -> Response:
+    return Response(_json(said), status_code=status, media_type="application/json")
+
+
+def _json(said: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(said), indent=2)

@@ -1,0 +1,436 @@
+"""The routes: enqueue, pull, ack, fail, extend; lanes and jobs; dead jobs and their retry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from headway.contract.claims import BeatRequest, Claimed
+from headway.contract.operate import Acted, ActReply, Edit, Verb
+from headway.contract.outcomes import Verdict
+from headway.contract.views import JobQuery, JobsQuery, JobView
+from headway.core.errors import InvalidValue, LeaseLost
+from headway.core.job import DEFAULT_POLICY
+from headway.core.retry import Backoff
+from headway.core.state import State
+from headway.server.access.caller import Caller, Permission
+from headway.server.access.policy import Observer, Reader, Sender, needs
+from headway.server.bodies.base import Name, QueryModel, TenantName
+from headway.server.bodies.jobs import EditBody, FilterBody, JobBody
+from headway.server.bodies.work import AnyOutcome, DeadBody, FailedBody, RunningBody, SucceededBody
+from headway.server.job_pages import bounded_page
+from headway.server.long_polling.claiming import PollReply
+from headway.server.long_polling.lanes import check_lease
+from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
+from headway.server.replies.reply import answer, page_model, reply, reply_model
+from headway.server.routes.claims import answer_pull
+from headway.server.routes.moves import Operation, edit_of, move_fitting, move_named
+from headway.server.routes.router import TheService, router
+from headway.server.routes.settlements import settle_runs
+from headway.server.sending import make_job, send_jobs
+from headway.server.service import Service
+from headway.systems.lanes.bodies import (
+    AckBody,
+    EnqueueBody,
+    ExtendBody,
+    FailBody,
+    PullBody,
+    PulledBody,
+    RetryBody,
+)
+from headway.systems.lanes.views import (
+    LaneJob,
+    LaneStatus,
+    Status,
+    as_uuid,
+    find_id,
+    find_job,
+    lane_job,
+    lane_statuses,
+    status_of,
+)
+
+ROUTES = router("system: lanes", any_type=True)
+
+POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8, cap="1h"))
+"""Of jobs whose type says nothing else: their five attempts outlive an outage of half an hour."""
+
+ENQUEUED = reply(
+    "Enqueued",
+    "Which job exists now.",
+    job_id=(str, "The engine's id."),
+    created=(bool, "Whether this call made it."),
+)
+
+
+@ROUTES.post(
+    "/enqueue",
+    operation_id="lanes_enqueue",
+    summary="Make a job",
+    status_code=201,
+    response_model=ENQUEUED,
+    response_description="The job was made.",
+    responses={200: {"model": ENQUEUED, "description": "It was there."}},
+)
+async def enqueue(
+    body: EnqueueBody,
+    service: TheService,
+    caller: Sender,
+) -> Response:
+    """Make a job; when this returns, it is stored.
+
+    Sent again with the same `job_id` it is still one job, until seven days after its end; with
+    another lane, type or payload that is a conflict (409).
+    """
+    id_of_engine = None if body.job_id is None else as_uuid(body.job_id)
+    # Each value has passed the very type of its field.
+    made = JobBody.model_construct(
+        kind=body.type,
+        args=body.payload,
+        lane=body.lane,
+        due=body.due,
+        tenant=body.tenant,
+        id=id_of_engine,
+        key=body.job_id if id_of_engine is None else None,
+    )
+    job = await make_job(service, caller, made)
+    if job.policy == DEFAULT_POLICY:
+        job = replace(job, policy=POLICY)
+    (sent,) = await send_jobs(service, [job], caller=caller)
+    said = {"job_id": sent.id, "created": sent.created}
+    return answer(said, 201 if sent.created else 200)
+
+
+PULLED_JOB = reply(
+    "PulledJob",
+    "A job that is yours until the lease ends.",
+    job_id=(str, "The engine's id."),
+    run=(int, "To be shown with the acknowledgement."),
+    lane=(str, "Where it waited."),
+    type=(str, "Names the handler."),
+    payload=(dict[str, Any], "For the handler."),
+    attempt=(int, "1 for the first."),
+    tenant=(str, "The customer it runs for; may be empty."),
+    due_at=(int, "When it was due."),
+)
+PULLED = reply(
+    "LanesPulled",
+    "What a pull brought.",
+    jobs=(list[PULLED_JOB], "In the order to be done; empty if the wait was over before one came."),
+    now=(int, "The store's time."),
+    lease_until=(int | None, "Until when they are yours without a beat; null without any."),
+)
+
+
+@ROUTES.post("/pull", operation_id="lanes_pull", summary="Take jobs", response_model=PULLED)
+async def pull_jobs(
+    body: PullBody,
+    request: Request,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.WORK)],
+) -> Response:
+    """Take up to `max` jobs; while there is none, waits up to `wait`.
+
+    A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
+    comes back and is given to another. If you go away while you wait, nothing is taken.
+    """
+    return await answer_pull(service, caller, body, request, _pulled)
+
+
+def _pulled(pulled: PollReply) -> dict[str, object]:
+    return {
+        "jobs": [_job(one) for one in pulled.jobs],
+        "now": pulled.now,
+        "lease_until": pulled.lease_until if pulled.jobs else None,
+    }
+
+
+def _job(one: Claimed) -> dict[str, object]:
+    return {
+        "job_id": one.id,
+        "run": one.run,
+        "lane": one.lane,
+        "type": one.kind,
+        "payload": msgspec.Raw(one.args),
+        "attempt": one.attempt,
+        "tenant": one.tenant,
+        "due_at": one.due_at,
+    }
+
+
+Puller = Annotated[Caller, needs(Permission.WORK)]
+
+SETTLED = reply(
+    "LanesSettled",
+    "The result of an acknowledgement.",
+    job_id=(str, "The engine's id."),
+    answer=(
+        Literal["done", "already", "cancelled"],
+        '"already": this run was settled before, or the job is done, and nothing was written; '
+        '"cancelled": it was cancelled meanwhile, and ends so.',
+    ),
+    status=(Status | None, "Its status now; null if it is kept no longer."),
+    due_at=(int | None, "When it is due again, if it is."),
+)
+EXTENDED = reply(
+    "LanesExtended",
+    "The job is still yours.",
+    job_id=(str, "The engine's id."),
+    lease_until=(int, "Until when, without another beat."),
+    now=(int, "The store's time."),
+    cancel=(bool, "Its cancellation was requested: stop, and say fail."),
+)
+
+_STOP = "its lease has ended, or it was never pulled so; stop"
+
+
+@ROUTES.post("/ack", operation_id="lanes_ack", summary="A job is done", response_model=SETTLED)
+async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
+    """Acknowledge a job. If it is done already, also by another worker, this is a no-op.
+
+    Raises:
+        LeaseLost: the job is not done, and not this worker's any more; nothing was written.
+    """
+    job = await find_id(service, caller, body.job_id, body.tenant)
+    said = SucceededBody(outcome="succeeded", job=job, run=body.run, result=body.result)
+    return await _settle(service, caller, body, said)
+
+
+@ROUTES.post(
+    "/fail", operation_id="lanes_fail", summary="An attempt failed", response_model=SETTLED
+)
+async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
+    """Says that an attempt failed: tried again later, or dead after the last attempt.
+
+    Raises:
+        InvalidValue: the job is to be tried again later, and is to be dead.
+        LeaseLost: the job is not this worker's any more; nothing was written.
+    """
+    if body.dead and body.after is not None:
+        message = "the job is to be dead, and to be tried again"
+        raise InvalidValue(message, hint="give `dead` or `after`")
+    job = await find_id(service, caller, body.job_id, body.tenant)
+    said: AnyOutcome
+    if body.dead:
+        reason = next(iter(body.error.splitlines()), "")[:200] or "failed"
+        said = DeadBody(outcome="dead", job=job, run=body.run, reason=reason, error=body.error)
+    else:
+        said = FailedBody(
+            outcome="failed", job=job, run=body.run, error=body.error, after=body.after
+        )
+    return await _settle(service, caller, body, said)
+
+
+@ROUTES.post(
+    "/extend", operation_id="lanes_extend", summary="A job takes longer", response_model=EXTENDED
+)
+async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Response:
+    """Keep a job, and all others that the worker has pulled, for another lease from now.
+
+    Raises:
+        LeaseLost: the job is not this worker's any more; stop, another may have it.
+    """
+    job = await find_id(service, caller, body.job_id, body.tenant)
+    run = (job, body.run)
+    progress = RunningBody(job=job, run=body.run, progress=body.progress).told_progress()
+    heard = await service.store.beat(
+        BeatRequest(
+            worker=caller.worker(body.worker),
+            running=(run,),
+            lease_ms=check_lease(body.lease),
+            name=body.worker,
+            progress=() if progress is None else ((*run, progress),),
+        )
+    )
+    if run in heard.lost:
+        raise LeaseLost(_not_yours(body), hint=_STOP)
+    return answer(
+        {
+            "job_id": job,
+            "lease_until": heard.lease_until,
+            "now": heard.now,
+            "cancel": run in heard.cancel,
+        }
+    )
+
+
+async def _settle(service: Service, caller: Caller, body: PulledBody, said: AnyOutcome) -> Response:
+    """Write what a run says.
+
+    Raises:
+        LeaseLost: it is not live any more, and says not only what is so anyway.
+    """
+    (verdict,) = await settle_runs(service, caller, body.worker, [said])
+    found = await service.store.read(JobQuery(id=said.job))
+    if verdict is Verdict.LOST:
+        if not (isinstance(said, SucceededBody) and _is_done(caller, found)):
+            raise LeaseLost(_not_yours(body), hint=_STOP)
+        verdict = Verdict.ALREADY
+    status = None if found is None else status_of(found)
+    due_at = found.due_at if found is not None and status is Status.FAILED else None
+    return answer({"job_id": said.job, "answer": str(verdict), "status": status, "due_at": due_at})
+
+
+def _is_done(caller: Caller, job: JobView | None) -> bool:
+    return job is not None and caller.sees(job) and job.state is State.SUCCEEDED
+
+
+def _not_yours(body: PulledBody) -> str:
+    return f"run {body.run} of the job {body.job_id[:64]!r} is not {body.worker[:64]!r}'s"
+
+
+VIEWS = router("system: lanes")
+
+LANES = reply("LaneStatuses", "Lanes.", lanes=(list[reply_model(LaneStatus)], "By name."))
+
+
+class LanesAsked(QueryModel):
+    """Which lanes."""
+
+    lane: list[Name] = Field(default=[], max_length=200, description="Only these; may be repeated.")
+
+
+class JobAsked(QueryModel):
+    """Whose job."""
+
+    tenant: TenantName | None = Field(
+        default=None, description="Where the job_id is no UUID: whose it is."
+    )
+
+
+@VIEWS.get("/lanes", operation_id="lanes_status", summary="Lanes", response_model=LANES)
+async def lanes(
+    asked: Annotated[LanesAsked, Query()],
+    service: TheService,
+    caller: Observer,
+) -> Response:
+    """Lanes: how many jobs have each status, and how long they wait beside the lane's target."""
+    caller.every_tenant()
+    for name in asked.lane:
+        caller.check_lane(name)
+    found = await lane_statuses(service.store, asked.lane or None)
+    return answer({"lanes": [one for one in found if caller.covers(one.lane)]})
+
+
+@VIEWS.get(
+    "/jobs/{job_id:path}",
+    operation_id="lanes_job",
+    summary="One job",
+    response_model=reply_model(LaneJob),
+)
+async def job(
+    job_id: str,
+    asked: Annotated[JobAsked, Query()],
+    service: TheService,
+    caller: Reader,
+) -> Response:
+    """A job by the engine's id, or by the job_id that it was enqueued with."""
+    return answer(lane_job(await find_job(service, caller, job_id, asked.tenant)))
+
+
+RETRIED_ONE = reply(
+    "LanesRetriedOne",
+    "The result for one job.",
+    job_id=(str, "The engine's id."),
+    answer=(Acted, '"refused": it is not dead.'),
+)
+RETRIED = reply(
+    "LanesRetried",
+    "The result of a retry.",
+    done=(int, "They wait again, with all their attempts."),
+    refused=(int, "They are not dead."),
+    unknown=(int, "There is no such job that the caller sees."),
+    jobs=(list[RETRIED_ONE] | None, "In the order of `job_ids`; null without."),
+)
+
+
+class DeadAsked(PageQuery):
+    """Which dead jobs."""
+
+    lane: Name | None = Field(default=None, description="Only of this lane.")
+    type: Name | None = Field(default=None, description="Only of this type.")
+    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
+
+
+@ROUTES.get(
+    "/dead", operation_id="lanes_dead", summary="Dead jobs", response_model=page_model(LaneJob)
+)
+async def dead(
+    asked: Annotated[DeadAsked, Query()],
+    service: TheService,
+    caller: Reader,
+) -> Response:
+    """Dead jobs with their errors, the newest first.
+
+    A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
+    at, or they carry much.
+    """
+    if asked.lane is not None:
+        caller.check_lane(asked.lane)
+    query = JobsQuery(
+        lane=asked.lane,
+        kind=asked.type,
+        tenant=caller.tenant(asked.tenant),
+        states=(State.DEAD,),
+        newest=True,
+        cursor=check_number_cursor(asked.cursor),
+        limit=asked.limit,
+    )
+    page = await bounded_page(service.store, query)
+    rows = [lane_job(job) for job in page.rows if caller.sees(job)]
+    return answer({"rows": rows, "cursor": page.cursor})
+
+
+@ROUTES.post(
+    "/retry", operation_id="lanes_retry", summary="Retry dead jobs", response_model=RETRIED
+)
+async def retry(
+    body: RetryBody,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.ACT)],
+    repeat_key: RepeatKey = None,
+) -> Response:
+    """Give dead jobs a new life: those named, or those of a lane or a type, oldest first.
+
+    One job may get another payload. With the header `Idempotency-Key` a repeat returns what the
+    first did.
+
+    Raises:
+        InvalidValue: it does not say which jobs, or says it twice, or one payload is for several.
+    """
+    _check(body)
+    edit = Edit()
+    if body.payload is not None:
+        edit = await edit_of(service, EditBody(args=body.payload))
+    move = Operation(verb=Verb.RETRY, edit=edit, caller=caller, reason=body.reason)
+    move = move.under(repeat_key, body.model_dump())
+    if body.job_ids is None:
+        which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
+        return answer(_retried(await move_fitting(service, move, which, body.limit), None))
+    ids = [await find_id(service, caller, one, body.tenant) for one in body.job_ids]
+    replies = await move_named(service, move, ids)
+    return answer(_retried(Counter(one.answer for one in replies), replies))
+
+
+def _check(body: RetryBody) -> None:
+    by_filter = body.lane is not None or body.type is not None
+    if by_filter == (body.job_ids is not None):
+        message = "it is not clear which jobs are meant"
+        raise InvalidValue(message, hint="give `job_ids`, or `lane`, `type` or both")
+    if body.payload is not None and len(body.job_ids or ()) != 1:
+        message = "a payload is for one job"
+        raise InvalidValue(message, hint="give its job_id alone")
+
+
+def _retried(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
+    return {
+        **{str(one): counts[one] for one in (Acted.DONE, Acted.REFUSED, Acted.UNKNOWN)},
+        "jobs": None
+        if replies is None
+        else [{"job_id": one.id, "answer": str(one.answer)} for one in replies],
+    }

@@ -1,3 +1,0 @@
-"""The routes of this system."""
-
-from __future__ import annotations

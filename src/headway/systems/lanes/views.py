@@ -1,0 +1,234 @@
+"""How jobs and lanes are shown: statuses beside the engine's states, and job ids of callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView
+from headway.core.check import is_job_id
+from headway.core.errors import UnknownJob
+from headway.core.state import State
+from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.server.access.caller import Caller
+from headway.server.job_pages import bounded_page
+from headway.server.service import Service
+from headway.server.visibility import visible_job
+
+PAGES = 4
+"""Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
+
+
+class Status(StrEnum):
+    """Where a job stands, in the words of this system."""
+
+    QUEUED = "queued"
+    """It waits: for its moment, for a gate, or for a worker."""
+    PULLED = "pulled"
+    """A worker has it, and has not acknowledged it."""
+    FAILED = "failed"
+    """An attempt failed; it waits to be tried again."""
+    DONE = "done"
+    DEAD = "dead"
+    """Its attempts are used up, or none was wanted."""
+    CANCELLED = "cancelled"
+    """An operator called it off."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneStatus:
+    """A lane: its jobs by status and by state, and what it reaches beside its target.
+
+    Attributes:
+        statuses: how many jobs have each status.
+        exact: whether `queued` and `failed` are distinguished for all jobs; among very many that
+            are scheduled some that wait to be retried are counted as queued.
+        states: how many jobs are in each state of the engine; without those in which none is.
+        latency: how long its jobs wait, beside its target.
+        concurrency: the most of its jobs with workers at once; None for any number.
+        workers: live ones that serve it.
+        paused: whether it is closed.
+    """
+
+    lane: str
+    statuses: Mapping[Status, int]
+    exact: bool
+    states: Mapping[str, int]
+    latency: LaneLatency
+    concurrency: int | None
+    workers: int
+    paused: bool
+
+
+def status_of(job: JobView) -> Status:
+    """The status of a job."""
+    match job.state:
+        case State.SCHEDULED if job.attempt:
+            return Status.FAILED
+        case State.SCHEDULED | State.WAITING | State.PARKED:
+            return Status.QUEUED
+        case State.RUNNING | State.AWAITING:
+            return Status.PULLED
+        case State.SUCCEEDED:
+            return Status.DONE
+        case State.DEAD:
+            return Status.DEAD
+        case State.CANCELLED:
+            return Status.CANCELLED
+        case _:
+            assert_never(job.state)
+
+
+async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tuple[LaneStatus, ...]:
+    """Lanes with their jobs by status; a few bounded reads a lane.
+
+    Args:
+        names: these; None for the first 200, those that have a target before the others.
+
+    Returns:
+        One for each lane, by name, or in the order of `names`.
+    """
+    latencies = await lane_latencies(store, names)
+    lanes = await store.read(LanesQuery(names=tuple(one.lane for one in latencies)))
+    pairs = zip(lanes, latencies, strict=True)
+    return tuple([await _status(store, lane, latency) for lane, latency in pairs])
+
+
+async def _status(store: Store, lane: LaneView, latency: LaneLatency) -> LaneStatus:
+    held = lane.counts
+    failed, exact = await _waiting_to_be_retried(store, lane)
+    queued = sum(held.get(state, 0) for state in (State.SCHEDULED, State.WAITING, State.PARKED))
+    return LaneStatus(
+        lane=lane.name,
+        statuses={
+            Status.QUEUED: max(0, queued - failed),
+            Status.PULLED: held.get(State.RUNNING, 0) + held.get(State.AWAITING, 0),
+            Status.FAILED: failed,
+            Status.DONE: held.get(State.SUCCEEDED, 0),
+            Status.DEAD: held.get(State.DEAD, 0),
+            Status.CANCELLED: held.get(State.CANCELLED, 0),
+        },
+        exact=exact,
+        states=held,
+        latency=latency,
+        concurrency=lane.spec.concurrency,
+        workers=lane.workers,
+        paused=lane.paused,
+    )
+
+
+async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, bool]:
+    """How many wait to be tried again, and whether all that are scheduled were looked at."""
+    scheduled = lane.counts.get(State.SCHEDULED, 0)
+    looked = failed = 0
+    cursor: str | None = None
+    for _ in range(PAGES):
+        if looked >= scheduled:
+            return failed, True
+        query = JobsQuery(
+            lane=lane.name, states=(State.SCHEDULED,), newest=True, cursor=cursor, limit=1_000
+        )
+        page = await bounded_page(store, query)
+        looked += len(page.rows)
+        failed += sum(1 for job in page.rows if status_of(job) is Status.FAILED)
+        cursor = page.cursor
+        if cursor is None:
+            return failed, True
+    return failed, looked >= scheduled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneJob:
+    """A job in the words of this system.
+
+    Attributes:
+        job_id: the engine's id, a UUID.
+        key: the job_id that it was enqueued with, if that was no UUID; else null.
+        payload: what the handler is given.
+        max_attempts: after so many it is dead.
+        run: of the last pull; 0 if it was never pulled.
+        due_at: when it is due, also of a retry.
+        reason: of its end, or of its last failure.
+        error: of the last attempt that failed.
+        result: what its worker said when it acknowledged it.
+    """
+
+    job_id: str
+    key: str | None
+    status: Status
+    state: str
+    lane: str
+    type: str
+    payload: bytes
+    attempts: int
+    max_attempts: int
+    run: int
+    due_at: int
+    created_at: int
+    finished_at: int | None
+    reason: str
+    error: str
+    result: bytes | None
+
+
+def lane_job(job: JobView) -> LaneJob:
+    """Return a job as this system shows it."""
+    return LaneJob(
+        job_id=job.id,
+        key=job.key,
+        status=status_of(job),
+        state=str(job.state),
+        lane=job.lane,
+        type=job.kind,
+        payload=job.args,
+        attempts=job.attempt,
+        max_attempts=job.policy.retry.attempts,
+        run=job.run,
+        due_at=job.due_at,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+        reason=job.reason,
+        error=job.error,
+        result=job.result,
+    )
+
+
+def as_uuid(job_id: str) -> str | None:
+    """The engine's id that a job_id is; None if it is the key of a job."""
+    own = job_id.lower()
+    return own if is_job_id(own) else None
+
+
+async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | None = None) -> str:
+    """Return the engine's id of a job; if the job_id is one, without a lookup.
+
+    Raises:
+        UnknownJob: no job that the caller sees has this key.
+        Forbidden: the tenant is another's.
+    """
+    found = as_uuid(job_id)
+    return found if found is not None else (await _by_key(service, caller, job_id, tenant)).id
+
+
+async def find_job(
+    service: Service, caller: Caller, job_id: str, tenant: str | None = None
+) -> JobView:
+    """A job with its runs and trail.
+
+    Raises:
+        UnknownJob: there is none that the caller sees.
+        Forbidden: the tenant is another's.
+    """
+    return await visible_job(service, caller, await find_id(service, caller, job_id, tenant))
+
+
+async def _by_key(service: Service, caller: Caller, key: str, tenant: str | None) -> JobView:
+    query = JobsQuery(key=key, tenant=caller.tenant(tenant) or "")
+    rows = (await service.store.read(query)).rows if "\0" not in key else ()
+    if not rows or not caller.sees(rows[0]):
+        message = f"there is no job {key[:64]!r}"
+        raise UnknownJob(message, hint="a key lives for seven days after the end of its job")
+    return rows[0]

@@ -1,0 +1,335 @@
+"""E-mail: a message in MIME, and SMTP to a server, by aiosmtplib, over connections that are kept.
+
+Until the content is sent, a lost connection means that nothing was sent; after that, the outcome is
+unknown.
+
+Source: RFC 5322 (messages), RFC 2369 and RFC 8058 (List-Unsubscribe, one click).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from email import policy
+from email.errors import MessageError
+from email.headerregistry import Address, AddressHeader, BaseHeader, HeaderRegistry
+from email.message import EmailMessage
+from email.utils import format_datetime
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Annotated, Literal, Self, cast
+
+from aiosmtplib import (
+    SMTP,
+    SMTPAuthenticationError,
+    SMTPException,
+    SMTPRecipientRefused,
+    SMTPResponseException,
+)
+from pydantic import Field, model_validator
+
+from headway.runtime.settings_table import Table
+from headway.runtime.timing import Timing
+from headway.systems.last_moment import last_moment
+from headway.systems.notifications.sender import (
+    Accepted,
+    Limited,
+    Message,
+    Outcome,
+    Port,
+    Refused,
+    Timeout,
+    Unavailable,
+    Unsure,
+    tls_context,
+)
+
+
+class SmtpTable(Table):
+    """`[notifications.senders.email.smtp]`.
+
+    Attributes:
+        port: 465 for "implicit", 587 for "starttls", 25 for "none", if not given.
+        tls: "starttls" and "implicit" require it; "none" sends everything in the clear.
+        ca_file: certificates to trust instead of the system's.
+        timeout: for connecting, and for each answer of the server, ms.
+        connections: the most at once; each carries one message at a time.
+    """
+
+    host: Annotated[str, Field(min_length=1, max_length=255)]
+    port: Port | None = None
+    tls: Literal["starttls", "implicit", "none"] = "starttls"
+    username: str | None = None
+    password: Annotated[str | None, Field(repr=False)] = None
+    ca_file: Path | None = None
+    timeout: Timeout = 30_000
+    connections: Annotated[int, Field(ge=1, le=100)] = 4
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            message = "give username and password together, or neither"
+            raise ValueError(message)
+        if self.tls == "none" and self.username is not None:
+            message = 'tls = "none" would send the password in the clear'
+            raise ValueError(message)
+        return self
+
+
+MAX_ADDRESS = 254
+"""Source: RFC 5321, 4.5.3.1.3, with its erratum 1690."""
+MAX_SUBJECT = 500
+MAX_URL = 900
+"""With its header a URL must fit in a line, since it cannot be folded."""
+
+
+class _Headers(HeaderRegistry):
+    """Makes the class of each header once; the library's own does so for each header of a mail."""
+
+    def __getitem__(self, name: str) -> type[BaseHeader]:
+        return _header_class(name)
+
+
+_header_class = cache(HeaderRegistry().__getitem__)
+_header = _Headers()
+
+
+@lru_cache(maxsize=1024)
+def _addressed(name: str, text: str) -> BaseHeader:
+    """Return a header of addresses; parsing one takes longer than any other part of a mail."""
+    return _header(name, text)
+
+
+# 7-bit, so that any server carries it as it is.
+_MIME = policy.SMTP.clone(cte_type="7bit", header_factory=_header)
+_ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
+
+
+def read_address(text: str) -> Address | str:
+    """Read `name@example.org`, with or without a display name; or return what is wrong with it."""
+    if not text.isprintable() or len(text) > MAX_ADDRESS:
+        return "it is too long, or has line breaks or control characters"
+    header = _addressed("To", text)
+    addresses = cast("AddressHeader", header).addresses
+    if header.defects or len(addresses) != 1:
+        return "it is not exactly one address"
+    address = addresses[0]
+    if not address.username or not address.domain:
+        return "it has no user or no domain"
+    if not address.addr_spec.isascii():
+        return "it has letters other than ASCII before or after the @"
+    return address
+
+
+def check_mail(message: Message) -> str:
+    """Return why a message cannot be an e-mail; empty if it can. Header injection ends here."""
+    fault = read_address(message.to)
+    if isinstance(fault, str):
+        return f"the address cannot be used: {fault}"
+    if not message.title.isprintable() or len(message.title) > MAX_SUBJECT:
+        return "the title has line breaks or control characters, or is too long"
+    url = message.unsubscribe_url
+    if url is not None and (
+        not url.isascii() or not url.isprintable() or " " in url or len(url) > MAX_URL
+    ):
+        return "the unsubscribe URL is not a URL, or is too long"
+    return "" if _ID.fullmatch(message.id) else "the id cannot be a Message-ID"
+
+
+def unsubscribe_headers(message: Message) -> dict[str, str]:
+    """Return the headers that end a subscription; one click is offered by https alone."""
+    url = message.unsubscribe_url
+    if url is None:
+        return {}
+    one_click = {"List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
+    return {"List-Unsubscribe": f"<{url}>"} | (one_click if url.startswith("https://") else {})
+
+
+def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
+    """Write a message in MIME; HTML becomes the alternative of the text. `now` is in ms UTC.
+
+    Returns:
+        The whole message, all of it ASCII, lines ended by CRLF; or why it cannot be an e-mail.
+    """
+    if fault := check_mail(message):
+        return fault
+    mail = EmailMessage(_MIME)
+    try:
+        mail["From"] = _addressed("From", str(from_))
+        mail["To"] = _addressed("To", message.to)
+        mail["Subject"] = message.title
+        mail["Date"] = format_datetime(datetime.fromtimestamp(now // 1000, UTC))
+        mail["Message-ID"] = f"<{message.id}@{from_.domain}>"
+        mail.set_content(message.text or "\n")
+        if message.html is not None:
+            mail.add_alternative(message.html, subtype="html")
+        written = mail.as_bytes()
+    except (MessageError, ValueError, LookupError) as error:
+        return f"it cannot be written as an e-mail: {type(error).__name__}"
+    # Folding would break a long URL in two, or encode it.
+    head = "".join(f"{name}: {text}\r\n" for name, text in unsubscribe_headers(message).items())
+    return head.encode() + written
+
+
+NO_SUCH_MAILBOX = frozenset({"5.1.1", "5.1.6", "5.1.10"})
+"""It does not exist, has moved without a new address, or its domain takes no mail.
+
+Source: IANA, "SMTP Enhanced Status Codes".
+"""
+CREDENTIALS = frozenset({530, 534, 535, 538})
+"""Codes for a missing, weak or wrong login: all messages wait until it is corrected.
+
+Source: RFC 4954, section 6.
+"""
+_STATUS = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})\b", re.ASCII)
+_TOO_FAST = re.compile(r"4\.7\.28|4\.4\.5|4\.3\.2|\brate\b|throttl|too many", re.IGNORECASE)
+"""Codes of a busy system, and the words of those servers that say it in words alone."""
+_LONGEST = 300
+
+
+class Smtp:
+    """Sends e-mail through one server."""
+
+    def __init__(self, settings: SmtpTable, from_: str, timing: Timing) -> None:
+        """Connect nothing yet; `from_` is who sends, with or without a display name.
+
+        Raises:
+            InvalidValue: the certificates cannot be read.
+        """
+        self._settings = settings
+        # The settings have looked at it.
+        self._from = cast("Address", read_address(from_))
+        self._timing = timing
+        where = "notifications.senders.email.smtp.ca_file"
+        self._context = tls_context(where, settings.ca_file)
+        self._places = asyncio.Semaphore(settings.connections)
+        self._idle: list[SMTP] = []
+
+    async def send(self, message: Message) -> Outcome:
+        """See `Sender.send`."""
+        written = write_mail(message, self._from, self._timing.wall_at())
+        if isinstance(written, str):
+            return Refused(written)
+        to = cast("Address", read_address(message.to)).addr_spec
+        limit = self._timing.limit(self._settings.timeout / 1000)
+        delivery = _Delivery(self._from.addr_spec, to, written, limit)
+        try:
+            async with limit, self._places:
+                return await self._deliver(delivery)
+        except TimeoutError:
+            return delivery.failed("the server did not answer in time")
+
+    async def close(self) -> None:
+        """See `Sender.close`."""
+        idle, self._idle = self._idle, []
+        for client in idle:
+            with suppress(SMTPException, OSError):
+                await client.quit()
+            client.close()
+
+    async def _deliver(self, delivery: _Delivery) -> Outcome:
+        while True:
+            kept = bool(self._idle)
+            try:
+                client = self._idle.pop() if kept else await self._connect()
+                return await self._through(client, delivery)
+            except SMTPResponseException as error:
+                return _read(error, fatal=False)
+            except (SMTPException, OSError) as error:
+                # Most servers close what is idle for a while, and say so too late.
+                if delivery.begun or not kept:
+                    why = f"the connection failed: {type(error).__name__}: {error}"
+                    return delivery.failed(why[:_LONGEST])
+
+    async def _through(self, client: SMTP, delivery: _Delivery) -> Outcome:
+        """Send by a connection, and keep it if it is still of use.
+
+        Raises:
+            SMTPException: the connection was lost; `begun` says whether before the content.
+        """
+        keep = False
+        try:
+            try:
+                await delivery.send(client)
+                outcome: Outcome = Accepted(None)
+            except SMTPResponseException as error:
+                outcome = _read(error, fatal=True)
+                with suppress(SMTPException, OSError):
+                    await client.rset()
+                    keep = True
+            else:
+                keep = client.is_connected
+            return outcome
+        finally:
+            if keep:
+                self._idle.append(client)
+            else:
+                client.close()
+
+    async def _connect(self) -> SMTP:
+        settings = self._settings
+        client = SMTP(
+            hostname=settings.host,
+            port=settings.port,
+            username=settings.username,
+            password=settings.password,
+            timeout=settings.timeout / 1000,
+            use_tls=settings.tls == "implicit",
+            start_tls=settings.tls == "starttls",
+            tls_context=None if settings.tls == "none" else self._context,
+        )
+        try:
+            await client.connect()
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+
+class _Delivery:
+    """One message on its way."""
+
+    def __init__(self, from_: str, to: str, content: bytes, limit: asyncio.Timeout) -> None:
+        self.begun = False
+        self._limit = limit
+        self._from, self._to, self._content = from_, to, content
+
+    async def send(self, client: SMTP) -> None:
+        await client.mail(self._from)
+        self._look_at_limit()
+        await client.rcpt(self._to)
+        self._look_at_limit()
+        await last_moment()
+        self.begun = True
+        await client.data(self._content)
+
+    def _look_at_limit(self) -> None:
+        """Raise what the limit raised, if a reply that came with it made the client lose that.
+
+        `asyncio.wait_for` of Python 3.11 swallows a cancellation that arrives with its result.
+
+        Raises:
+            CancelledError: the limit has ended.
+        """
+        if self._limit.expired():
+            raise asyncio.CancelledError
+
+    def failed(self, why: str) -> Outcome:
+        return Unsure(f"{why}, after the message was sent") if self.begun else Unavailable(why)
+
+
+def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
+    """What a server's reply says; `fatal` if it is about this message, not the connection."""
+    text = " ".join(error.message.split())[:_LONGEST]
+    said = f"the server answered {error.code} {text}".rstrip()
+    if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:
+        return Unavailable(f"the login was refused: {said}")
+    if error.code >= 500 and fatal:
+        status = _STATUS.search(text)
+        absent = status is not None and status.group() in NO_SUCH_MAILBOX
+        return Refused(said, gone=absent and isinstance(error, SMTPRecipientRefused))
+    if error.code < 500 and _TOO_FAST.search(text):
+        return Limited(said, None)
+    return Unavailable(said)

@@ -1,0 +1,229 @@
+"""Senders of text messages, webhooks, and to any service that apprise knows.
+
+Source: the Standard Webhooks specification, "Webhook payload", "Operational considerations".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+from apprise import NotifyType
+from pydantic import Field
+
+from headway.core.errors import InvalidValue, ProviderError, ProviderRefused
+from headway.runtime.settings_table import Table
+from headway.runtime.timing import Timing
+from headway.server.alerts.apprise_sink import AppriseAddress
+from headway.server.hooks.providers import Keys
+from headway.systems.last_moment import Withdrawn, last_moment
+from headway.systems.notifications.sender import (
+    Accepted,
+    Limited,
+    Message,
+    Outcome,
+    Refused,
+    Timeout,
+    Unavailable,
+    Unsure,
+    outcome_of,
+)
+from headway.systems.telephony.phone import Phone, is_phone
+from headway.systems.telephony.texts import TextOrder, Texts
+from headway.systems.webhooks import GONE, Posted, PrivateAddress, Reporter
+
+
+class SmsTable(Table):
+    """`[notifications.senders.sms]`: a provider of `[telephony]`.
+
+    Attributes:
+        from_: written `from`.
+        provider: as [telephony] names it; the first one that sends texts if it is not given.
+    """
+
+    from_: Annotated[Phone, Field(alias="from")]
+    provider: str | None = None
+
+
+class WebhookTable(Table):
+    """`[notifications.senders.webhook]`.
+
+    Attributes:
+        keys: `whsec_…`; each signs, so that receivers can change theirs.
+        private: whether addresses that are not on the open internet may be sent to.
+    """
+
+    keys: Annotated[Keys, Field(min_length=1)]
+    private: bool = False
+
+
+class AppriseTable(Table):
+    """`[notifications.senders.apprise]`.
+
+    Attributes:
+        threads: the most services that are sent to at once.
+        timeout: until when a service must have answered, ms.
+    """
+
+    threads: Annotated[int, Field(ge=1, le=64)] = 8
+    timeout: Timeout = 30_000
+
+
+STATUS_PATH = "/notifications/hooks/{provider}/status"
+
+NO_SUCH_PHONE = frozenset({"21211", "21614", "30005", "30006"})
+"""Twilio's codes for a number that is invalid, not a mobile one, unknown, or a landline.
+
+Source: Twilio, "Error and Warning Dictionary".
+"""
+LIMITED = frozenset({"14107", "20429", "21611", "30001"})
+"""Of too many requests or messages at once, and of full queues."""
+
+
+class Sms:
+    """Sends texts from one number."""
+
+    def __init__(self, texts: Texts, from_: str, base_url: Callable[[], str]) -> None:
+        """Connect nothing yet; the provider is not closed here.
+
+        Without a URL by which it reaches this server no delivery is reported.
+        """
+        self._texts = texts
+        self._from = from_
+        self._base_url = base_url
+
+    async def send(self, message: Message) -> Outcome:
+        """See `Sender.send`."""
+        if not is_phone(message.to):
+            return Refused("the number is not in E.164")
+        base = self._base_url()
+        path = STATUS_PATH.format(provider=self._texts.name)
+        order = TextOrder(
+            ref=message.id,
+            to=message.to,
+            from_=self._from,
+            text=message.text,
+            status_url=f"{base}{path}?ref={quote(message.id, safe='')}" if base else None,
+        )
+        try:
+            return Accepted(await self._texts.send(order))
+        except ProviderRefused as refused:
+            if refused.provider_code in LIMITED:
+                return Limited(refused.message, refused.retry_after_ms)
+            if refused.provider_code in NO_SUCH_PHONE:
+                return Refused(refused.message, gone=True)
+            return outcome_of(refused)
+        except ProviderError as error:
+            return outcome_of(error)
+
+    async def close(self) -> None:
+        """See `Sender.close`."""
+
+
+TYPE = "notification"
+POSTED = ("id", "category", "priority", "title", "text", "data")
+"""What a receiver gets of a message."""
+LATER = frozenset({408, 425})
+"""Statuses of the caller's side with which a receiver asks for another try."""
+
+
+class Webhook:
+    """Posts notifications; the id of the webhook is the notification's, on every try."""
+
+    def __init__(self, settings: WebhookTable, timing: Timing) -> None:
+        """Connect nothing yet.
+
+        Raises:
+            InvalidValue: a key cannot be used.
+        """
+        self._reporter = Reporter(
+            settings.keys,
+            where="notifications.senders.webhook.keys",
+            what="the address",
+            private=settings.private,
+            timing=timing,
+        )
+
+    async def send(self, message: Message) -> Outcome:
+        """See `Sender.send`."""
+        data = {name: getattr(message, name) for name in POSTED}
+        body = msgspec.json.encode({"type": TYPE, "data": data})
+        try:
+            return _read(await self._reporter.post(message.to, message.id, body))
+        except InvalidValue as error:
+            return Refused(error.message)
+        except PrivateAddress as error:
+            return Refused(f"nothing is sent to a private address: {error}")
+        except ProviderError as error:
+            return outcome_of(error)
+
+    async def close(self) -> None:
+        """See `Sender.close`."""
+        await self._reporter.close()
+
+
+def _read(reply: Posted) -> Outcome:
+    said = f"the webhook answered {reply.status}"
+    if 200 <= reply.status < 300:
+        return Accepted(None)
+    if reply.status == 429:
+        return Limited(said, reply.retry_after_ms)
+    # The receiver has answered that it has not taken it.
+    if reply.status >= 500 or reply.status in LATER:
+        return Unavailable(said)
+    return Refused(said, gone=reply.status == GONE)
+
+
+class AppriseUrl:
+    """Sends to the service of each message's URL, on threads of its own."""
+
+    def __init__(self, settings: AppriseTable, timing: Timing) -> None:
+        """Start nothing yet."""
+        self._timeout_s = settings.timeout / 1000
+        self._timing = timing
+        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="apprise")
+
+    async def send(self, message: Message) -> Outcome:
+        """See `Sender.send`.
+
+        Apprise answers yes or no. A no can be a refusal, but a lost answer as well, so it is
+        `Unsure`.
+
+        Raises:
+            Withdrawn: see there.
+        """
+        try:
+            address = AppriseAddress(message.to, "the address")
+        except InvalidValue as error:
+            return Refused(error.message)
+        # A scheme names the service; what stands behind it can be a secret.
+        service = message.to.partition(":")[0][:20]
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def run() -> bool | None:
+            check = context.run(asyncio.run_coroutine_threadsafe, last_moment(), loop)
+            check.result(self._timeout_s)
+            return address.send(message.title, message.text, NotifyType.INFO)
+
+        job = self._threads.submit(run)
+        try:
+            async with self._timing.limit(self._timeout_s):
+                confirmed = await asyncio.wrap_future(job)
+        except TimeoutError:
+            if job.cancelled():
+                return Unavailable("all threads for apprise were busy")
+            return Unsure(f"{service} did not answer in time")
+        except Withdrawn:
+            raise
+        except Exception as error:  # noqa: BLE001  (a service's own code, which can raise anything)
+            return Unsure(f"{service} failed: {type(error).__name__}")
+        return Accepted(None) if confirmed else Unsure(f"{service} did not confirm it")
+
+    async def close(self) -> None:
+        """See `Sender.close`; what is under way ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

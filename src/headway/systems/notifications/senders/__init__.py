@@ -1,1 +1,0 @@
-"""Senders: each hands one message to one provider and returns the outcome."""

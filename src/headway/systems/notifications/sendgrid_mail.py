@@ -1,0 +1,145 @@
+"""SendGrid: e-mail by its official client.
+
+Source: SendGrid, "Mail Send", "Errors".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from email.headerregistry import Address
+from types import SimpleNamespace
+from typing import Annotated, Any, cast
+from urllib.request import Request
+
+import httpx
+import msgspec
+from anyio import from_thread, to_thread
+from pydantic import Field
+from python_http_client.client import Client, Response
+from sendgrid import SendGridAPIClient  # pyright: ignore[reportMissingTypeStubs]  (it has none)
+from sendgrid.helpers.mail import Content, From, Header, Mail, To  # pyright: ignore[reportMissingTypeStubs]  (as above)
+
+from headway.core.errors import ProviderError
+from headway.runtime.settings_table import BaseUrl, Table
+from headway.runtime.timing import Timing
+from headway.systems.notifications.mail import check_mail, read_address, unsubscribe_headers
+from headway.systems.notifications.sender import (
+    Accepted,
+    Message,
+    Outcome,
+    Refused,
+    Timeout,
+    outcome_of,
+)
+from headway.systems.telephony.wire import Refusal, Wire
+
+SENDGRID_URL = "https://api.sendgrid.com"
+
+
+class SendGridTable(Table):
+    """`[notifications.senders.email.sendgrid]`; `timeout`, in ms, is for a whole reply."""
+
+    api_key: Annotated[str, Field(min_length=8, repr=False)]
+    base_url: BaseUrl = SENDGRID_URL
+    timeout: Timeout = 10_000
+
+
+AWAY = frozenset({503})
+"""The API is not available, and has not looked at the request."""
+
+
+class SendGridMail:
+    """Sends e-mail through an account at SendGrid."""
+
+    def __init__(self, settings: SendGridTable, from_: str, timing: Timing) -> None:
+        """Connect nothing yet; `from_` is who sends, with or without a display name."""
+        # At lower levels it logs whole requests, with the key.
+        logging.getLogger("python_http_client").setLevel(logging.INFO)
+        self._from = cast("Address", read_address(from_))
+        self._wire = Wire(
+            "sendgrid", _read_refusal, timeout_ms=settings.timeout, timing=timing, not_done=AWAY
+        )
+        self._api = SendGridAPIClient(settings.api_key, host=settings.base_url)
+        made = self._api.client
+        self._api.client = _WireClient(self._wire, made.host, made.request_headers, [])
+
+    async def send(self, message: Message) -> Outcome:
+        """See `Sender.send`."""
+        if fault := check_mail(message):
+            return Refused(fault)
+        send = cast("Callable[[Mail], Response]", self._api.send)
+        try:
+            reply = await to_thread.run_sync(send, self._written(message))
+        except ProviderError as error:
+            return outcome_of(error)
+        return Accepted(cast("httpx.Headers", reply.headers).get("x-message-id"))
+
+    async def close(self) -> None:
+        """See `Sender.close`."""
+        await self._wire.close()
+
+    def _written(self, message: Message) -> Mail:
+        to = cast("Address", read_address(message.to))
+        mail: Any = Mail(
+            From(self._from.addr_spec, self._from.display_name or None),
+            To(to.addr_spec, to.display_name or None),
+            message.title,
+            Content("text/plain", message.text or "\n"),
+        )
+        if message.html is not None:
+            mail.add_content(Content("text/html", message.html))
+        for name, text in unsubscribe_headers(message).items():
+            mail.add_header(Header(name, text))
+        return cast("Mail", mail)
+
+
+class _WireClient(Client):
+    """The official client, whose requests go through the wire; for a thread of anyio's.
+
+    The client's own transport has no timeout, and does not show whether a request was sent.
+    """
+
+    def __init__(self, wire: Wire, host: str, headers: dict[str, str], path: Sequence[str]) -> None:
+        super().__init__(host, headers, version=3, url_path=list(path))
+        self._wire = wire
+        self._path = path
+
+    def _build_client(self, name: str | None = None) -> Client:
+        path = [*self._path, name] if name else self._path
+        return _WireClient(self._wire, self.host, self.request_headers, path)
+
+    def _make_request(self, opener: object, request: Request, timeout: object = None) -> object:
+        del opener, timeout  # the wire has its own
+        content = cast("bytes | None", request.data)
+        headers = dict(request.header_items())
+        sent = httpx.Request(
+            request.get_method(), request.full_url, headers=headers, content=content
+        )
+        reply = from_thread.run(self._wire.send, sent)
+        # As the client reads a reply of urllib's.
+        return SimpleNamespace(
+            getcode=lambda: reply.status_code,
+            read=lambda: reply.content,
+            info=lambda: reply.headers,
+        )
+
+
+class _Fault(msgspec.Struct):
+    message: str = ""
+    field: str | None = None
+
+
+class _Faults(msgspec.Struct):
+    errors: list[_Fault]
+
+
+def _read_refusal(status: int, body: bytes) -> Refusal:
+    """What a reply of 4xx says; one without SendGrid's errors concerns what is at that address."""
+    try:
+        faults = msgspec.json.decode(body, type=_Faults).errors
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Refusal(concerns="provider", text="there is no error of SendGrid's in the reply")
+    text = "; ".join(one.message for one in faults)
+    by_account = status in {401, 402, 403, 404, 405, 407}
+    return Refusal(concerns="provider" if by_account else "callee", code=str(status), text=text)

@@ -1,0 +1,159 @@
+"""What Twilio's webhooks say, once they are verified, and its words for where a call stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headway.core.errors import InvalidValue
+from headway.server.hooks.request import HookRequest, only, read_form
+from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
+from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+
+CALLS: Mapping[str, CallStatus] = {
+    "queued": CallStatus.QUEUED,
+    "initiated": CallStatus.QUEUED,
+    "ringing": CallStatus.RINGING,
+    "answered": CallStatus.IN_PROGRESS,
+    "in-progress": CallStatus.IN_PROGRESS,
+    "completed": CallStatus.COMPLETED,
+    "busy": CallStatus.BUSY,
+    "no-answer": CallStatus.NO_ANSWER,
+    "failed": CallStatus.FAILED,
+    "canceled": CallStatus.CANCELED,
+}
+
+MESSAGES: Mapping[str, TextStatus] = {
+    "accepted": TextStatus.QUEUED,
+    "scheduled": TextStatus.QUEUED,
+    "queued": TextStatus.QUEUED,
+    "sending": TextStatus.QUEUED,
+    "sent": TextStatus.SENT,
+    "delivered": TextStatus.DELIVERED,
+    "read": TextStatus.DELIVERED,
+    "undelivered": TextStatus.UNDELIVERED,
+    "failed": TextStatus.FAILED,
+    "canceled": TextStatus.FAILED,
+}
+"""A message that was read had been delivered."""
+
+
+NAME = "twilio"
+
+_SID = re.compile(r"[A-Z]{2}[0-9a-fA-F]{32}", re.ASCII)
+
+Form = list[tuple[str, str]]
+
+
+def read_status(request: HookRequest) -> CallEvent | None:
+    """See `Voice.read_status`.
+
+    Raises:
+        InvalidValue: it is not understood.
+    """
+    form = _form(request)
+    said = only(form, "CallStatus")
+    # What asks for a script names the call's status too; only a status callback counts them.
+    if said is None or only(form, "Digits") is not None:
+        return None
+    status = CALLS.get(said)
+    if status is None:
+        message = f"the call's status is {said[:40]!r}"
+        raise InvalidValue(message, hint=f"known: {', '.join(CALLS)}")
+    call_id = _sid(form, "CallSid")
+    return CallEvent(
+        provider=NAME,
+        call_id=call_id,
+        ref=request.asked("ref"),
+        status=status,
+        event=event_id(NAME, call_id, said, only(form, "SequenceNumber") or ""),
+        duration_s=_whole(only(form, "CallDuration")) if status.ended else None,
+        reason=_reason(form),
+        body=dict(form),
+    )
+
+
+def read_pressed(request: HookRequest) -> Pressed | None:
+    """See `Voice.read_pressed`."""
+    form = _form(request)
+    if only(form, "CallSid") is None or only(form, "CallbackSource") is not None:
+        return None
+    call_id = _sid(form, "CallSid")
+    digits = only(form, "Digits") or ""
+    return Pressed(
+        call_id=call_id,
+        ref=request.asked("ref"),
+        digits=digits,
+        event=event_id(NAME, call_id, "pressed", digits),
+    )
+
+
+def read_text_status(request: HookRequest) -> TextEvent | None:
+    """See `Texts.read_text_status`.
+
+    Raises:
+        InvalidValue: it is not understood.
+    """
+    form = _form(request)
+    said = only(form, "MessageStatus")
+    if said is None:
+        return None
+    status = MESSAGES.get(said)
+    if status is None:
+        message = f"the message's status is {said[:40]!r}"
+        raise InvalidValue(message, hint=f"known: {', '.join(MESSAGES)}")
+    message_id = _sid(form, "MessageSid")
+    return TextEvent(
+        provider=NAME,
+        message_id=message_id,
+        ref=request.asked("ref"),
+        status=status,
+        event=event_id(NAME, message_id, said),
+        reason=_reason(form),
+        code=only(form, "ErrorCode") or "",
+    )
+
+
+def read_inbound(request: HookRequest) -> Inbound | None:
+    """See `Texts.read_inbound`."""
+    form = _form(request)
+    text, from_, to = only(form, "Body"), only(form, "From"), only(form, "To")
+    if text is None or from_ is None or only(form, "MessageStatus") is not None:
+        return None
+    event = event_id(NAME, _sid(form, "MessageSid"), "received")
+    return Inbound(from_=from_, to=to or "", text=text, event=event)
+
+
+def _form(request: HookRequest) -> Form:
+    return read_form(request.body) if request.is_form else []
+
+
+def _sid(form: Form, name: str) -> str:
+    """An id of Twilio's.
+
+    The fields are signed one behind the other without a mark between them: an id of another shape
+    may have swallowed the next field's name.
+
+    Raises:
+        InvalidValue: it is none.
+    """
+    sid = only(form, name)
+    if sid is None or _SID.fullmatch(sid) is None:
+        message = f"{name} is no id of Twilio's"
+        raise InvalidValue(message)
+    return sid
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _reason(form: Form) -> str:
+    said = {
+        "error": only(form, "ErrorCode"),
+        "": only(form, "ErrorMessage"),
+        "SIP": only(form, "SipResponseCode"),
+    }
+    reason = ", ".join(f"{name} {value}".strip() for name, value in said.items() if value)
+    return bounded_text(reason, MAX_REASON)

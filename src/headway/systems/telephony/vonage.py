@@ -1,0 +1,434 @@
+"""Vonage: calls, by its official client; and what a refusal concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+from anyio import CapacityLimiter, from_thread, to_thread
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from pydantic import AfterValidator, Field
+from requests import PreparedRequest, Response
+from requests.adapters import BaseAdapter
+from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
+from vonage_http_client.http_client import HttpClient  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_utils.errors import VonageError  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_voice import Voice as Client  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)  # pyright: ignore[reportMissingTypeStubs]  (as above)
+    CallInfo,
+    CreateCallRequest,
+    Dtmf,
+    Input,
+    ListCallsFilter,
+    Talk,
+)
+from vonage_voice.models.ncco import NccoAction  # pyright: ignore[reportMissingTypeStubs]  (as above)
+
+from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
+from headway.runtime.timing import REAL, Timing
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.signals import event_id
+from headway.systems.last_moment import Withdrawn
+from headway.systems.telephony.voice import (
+    SKEW_MS,
+    Ask,
+    CallEvent,
+    CallOrder,
+    CallStatus,
+    Dialled,
+    Fetch,
+    NotFound,
+    Say,
+    Sought,
+    Spoken,
+    the_one,
+)
+from headway.systems.telephony.vonage_webhooks import (
+    CALLS,
+    NAME,
+    check_vonage,
+    read_pressed,
+    read_status,
+    whole,
+)
+from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire
+
+
+def _private_key(written: str) -> str:
+    """The key in the one form that the official client takes, of PEM or of a file with it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not written.lstrip().startswith("-----BEGIN"):
+        try:
+            written = Path(written).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            message = "is neither a key in PEM nor a file that can be read"
+            raise ValueError(message) from None
+    try:
+        key = load_pem_private_key(written.strip().encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, RSAPrivateKey):
+        message = "is no private key of RSA without a password"
+        raise ValueError(message)  # noqa: TRY004  (the only error that pydantic takes)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+class VonageSettings(Table):
+    """`[telephony.vonage]`.
+
+    Attributes:
+        application_id: of the application.
+        private_key: of the application, in PEM; or the file that holds it.
+        signature_secret: of the account, which signs its webhooks; without it all are refused.
+        base_url: where the API is.
+        timeout: until when a whole reply must be there, ms.
+    """
+
+    application_id: Annotated[str, Field(pattern=r"^[0-9a-fA-F-]{32,36}$")]
+    private_key: Annotated[str, AfterValidator(_private_key), Field(repr=False)]
+    signature_secret: Annotated[str | None, Field(min_length=8, repr=False)] = None
+    base_url: BaseUrl = "https://api.nexmo.com"
+    timeout: Annotated[Span, Field(ge=100, le=120_000)] = 10_000
+
+
+class WireAdapter(BaseAdapter):
+    """The seam that `requests` has for its connections; for a thread that anyio has started."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        """Sends by the wire, to this address instead of Vonage's own."""
+        super().__init__()
+        self._wire = wire
+        self._base_url = base_url
+
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: object = None,
+        verify: object = True,
+        cert: object = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send one request, once.
+
+        Returns:
+            A reply of 2xx.
+
+        Raises:
+            TypeError: its body is a stream; nothing was sent.
+        """
+        del stream, timeout, verify, cert, proxies  # the wire has its own
+        parts = urlsplit(request.url or "")
+        body = request.body
+        if not isinstance(body, str | bytes | None):
+            message = "a request whose body is not at hand"
+            raise TypeError(message)
+        asked = httpx.Request(
+            request.method or "GET",
+            f"{self._base_url}{parts.path}" + (f"?{parts.query}" if parts.query else ""),
+            headers=_headers(request),
+            content=body,
+        )
+        said = from_thread.run(self._wire.send, asked)
+        reply = Response()
+        reply.status_code = said.status_code
+        reply.headers.update(said.headers)
+        reply.raw = BytesIO(said.content)
+        reply.url, reply.request = request.url or "", request
+        return reply
+
+    def close(self) -> None:
+        """Nothing: the wire is closed by who made it."""
+
+
+class WireClient(HttpClient):
+    """The official client, without its retries.
+
+    It would post a call up to ten more times when the connection ends without a reply, and each may
+    place a call. Each request gets a new instance, because one keeps the headers of the last
+    request.
+    """
+
+    def __init__(self, auth: Auth, wire: Wire, base_url: str) -> None:
+        """Sends by the wire."""
+        super().__init__(auth)
+        self._session.trust_env = False  # the wire handles proxies
+        self._session.mount("https://", WireAdapter(wire, base_url))
+
+
+def _headers(request: PreparedRequest) -> dict[str, str]:
+    # How the bytes travel is the wire's affair.
+    travel = {"connection", "content-length", "accept-encoding", "transfer-encoding"}
+    return {
+        name: value.decode() if isinstance(value, bytes) else str(value)
+        for name, value in request.headers.items()
+        if name.lower() not in travel
+    }
+
+
+UNKNOWN = "404"
+"""There is no such call."""
+
+
+class _Parameter(msgspec.Struct):
+    name: str = ""
+    reason: str = ""
+
+
+class _Error(msgspec.Struct):
+    type: str = ""
+    title: str = ""
+    error_title: str = ""
+    detail: str = ""
+    invalid_parameters: list[_Parameter] | None = None
+
+
+def read_refusal(status: int, body: bytes) -> Refusal:
+    """What a reply of 4xx says.
+
+    Returns:
+        Whom it concerns: by the parameters that are invalid, else by the status; a reply that is
+        no error of Vonage's concerns whatever stands at that address.
+    """
+    try:
+        said = msgspec.json.decode(body, type=_Error)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        said = _Error()
+    title = said.title or said.error_title
+    if not title and not said.type:
+        return Refusal(concerns="provider", text="there is no error of Vonage's in the reply")
+    wrong = said.invalid_parameters or []
+    reasons = [f"{one.name} {one.reason}".strip() for one in wrong]
+    text = ": ".join(part for part in (title or said.type, said.detail, *reasons) if part)
+    return Refusal(concerns=_concerns(status, wrong), code=str(status), text=text)
+
+
+def _concerns(status: int, wrong: list[_Parameter]) -> str:
+    if status in {401, 402, 403, 404, 407}:
+        return "provider"
+    places = {one.name.partition(".")[0].partition("[")[0] for one in wrong}
+    if "to" in places or not places:
+        return "callee"
+    return "sender" if "from" in places else "provider"
+
+
+LONGEST_WAIT_S = 10
+"""The longest that Vonage waits for keys."""
+
+
+def actions(script: Say | Ask) -> list[NccoAction]:
+    """Return a script as actions.
+
+    A question is spoken twice, and keys can be pressed at any time. Silence is reported once, after
+    it.
+
+    Raises:
+        ValueError: the text is too long, or too many keys are asked for.
+    """
+    if isinstance(script, Say):
+        return [Talk.model_validate({"text": script.text})]
+    asked = {"text": script.text, "bargeIn": True, "loop": 2}
+    keys = Dtmf(timeOut=min(script.wait_s, LONGEST_WAIT_S), maxDigits=script.digits)
+    input_ = Input(type=["dtmf"], dtmf=keys, eventUrl=[script.answer_url], eventMethod="POST")
+    return [Talk.model_validate(asked), input_]
+
+
+LONGEST_RING_S = 120
+PAGE = 100
+PAGES = 20
+"""How many pages of calls are looked through for one that is sought."""
+
+T = TypeVar("T")
+
+
+class Application:
+    """See `Voice`.
+
+    Attributes:
+        answers_ms: see `Voice`.
+    """
+
+    name = NAME
+
+    def __init__(self, settings: VonageSettings, *, timing: Timing = REAL) -> None:
+        """Connect nothing yet."""
+        self._settings = settings
+        self._auth = Auth(application_id=settings.application_id, private_key=settings.private_key)
+        self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
+        self.answers_ms = self._wire.answers_ms
+        self._threads: CapacityLimiter | None = None
+
+    async def dial(self, order: CallOrder) -> Dialled:
+        """See `Voice.dial`.
+
+        Raises:
+            ProviderRefused: there is definitely no call: Vonage refused, or never saw the order.
+        """
+        try:
+            asked = _request(order)
+        except (ValueError, VonageError) as error:
+            message = f"vonage takes no such order: {_first_line(error)}"
+            # Neither the number nor Vonage can help what is to be said.
+            raise ProviderRefused(message, concerns="callee") from error
+        made = await self._ask(lambda client: client.create_call(asked))
+        return Dialled(self.name, made.uuid)
+
+    async def look_up(self, sought: Sought) -> CallEvent | NotFound:
+        """See `Voice.look_up`.
+
+        Raises:
+            ProviderUnsure: Vonage cannot be asked now, or one of several such calls still runs.
+        """
+        try:
+            if sought.call_id is not None:
+                call = await self._fetch(sought.call_id)
+                return NotFound.UNCLEAR if call is None else _event(call, sought)
+            return the_one([_event(one, sought) for one in await self._list(sought)])
+        except ProviderRefused as refused:
+            message = f"vonage cannot be asked: {refused.message}"
+            raise ProviderUnsure(message, hint=refused.hint) from refused
+
+    async def hang_up(self, call_id: str) -> None:
+        """See `Voice.hang_up`.
+
+        Raises:
+            ProviderRefused: Vonage would not, and the call has not ended.
+        """
+        try:
+            await self._ask(lambda client: client.hangup(call_id))
+        except ProviderRefused:
+            call = await self._fetch(call_id)
+            if call is None or not _status(call).ended:
+                raise
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """See `Voice.verify`."""
+        check_vonage(request, self._settings.signature_secret, now)
+
+    read_status = staticmethod(read_status)
+    read_pressed = staticmethod(read_pressed)
+
+    def speak(self, script: Say | Ask) -> Spoken:
+        """See `Voice.speak`."""
+        said = [one.model_dump(by_alias=True, exclude_none=True) for one in actions(script)]
+        return Spoken(msgspec.json.encode(said), "application/json")
+
+    async def close(self) -> None:
+        """See `Voice.close`."""
+        await self._wire.close()
+
+    async def _fetch(self, call_id: str) -> CallInfo | None:
+        try:
+            return await self._ask(lambda client: client.get_call(call_id))
+        except ProviderRefused as refused:
+            if refused.provider_code == UNKNOWN:
+                return None
+            raise
+
+    async def _list(self, sought: Sought) -> list[CallInfo]:
+        since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
+        found: list[CallInfo] = []
+        for page in range(PAGES):
+            wanted = ListCallsFilter(
+                date_start=since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                order="asc",
+                page_size=PAGE,
+                record_index=page * PAGE,
+            )
+            calls, following = await self._ask(lambda client, one=wanted: client.list_calls(one))
+            found += [one for one in calls if _fits(one, sought)]
+            if following is None or not calls:
+                return found
+        message = f"vonage has had more than {PAGE * PAGES} calls since then"
+        raise ProviderUnsure(message)
+
+    async def _ask(self, ask: Callable[[Client], T]) -> T:
+        if self._threads is None:
+            self._threads = CapacityLimiter(AT_ONCE)
+        client = Client(WireClient(self._auth, self._wire, self._settings.base_url))
+        try:
+            return await to_thread.run_sync(ask, client, limiter=self._threads)
+        except (ProviderError, Withdrawn):
+            raise
+        except Exception as error:  # (the client raises anything for a reply of another shape)
+            message = f"vonage's reply is not understood: {type(error).__name__}"
+            hint = "look it up; do not send it again"
+            raise ProviderUnsure(message, hint=hint) from error
+
+
+def _request(order: CallOrder) -> CreateCallRequest:
+    said: dict[str, object] = {
+        "to": [{"number": _digits(order.to)}],
+        "from_": {"number": _digits(order.from_)},
+        "event_url": [order.status_url],
+        "event_method": "POST",
+        "ringing_timer": min(order.ring_s, LONGEST_RING_S),
+        "length_timer": order.limit_s,
+    }
+    if isinstance(order.script, Fetch):
+        said |= {"answer_url": [order.script.url], "answer_method": "POST"}
+    else:
+        said["ncco"] = actions(order.script)
+    return CreateCallRequest.model_validate(said)
+
+
+def _digits(phone: str) -> str:
+    """A number as Vonage writes it."""
+    return phone.removeprefix("+")
+
+
+def _fits(call: CallInfo, sought: Sought) -> bool:
+    numbers = [getattr(end, "number", None) for end in (call.to, call.from_)]
+    wanted = [_digits(sought.to), _digits(sought.from_)]
+    return numbers == wanted and call.uuid not in sought.others
+
+
+def _event(call: CallInfo, sought: Sought) -> CallEvent:
+    status = _status(call)
+    return CallEvent(
+        provider=NAME,
+        call_id=call.uuid,
+        ref=sought.ref,
+        status=status,
+        event=event_id(NAME, call.uuid, status, "asked"),
+        duration_s=whole(call.duration) if status.ended else None,
+    )
+
+
+def _status(call: CallInfo) -> CallStatus:
+    status = CALLS.get(call.status)
+    if status is None:
+        message = f"vonage says that the call is {call.status[:40]!r}, which is not known"
+        raise ProviderUnsure(message)
+    return status
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of a message; later lines may show the input."""
+    return str(error).partition("\n")[0]
+
+
+def make(settings: Mapping[str, object]) -> Application:
+    """Make the provider.
+
+    Raises:
+        InvalidValue: the settings are unusable, or the private key is not there.
+    """
+    return Application(read_table("telephony.vonage", VonageSettings, settings))

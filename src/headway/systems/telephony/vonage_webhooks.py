@@ -1,0 +1,168 @@
+"""What Vonage's webhooks say, once their signature is verified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+
+import jwt
+import msgspec
+from jwt.types import Options
+
+from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
+from headway.server.hooks.request import HookRequest, any_same, check_fresh, is_object, refuse
+from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
+from headway.server.strict_json import read_json
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+
+CALLS: Mapping[str, CallStatus] = {
+    "started": CallStatus.QUEUED,
+    "ringing": CallStatus.RINGING,
+    "answered": CallStatus.IN_PROGRESS,
+    "human": CallStatus.IN_PROGRESS,
+    "machine": CallStatus.IN_PROGRESS,
+    "completed": CallStatus.COMPLETED,
+    "busy": CallStatus.BUSY,
+    "timeout": CallStatus.NO_ANSWER,
+    "unanswered": CallStatus.NO_ANSWER,
+    "failed": CallStatus.FAILED,
+    "rejected": CallStatus.FAILED,
+    "cancelled": CallStatus.CANCELED,
+}
+
+PASSED_OVER = frozenset({"disconnected", "input", "record", "transfer", "notify", "payment"})
+"""Words for what happens within a call."""
+
+
+TOLERANCE_MS = 300_000
+ALGORITHM = "HS256"
+
+_SCHEME = "bearer "
+# Moments are compared with the server's own clock, which need not be the machine's.
+_OPTIONS: Options = {
+    "require": ["iat", "payload_hash"],
+    "verify_iat": False,
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_aud": False,
+}
+
+
+def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
+    """Accept a webhook that Vonage has signed within the last five minutes.
+
+    Args:
+        secret: of the account; None if there is none.
+        now: the moment, ms UTC.
+
+    Raises:
+        Unauthenticated: it is not signed, not with this secret, over another body, or too long ago.
+    """
+    if secret is None:
+        message = (
+            "webhooks of Vonage cannot be proved: telephony.vonage.signature_secret is missing"
+        )
+        raise Unauthenticated(message, hint="copy the signature secret from Vonage's dashboard")
+    said = request.needed("authorization")
+    if said[: len(_SCHEME)].lower() != _SCHEME:
+        refuse()
+    try:
+        claims = jwt.decode(
+            said[len(_SCHEME) :].strip(), secret, algorithms=[ALGORITHM], options=_OPTIONS
+        )
+    except jwt.PyJWTError:
+        refuse()
+    check_fresh(str(claims["iat"]), now, TOLERANCE_MS)
+    hashes = str(claims["payload_hash"]).encode("utf-8", "replace")
+    if not any_same(_digests(request.body), hashes):
+        refuse()
+
+
+def _digests(body: bytes) -> list[bytes]:
+    """The digests that the body can have: as it came, and as JSON without blanks."""
+    texts = [body]
+    try:
+        compact = json.dumps(read_json(body), separators=(",", ":"), ensure_ascii=False)
+        texts.append(compact.encode())
+    except (InvalidValue, PayloadTooLarge):
+        pass
+    return [sha256(text).hexdigest().encode() for text in texts]
+
+
+NAME = "vonage"
+
+
+def read_status(request: HookRequest) -> CallEvent | None:
+    """See `Voice.read_status`.
+
+    Raises:
+        InvalidValue: it is not understood.
+    """
+    body = _object(request)
+    said = body.get("status")
+    if said is None or said in PASSED_OVER or "dtmf" in body:
+        return None
+    status = CALLS.get(str(said))
+    if status is None:
+        message = f"the call's status is {str(said)[:40]!r}"
+        raise InvalidValue(message, hint=f"known: {', '.join(CALLS)}")
+    call_id = _text(body, "uuid")
+    return CallEvent(
+        provider=NAME,
+        call_id=call_id,
+        ref=request.asked("ref"),
+        status=status,
+        event=event_id(NAME, call_id, str(said), str(body.get("timestamp", ""))),
+        duration_s=whole(body.get("duration")) if status.ended else None,
+        reason=_reason(body),
+        body={name: _written(value) for name, value in body.items()},
+    )
+
+
+def read_pressed(request: HookRequest) -> Pressed | None:
+    """See `Voice.read_pressed`."""
+    body = _object(request)
+    keys = body.get("dtmf")
+    if keys is None:
+        return None
+    said = keys.get("digits") if is_object(keys) else keys
+    digits = "" if said is None else str(said)
+    call_id = _text(body, "uuid")
+    return Pressed(
+        call_id=call_id,
+        ref=request.asked("ref"),
+        digits=digits,
+        event=event_id(NAME, call_id, "pressed", digits),
+    )
+
+
+def whole(said: object) -> int | None:
+    """A number of seconds, as Vonage writes it: digits, as text or not; None if it is none."""
+    text = str(said)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _object(request: HookRequest) -> Mapping[str, object]:
+    body = request.json()
+    if not is_object(body):
+        message = "the webhook is no object"
+        raise InvalidValue(message)
+    return body
+
+
+def _text(body: Mapping[str, object], name: str) -> str:
+    text = body.get(name)
+    if not isinstance(text, str) or not text:
+        message = f"the webhook has no {name}"
+        raise InvalidValue(message)
+    return text
+
+
+def _reason(body: Mapping[str, object]) -> str:
+    said = (body.get(name) for name in ("reason", "detail"))
+    return bounded_text(", ".join(str(one) for one in said if one), MAX_REASON)
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,387 @@
+"""Webhooks that systems send: signed, and only to addresses on the open internet.
+
+What is checked is what is connected to: a host is resolved once for each connection. The ranges are
+listed here because those of `ipaddress` differ between versions of Python.
+
+Source: the IANA special-purpose address registries for IPv4 and IPv6 (RFC 6890), where they say
+that a range is not globally reachable; RFC 7526 and RFC 9637; the providers' documentation for
+addresses at which a cloud serves its instances; the Standard Webhooks specification, "Webhook
+payload", "Signature scheme" and "Verifying signatures".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any, NamedTuple, cast
+from urllib.parse import SplitResult, urlsplit
+
+import httpcore
+
+from headway.core.duration import read_retry_after
+from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
+from headway.runtime.answers import Dead, Retry
+from headway.runtime.timing import Timing
+from headway.server.hooks.providers import SHORTEST_SECRET
+from headway.server.hooks.request import strict_base64
+from headway.systems.last_moment import last_moment
+
+_CLOSED_4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this network
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # shared by carriers; the metadata of Alibaba Cloud
+            "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # the platform of Azure
+            "169.254.0.0/16",  # link-local; the metadata of most clouds
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments; the metadata of Oracle Cloud
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # relays of 6to4, deprecated
+            "192.168.0.0/16",  # private
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+        ),
+    )
+)
+_OPEN_6 = IPv6Network("2000::/3")
+"""Global unicast; the rest is loopback, link-local, unique local (with the metadata of AWS),
+multicast, reserved."""
+_CLOSED_6 = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments, Teredo among them
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4, which a relay would carry to the IPv4 address within
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_CARRYING_4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+"""Addresses that end with the IPv4 address that is reached: mapped ones, and those of NAT64."""
+_LOW_32 = 0xFFFF_FFFF
+
+
+def is_public(text: str) -> bool:
+    """Return whether an address is on the open internet, and so is the one that it stands for.
+
+    Args:
+        text: as a resolver gives it; a zone such as `%eth0` makes it a local one.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return False
+        if not any(address in one for one in _CARRYING_4):
+            return address in _OPEN_6 and not any(address in one for one in _CLOSED_6)
+        address = IPv4Address(int(address) & _LOW_32)
+    return not any(address in one for one in _CLOSED_4)
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host, for a port."""
+
+
+class PrivateAddress(Exception):
+    """The host is not on the open internet; nothing was sent."""
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host, as the system resolves it.
+
+    Raises:
+        OSError: it has none, or the resolver is away.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class PinnedNetwork(httpcore.AsyncNetworkBackend):
+    """Resolves a host once for each connection, and connects to what it has checked.
+
+    A host whose name stands for another address a moment later gains nothing by that.
+    """
+
+    def __init__(self, *, private: bool, resolve: Resolve = resolve) -> None:
+        """Connect nothing yet.
+
+        Args:
+            private: whether addresses that are not on the open internet are let pass.
+        """
+        self._private = private
+        self._resolve = resolve
+        # The library hides its class from those who read types.
+        self._inner = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (the library's own parameter)
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that answers.
+
+        Raises:
+            PrivateAddress: one of the host's addresses is not on the open internet.
+            ConnectError: it has no address, or none of them answers.
+            ConnectTimeout: none of them answered in time.
+        """
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            message = f"the host has no address: {error}"
+            raise httpcore.ConnectError(message) from error
+        closed = [one for one in addresses if not (self._private or is_public(one))]
+        if closed or not addresses:
+            message = f"{host[:80]} is at {closed[0]}" if closed else f"{host[:80]} is nowhere"
+            raise PrivateAddress(message)
+        *others, last = addresses
+        for one in others:
+            try:
+                return await self._inner.connect_tcp(
+                    one, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await self._inner.connect_tcp(last, port, timeout, local_address, socket_options)
+
+
+PREFIX = "whsec_"
+
+
+def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Read keys.
+
+    Args:
+        texts: each `whsec_` and base64 of 24 bytes or more.
+
+    Raises:
+        InvalidValue: one is unusable; the message never contains it.
+    """
+    keys: list[bytes] = []
+    for number, text in enumerate(texts, start=1):
+        key = strict_base64(text.removeprefix(PREFIX))
+        if key is None or len(key) < SHORTEST_SECRET:
+            message = f"{where}: key {number} is no secret of {SHORTEST_SECRET} bytes in base64"
+            raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
+        keys.append(key)
+    return tuple(keys)
+
+
+def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[str, str]:
+    """The headers of a webhook.
+
+    Args:
+        keys: each signs, so that a receiver may change to a new one at any moment.
+        event: the same however often it is sent.
+        at_s: when it is sent, in seconds UTC.
+    """
+    signed = f"{event}.{at_s}.".encode() + body
+    signatures = (b64encode(hmac.digest(key, signed, sha256)).decode() for key in keys)
+    return {
+        "webhook-id": event,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": " ".join(f"v1,{one}" for one in signatures),
+    }
+
+
+LIMIT_S = 10.0
+"""For a whole report: resolving, connecting, sending, and the head of the reply."""
+MOST_AT_ONCE = 50
+LONGEST_URL = 2_048
+GONE = 410
+"""The receiver wants no more of it.
+
+Source: the Standard Webhooks specification, "Operational considerations".
+"""
+
+
+class Posted(NamedTuple):
+    """The head of a receiver's reply.
+
+    Attributes:
+        status: of HTTP.
+        retry_after_ms: when it is worth posting again, if the receiver says so.
+    """
+
+    status: int
+    retry_after_ms: int | None
+
+
+class Reporter:
+    """Posts signed webhooks; it follows no redirect, and reads no reply beyond its head."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        *,
+        where: str,
+        what: str,
+        private: bool,
+        timing: Timing,
+        resolve: Resolve = resolve,
+    ) -> None:
+        """Connect nothing yet.
+
+        Args:
+            keys: `whsec_…`; each signs. Without any, nothing can be reported.
+            where: they stand in the settings, such as "calls.reporting_keys".
+            what: callers name an address in, such as "reporting_webhook_url".
+            private: whether addresses that are not on the open internet may be reported to.
+
+        Raises:
+            InvalidValue: a key is unusable.
+        """
+        self._where, self._what = where, what
+        self._keys = read_keys(where, keys)
+        self._timing = timing
+        network = PinnedNetwork(private=private, resolve=resolve)
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=MOST_AT_ONCE,
+            # None is kept: what was checked may not hold for what is sent a minute later.
+            max_keepalive_connections=0,
+            network_backend=network,
+        )
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+
+    def check(self, url: str) -> str:
+        """Accept an address to which a result can be reported; no request is sent to it.
+
+        Raises:
+            InvalidValue: it cannot be reported to, or nothing signs reports.
+        """
+        if not self._keys:
+            message = f"{self._what}: this server signs no reports"
+            raise InvalidValue(message, hint=f'set {self._where} = ["whsec_…"]')
+        _read(self._what, url)
+        return url
+
+    async def report(self, url: str, event: str, body: bytes) -> None:
+        """Post a result.
+
+        Args:
+            event: the id of the webhook; the same for each try.
+
+        Raises:
+            Retry: it was not taken, or it is not known; trying again is safe.
+            Dead: it cannot be taken, or is not wanted.
+        """
+        try:
+            status = (await self.post(url, event, body)).status
+        except InvalidValue as error:
+            raise Dead(error.message) from error
+        except PrivateAddress as error:
+            message = f"results are reported to no private address: {error}"
+            raise Dead(message) from error
+        except ProviderError as error:
+            raise Retry(error.message) from error
+        if status == GONE:
+            message = "the webhook answered 410: it wants no more"
+            raise Dead(message)
+        if not 200 <= status < 300:
+            message = f"the webhook answered {status}"
+            raise Retry(message)
+
+    async def post(self, url: str, event: str, body: bytes) -> Posted:
+        """Post a webhook, once.
+
+        Args:
+            event: the id of the webhook; the same for each try.
+
+        Raises:
+            InvalidValue: it is not a URL that can be posted to, or nothing signs; nothing was sent.
+            PrivateAddress: the host is not on the open internet; nothing was sent.
+            ProviderRefused: the receiver cannot be reached; nothing was sent.
+            ProviderUnsure: it was sent, or part of it, and there is no reply.
+        """
+        parts = _read(self._what, self.check(url))
+        headers = {
+            "host": parts.netloc,
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "user-agent": "headway",
+            **sign(self._keys, event, self._timing.wall_at() // 1000, body),
+        }
+        begun = False
+
+        async def watch(step: str, _: object) -> None:
+            nonlocal begun
+            if not begun and step.endswith("send_request_headers.started"):
+                await last_moment()
+                begun = True
+
+        try:
+            async with (
+                self._places,
+                self._timing.limit(LIMIT_S),
+                self._pool.stream(
+                    "POST",
+                    url,
+                    headers=list(headers.items()),
+                    content=body,
+                    extensions={"trace": watch},
+                ) as reply,
+            ):
+                return Posted(reply.status, self._retry_after(reply))
+        except (OSError, httpcore.NetworkError, httpcore.TimeoutException, TimeoutError) as error:
+            message = f"the webhook does not answer: {type(error).__name__}"
+            failed = error
+        except httpcore.ProtocolError as error:
+            message = "the webhook does not speak HTTP"
+            failed = error
+        if begun:
+            raise ProviderUnsure(message) from failed
+        raise ProviderRefused(message, concerns="provider") from failed
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._pool.aclose()
+
+    def _retry_after(self, reply: httpcore.Response) -> int | None:
+        headers = {name.lower(): value for name, value in reply.headers}
+        text = headers.get(b"retry-after", b"").decode("latin-1")
+        return read_retry_after(text, self._timing.wall_at())
+
+
+def _read(what: str, url: str) -> SplitResult:
+    """Take an address apart.
+
+    Raises:
+        InvalidValue: it is none that can be posted to.
+    """
+    hint = "https://host/path, without a user or a fragment"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        message = f"{what} is not a URL"
+        raise InvalidValue(message, hint=hint) from None
+    fault = ""
+    if parts.scheme not in {"https", "http"}:
+        fault = "is no https:// or http:// URL"
+    elif not parts.hostname or port == 0:
+        fault = "names no host"
+    elif "@" in parts.netloc or parts.fragment:
+        fault = "has a user or a fragment"
+    elif len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        fault = f"is longer than {LONGEST_URL} characters, or has some that no URL has"
+    if fault:
+        message = f"{what} {fault}"
+        raise InvalidValue(message, hint=hint)
+    return parts

@@ -1,1 +1,0 @@
-"""Webhooks that systems send: signed, and only to addresses on the open internet."""
