@@ -21,11 +21,9 @@ from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
 from headway.systems.field_service.request import (
     ALERT,
-    LOOK_OVER,
     NAME,
     OFFER,
     RING,
-    TEXT,
     acceptor,
     call_of,
     is_open,
@@ -74,11 +72,7 @@ class Ended:
                     me.then(*await self._alerts(view, reason))
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        me.then(
-            self._context.kind(LOOK_OVER).make(
-                job_id=derived_id(LOOK_OVER, "ended", me.id), subject=job, request=job
-            )
-        )
+        me.then(self._context.look_over(job, "ended", me.id))
         return None
 
     async def _alerts(self, view: JobView, reason: str) -> list[NewJob]:
@@ -118,14 +112,8 @@ class Ended:
                 found = await TECHNICIANS.find(session, technician)
             except UnknownRecord:
                 return []
-        return [
-            context.kind(TEXT).make(
-                job_id=derived_id("withdrawn", view.id, view.run),
-                subject=view.id,
-                to=found.phone,
-                text=withdrawn_text(read_request(view.args)),
-            )
-        ]
+        text = withdrawn_text(read_request(view.args))
+        return [context.message(view.id, found.phone, text, "withdrawn", view.id, view.run)]
 
 
 _MOST = MAX_BATCH - 100
@@ -148,17 +136,9 @@ class Taken:
             messages = await self._messages(view, candidate, run)
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        look = context.kind(LOOK_OVER)
         others = [one for one in await self._waiting_for(candidate) if one != job]
-        me.then(
-            *messages,
-            *(
-                look.make(
-                    job_id=derived_id(LOOK_OVER, "taken", me.id, one), subject=one, request=one
-                )
-                for one in (job, *others)
-            ),
-        )
+        looks = (context.look_over(one, "taken", me.id, one) for one in (job, *others))
+        me.then(*messages, *looks)
         return None
 
     async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
@@ -167,20 +147,15 @@ class Taken:
             return []
         silent = {one.candidate for one in view.cascade.asked if one.answer is Answer.TIMEOUT}
         found: list[NewJob] = []
+        text = taken_text(read_request(view.args))
         async with context.directory.read() as session:
             for name in sorted(silent - {winner}):
                 try:
                     technician = await TECHNICIANS.find(session, name)
                 except UnknownRecord:
                     continue
-                found.append(
-                    context.kind(TEXT).make(
-                        job_id=derived_id("taken", view.id, run, name),
-                        subject=view.id,
-                        to=technician.phone,
-                        text=taken_text(read_request(view.args)),
-                    )
-                )
+                why = ("taken", view.id, run, name)
+                found.append(context.message(view.id, technician.phone, text, *why))
         return found
 
     async def _waiting_for(self, technician: str) -> list[str]:
@@ -246,11 +221,7 @@ class RingEnded:
         elif all(run.handed_at is None for run in ring.runs):
             return
         request, _ = run_of(offer)
-        me.then(
-            self._context.kind(LOOK_OVER).make(
-                job_id=derived_id(LOOK_OVER, me.id), subject=request, request=request
-            )
-        )
+        me.then(self._context.look_over(request, me.id))
 
 
 def _missed(ring: JobView) -> str:

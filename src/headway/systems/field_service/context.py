@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
+from headway.core.job import NewJob, derived_id
 from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
 from headway.server.routes.router import system_service
-from headway.systems.field_service.request import NAME, OFFERS
+from headway.systems.field_service.request import LOOK_OVER, NAME, OFFERS, TEXT
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import SystemContext
 from headway.systems.telephony.exchange import Exchange
@@ -41,6 +42,18 @@ class FieldContext(SystemContext):
     def kind(self, name: str) -> Kind:
         """One of this system's kinds."""
         return self.app.kind(name)
+
+    def look_over(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
+        """A job that looks over a request; however often it is sent, the same `why` makes one."""
+        job_id = derived_id(LOOK_OVER, *why)
+        return self.kind(LOOK_OVER).make(job_id=job_id, subject=request, request=request, **more)
+
+    def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:
+        """A job that sends a message about a request; the same `why` makes one."""
+        more = {"offer": offer} if offer else {}
+        return self.kind(TEXT).make(
+            job_id=derived_id(*why), subject=request, to=to, text=text, **more
+        )
 
     def url(self, path: str) -> str:
         """Return the public URL of a path of this system."""

@@ -10,10 +10,10 @@ import httpx
 import msgspec
 
 from headway.core.errors import InvalidValue, StoreUnavailable
-from headway.core.job import NewJob, derived_id
+from headway.core.job import NewJob
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.nearby import nearby
-from headway.systems.field_service.request import LOOK_OVER, OFFER, Position, Request
+from headway.systems.field_service.request import OFFER, Position, Request
 
 TIMEOUT_S = 3.0
 """For the whole reply, and not for each of its parts."""
@@ -128,6 +128,4 @@ def look_at(context: FieldContext, request: str, *why: object) -> NewJob:
     Args:
         why: what the look follows from; the same makes one look.
     """
-    return context.kind(LOOK_OVER).make(
-        job_id=derived_id(LOOK_OVER, "look", request, *why), subject=request, request=request
-    )
+    return context.look_over(request, "look", request, *why)

@@ -117,12 +117,7 @@ class Turn:
 
     def _pass_over(self, job: Job, reason: str) -> Unfit:
         """End the turn, and look whether those who are left have another request."""
-        look = self._context.kind(LOOK_OVER)
-        job.then(
-            look.make(
-                job_id=derived_id(LOOK_OVER, job.ref, "unfit"), subject=job.id, request=job.id
-            )
-        )
+        job.then(self._context.look_over(job.id, job.ref, "unfit"))
         return Unfit(reason)
 
     async def _look(self, job: Job, request: Request) -> _Candidate:
@@ -163,15 +158,9 @@ class Turn:
         )
         stands_ms = timeout_ms
         if by_text:
-            job.then(
-                context.kind(TEXT).make(
-                    job_id=derived_id(TEXT, job.ref),
-                    subject=job.id,
-                    to=technician.phone,
-                    text=offer_written(request, away_km),
-                    offer=job.ref,
-                )
-            )
+            text = offer_written(request, away_km)
+            why = (TEXT, job.ref)
+            job.then(context.message(job.id, technician.phone, text, *why, offer=job.ref))
         elif context.settings.lines:
             stands_ms += context.settings.line_wait
             job.then(
@@ -192,20 +181,9 @@ class Turn:
         """Look over the request now, for calls of turns that are over; and when this one is."""
         context = self._context
         at = context.timing.wall_at() + stands_ms
-        look = context.kind(LOOK_OVER)
-        later = look.make(
-            job_id=derived_id(LOOK_OVER, job.ref, "end"),
-            due=datetime.fromtimestamp(at / 1000, UTC),
-            subject=job.id,
-            request=job.id,
-            after_run=job.run,
-        )
-        if job.run == 1:
-            return [later]
-        now = look.make(
-            job_id=derived_id(LOOK_OVER, job.ref, "now"), subject=job.id, request=job.id
-        )
-        return [now, later]
+        due = datetime.fromtimestamp(at / 1000, UTC)
+        later = context.look_over(job.id, job.ref, "end", due=due, after_run=job.run)
+        return [later] if job.run == 1 else [context.look_over(job.id, job.ref, "now"), later]
 
     async def _assign(
         self,
@@ -236,9 +214,7 @@ class Turn:
                 messages.append((had.phone, given_away_text(request)))
             job.then(
                 *(
-                    context.kind(TEXT).make(
-                        job_id=derived_id("assigned", job.ref, to), subject=job.id, to=to, text=text
-                    )
+                    context.message(job.id, to, text, "assigned", job.ref, to)
                     for to, text in messages
                 )
             )

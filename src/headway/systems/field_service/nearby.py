@@ -281,8 +281,6 @@ async def nearby(
 
 
 class _Search:
-    """One search."""
-
     def __init__(
         self, questions: Questions, lat: float, lon: float, radius_km: float, most: int
     ) -> None:

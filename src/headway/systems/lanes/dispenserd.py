@@ -307,8 +307,6 @@ def dispenserd(service: Service) -> Starlette:
 
 
 class _Dispenserd:
-    """Answers requests."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
         self._queue = Queue(service.store, service.long_polls, service.timing)

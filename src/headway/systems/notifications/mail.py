@@ -289,8 +289,6 @@ class Smtp:
 
 
 class _Delivery:
-    """One message on its way."""
-
     def __init__(self, from_: str, to: str, content: bytes, limit: asyncio.Timeout) -> None:
         self.begun = False
         self._limit = limit

@@ -175,7 +175,6 @@ def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
 
 
 def _closed(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
-    """A channel is closed."""
     return {
         channel: lambda ms, channel=channel, why=why: (
             f"{channel} has been closed for {format_duration(ms)}: {why}"

@@ -357,13 +357,13 @@ class Truth:
         message = f"{NOT_OURS}: the row {row_id} is {standing.status}{whose}"
         raise Dead(message)
 
-    async def again(self, row_id: str, *, ref: str, due_at: int | None = None) -> bool:
+    async def again(self, row_id: str, *, ref: str) -> bool:
         """Says in the table that a call is over and another is to be made.
 
         Returns:
             Whether the row was running under this reference, and is pending now.
         """
-        return await self.table.put_back(row_id, ref=ref, due_at=due_at)
+        return await self.table.put_back(row_id, ref=ref, due_at=None)
 
     async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
         """Write the outcome of a lead to the table; a repetition changes nothing."""
