@@ -43,12 +43,22 @@ REASSIGNED = "given to "
 SOON = "10s"
 """Within this, a request taken from a technician should be assigned to the next."""
 MOST_WAITS = 3
+_MOST = MAX_BATCH - 100
+QUEUED_STATES = tuple(QUEUED)
+_MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
+BY_CALL = "by call"
+"""The reason of an answer that was given by pressing a key: that call ends by itself."""
+_LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
+LAG_MS = 500
+"""After a deadline, until a sweep has seen it."""
+AGAIN = "3s"
+MOST_LOOKS = 40
 
 _log = logging.getLogger("headway.field_service")
 
 
-class Ended:
-    """The handler of `offer_ended`."""
+class FollowUps:
+    """The handlers of what follows from answers and ends."""
 
     def __init__(self, context: FieldContext) -> None:
         self._context = context
@@ -115,16 +125,6 @@ class Ended:
         text = withdrawn_text(read_request(view.args))
         return [context.message(view.id, found.phone, text, "withdrawn", view.id, view.run)]
 
-
-_MOST = MAX_BATCH - 100
-
-
-class Taken:
-    """The handler of `offer_taken`."""
-
-    def __init__(self, context: FieldContext) -> None:
-        self._context = context
-
     async def taken(self, me: Job, job: str, state: str, candidate: str, run: int) -> Snooze | None:
         """Notify technicians with expired offers that it is taken, and hang up ringing calls."""
         del state
@@ -182,20 +182,7 @@ class Taken:
                 break
         return found[:_MOST]
 
-
-QUEUED_STATES = tuple(QUEUED)
-
-
-_MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
-
-
-class RingEnded:
-    """The handler of `ring_ended`."""
-
-    def __init__(self, context: FieldContext) -> None:
-        self._context = context
-
-    async def ended(self, me: Job, job: str, state: str, reason: str) -> None:
+    async def ring_ended(self, me: Job, job: str, state: str, reason: str) -> None:
         """Let the offer go on to the next candidate, if its own could not be reached.
 
         A technician who was on the telephone can be asked about other requests again.
@@ -223,6 +210,29 @@ class RingEnded:
         request, _ = run_of(offer)
         me.then(self._context.look_over(request, me.id))
 
+    async def look(self, me: Job, request: str, after_run: int = 0) -> object:
+        """Bring order into what an ended turn leaves behind.
+
+        Args:
+            after_run: it waits for the end of this run's offer; 0 waits for none.
+        """
+        view = await self._context.store.read(JobQuery(id=request))
+        if view is None:
+            return None
+        if after_run and view.run == after_run and is_open(view):
+            at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
+            return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
+        done = await hang_up_others(self._context, view)
+        await pass_over_assigned(self._context.store, view)
+        await look_at_those_who_wait(self._context.store, view)
+        if not done and me.run < MOST_LOOKS:
+            return Snooze(after=AGAIN)
+        ended = next((one.outcome for one in view.runs if one.run == after_run), None)
+        if ended == Answer.TIMEOUT:
+            # Time alone ends such an offer: this look is what is made of it, once.
+            self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
+        return None
+
 
 def _missed(ring: JobView) -> str:
     """Return why the technician was not reached; empty if reached or unknown."""
@@ -231,12 +241,6 @@ def _missed(ring: JobView) -> str:
     if ring.state is not State.DEAD or ring.reason == UNSURE:
         return ""
     return "no line was free" if ring.reason == "expired" else ring.reason
-
-
-BY_CALL = "by call"
-"""The reason of an answer that was given by pressing a key: that call ends by itself."""
-
-_LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
 
 
 async def hang_up_others(context: FieldContext, request: JobView) -> bool:
@@ -295,39 +299,3 @@ async def _hang_up(context: FieldContext, ring: JobView) -> bool:
         _log.warning("a call of %s could not be hung up: %s", provider, error)
         return False
     return True
-
-
-LAG_MS = 500
-"""After a deadline, until a sweep has seen it."""
-AGAIN = "3s"
-MOST_LOOKS = 40
-
-
-class LookOver:
-    """The handler of `offer_look_over`."""
-
-    def __init__(self, context: FieldContext) -> None:
-        self._context = context
-
-    async def look(self, me: Job, request: str, after_run: int = 0) -> object:
-        """Bring order into what an ended turn leaves behind.
-
-        Args:
-            after_run: it waits for the end of this run's offer; 0 waits for none.
-        """
-        view = await self._context.store.read(JobQuery(id=request))
-        if view is None:
-            return None
-        if after_run and view.run == after_run and is_open(view):
-            at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
-            return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
-        done = await hang_up_others(self._context, view)
-        await pass_over_assigned(self._context.store, view)
-        await look_at_those_who_wait(self._context.store, view)
-        if not done and me.run < MOST_LOOKS:
-            return Snooze(after=AGAIN)
-        ended = next((one.outcome for one in view.runs if one.run == after_run), None)
-        if ended == Answer.TIMEOUT:
-            # Time alone ends such an offer: this look is what is made of it, once.
-            self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
-        return None

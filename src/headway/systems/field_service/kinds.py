@@ -19,7 +19,7 @@ from headway.runtime.answers import Snooze, Unfit
 from headway.runtime.app import App
 from headway.runtime.job import Job
 from headway.runtime.records import encode
-from headway.systems.field_service.after import Ended, LookOver, RingEnded, Taken
+from headway.systems.field_service.after import FollowUps
 from headway.systems.field_service.cells import distance_km
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.messages import (
@@ -51,7 +51,7 @@ from headway.systems.field_service.request import (
     Urgency,
     read_request,
 )
-from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Alert, Ring, Text
+from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
 from headway.systems.field_service.settings import current_times
 from headway.systems.field_service.technicians import TECHNICIANS
 
@@ -250,11 +250,11 @@ def declare(app: App, context: FieldContext) -> None:
     call_to = Slots(CALL_TO, 1)
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
-    ring, text, alert = Ring(context), Text(context), Alert(context)
-    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(Ended(context).ended)
-    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(Taken(context).taken)
-    app.job(name=RING_ENDED, lane=AFTER)(RingEnded(context).ended)
-    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(context).look)
+    after, ring, alert = FollowUps(context), Ring(context), Alert(context)
+    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(after.ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(after.taken)
+    app.job(name=RING_ENDED, lane=AFTER)(after.ring_ended)
+    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(after.look)
     app.job(
         name=OFFER,
         lane=OFFERS,
@@ -284,7 +284,7 @@ def declare(app: App, context: FieldContext) -> None:
         retry=_FEW,
         on_final=RING_ENDED,
         on_final_states=("dead",),
-    )(text.text)
+    )(ring.text)
     alerting = app.job(
         name=ALERT,
         lane=AFTER,

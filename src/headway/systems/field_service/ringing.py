@@ -123,7 +123,7 @@ NOT_DIALLED = {"dialled": False}
 
 
 class Ring:
-    """The handlers of calls."""
+    """The handlers of calls and messages."""
 
     def __init__(self, context: FieldContext) -> None:
         self._context = context
@@ -213,17 +213,6 @@ class Ring:
         """See the function `ask`."""
         return await ask(self._context, awaited)
 
-
-def _reason(refused: ProviderRefused) -> str:
-    return f"refused: {refused.message}"
-
-
-class Text:
-    """The handler of messages."""
-
-    def __init__(self, context: FieldContext) -> None:
-        self._context = context
-
     async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
         """Send a message, once; see `send_text`.
 
@@ -244,6 +233,10 @@ class Text:
         await send_text(self._context.store, job, texts, order)
 
 
+def _reason(refused: ProviderRefused) -> str:
+    return f"refused: {refused.message}"
+
+
 CHOOSE, CALL = "choose", "call"
 """The stages: a line is asked for only if the channel is a call."""
 TITLE = "No technician accepts a service request"
@@ -255,7 +248,6 @@ class Alert:
     def __init__(self, context: FieldContext) -> None:
         self._context = context
         self._ring = Ring(context)
-        self._text = Text(context)
 
     async def choose(self, job: Job, user: str, text: str) -> object:
         """Notify the dispatcher by the channel of this attempt.
@@ -276,7 +268,7 @@ class Alert:
             return Next(CALL)
         if scheme == "text":
             try:
-                await self._text.text(job, rest, text)
+                await self._ring.text(job, rest, text)
             except Dead as dead:
                 raise Retry(dead.reason, after="1s") from dead
             return None
