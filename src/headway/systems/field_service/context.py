@@ -50,7 +50,7 @@ class FieldContext(SystemContext):
 
     def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:
         """A job that sends a message about a request; the same `why` makes one."""
-        more = {"offer": offer} if offer else {}
+        more: dict[str, Any] = {"offer": offer} if offer else {}
         return self.kind(TEXT).make(
             job_id=derived_id(*why), subject=request, to=to, text=text, **more
         )
