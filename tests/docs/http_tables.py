@@ -9,10 +9,10 @@ from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
 from headway.core.errors import HeadwayError
-from headway.server.access.caller import ROLES, Permission
-from headway.server.access.policy import policy_of
-from headway.server.replies.problem import STATUSES, status_of
-from headway.server.routes.catalogue import ROUTERS
+from headway.server.access import policy_of
+from headway.server.build import ROUTERS
+from headway.server.caller import ROLES, Permission
+from headway.server.problems import STATUSES, status_of
 from tests.docs.docstrings import summary
 
 OTHERS = (

@@ -37,7 +37,7 @@ from headway.runtime.kind_options import JobOptions, read_options
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
-from headway.server.metrics.families import FAMILIES, Family
+from headway.server.metrics import FAMILIES, Family
 from headway.systems.automations import FAMILIES as OF_AUTOMATIONS
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
 from headway.systems.calls.intake import LeadBody, NumberBody

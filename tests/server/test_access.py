@@ -18,11 +18,10 @@ from headway.contract.definitions import DefineRequest, RevokeToken
 from headway.contract.tokens import Role
 from headway.core.errors import Forbidden, InvariantBroken
 from headway.runtime.tokens import new_token
-from headway.server.access.caller import ROLES, Caller, Permission
-from headway.server.access.policy import policy_of
-from headway.server.bodies.signal import SignalBody
-from headway.server.build import build
-from headway.server.routes.catalogue import ROUTERS
+from headway.server.access import policy_of
+from headway.server.build import ROUTERS, build
+from headway.server.caller import ROLES, Caller, Permission
+from headway.server.hooks.signals import SignalBody
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.systems.lanes import LanesSystem

@@ -18,14 +18,17 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.contract.repair import Suspicion
 from headway.runtime.timing import Timing
-from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
-from headway.server.alerts.engine_rules import Horizon, NoWorker, rules
-from headway.server.alerts.rule import Finding, Rule
+from headway.server.alerts.engine import (
+    AlertSettings,
+    Horizon,
+    NoWorker,
+    read_alert_settings,
+    rules,
+)
 from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
-from headway.server.alerts.settings import AlertSettings, read_alert_settings
-from headway.server.alerts.standing import CALM_MS, AlertThrottle
-from headway.server.alerts.watch import AlertWatcher
+from headway.server.alerts.rules import Finding, Rule, Severity
+from headway.server.alerts.watch import AGAIN_MS, CALM_MS, Alert, AlertThrottle, AlertWatcher
 from headway.server.build import engine_book, start_alerts
 from headway.server.overview import read_overview
 from headway.server.service import ServerOptions, Service

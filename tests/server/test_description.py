@@ -13,8 +13,7 @@ from jsonschema_rs import Draft202012Validator
 
 from headway.contract.tokens import Role
 from headway.server.api_docs import api_page
-from headway.server.build import build
-from headway.server.routes.catalogue import ROUTERS
+from headway.server.build import ROUTERS, build
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from tests.server.rig import serving

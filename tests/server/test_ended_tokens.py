@@ -11,7 +11,7 @@ import pytest
 from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
 from headway.contract.tokens import Role
 from headway.contract.views import TokensQuery
-from headway.server.access import authenticator as token_book
+from headway.server import access as token_book
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 

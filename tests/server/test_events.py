@@ -13,7 +13,12 @@ import pytest
 import headway as hw
 from headway.contract.tokens import Role
 from headway.core.errors import StoreUnavailable
-from headway.server.event_feed import MOST_WAITING, EventFeed, Message, Subscriber
+from headway.server.overview import (
+    MOST_WAITING,
+    EventFeed,
+    Message,
+    Subscriber,
+)
 from headway.stores import open_store
 from tests.server.rig import Rig, serving
 

@@ -17,9 +17,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from headway import systems
 from headway.contract.tokens import Role
 from headway.server.bodies.jobs import OneOrMany
-from headway.server.bodies.signal import SignalBody
-from headway.server.replies.faults import Fault, faults
-from headway.server.routes.catalogue import ROUTERS
+from headway.server.build import ROUTERS
+from headway.server.hooks.signals import SignalBody
+from headway.server.problems import Fault, faults
 from tests.server.problems import problem
 from tests.server.rig import serving
 

@@ -14,11 +14,11 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from headway.runtime.timing import Timing
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access import needs
 from headway.server.build import alive, build
+from headway.server.caller import Caller, Permission
 from headway.server.listener import ListenAddress, Listener
-from headway.server.routes.router import router
+from headway.server.routing import router
 from headway.server.service import ServerOptions, Service, System
 from headway.stores import open_store
 

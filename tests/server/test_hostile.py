@@ -20,16 +20,22 @@ from headway.runtime.timing import REAL
 from headway.server import listener as connection
 from headway.server import service as services
 from headway.server import strict_json
-from headway.server.access.caller import OPEN_CALLER
-from headway.server.access.policy import public
+from headway.server.access import public
 from headway.server.bodies import base as body_models
 from headway.server.bodies.base import SLICE, Body
 from headway.server.bodies.jobs import JobBody, OneOrMany
+from headway.server.caller import OPEN_CALLER
 from headway.server.listener import MOST_HEAD
-from headway.server.routes.router import router
+from headway.server.routing import router
 from headway.server.sending import make_jobs
-from headway.server.strict_json import INLINE, MOST_LISTED, MOST_VALUES, read_json
-from headway.server.turns import run_in_steps, yield_to_loop
+from headway.server.strict_json import (
+    INLINE,
+    MOST_LISTED,
+    MOST_VALUES,
+    read_json,
+    run_in_steps,
+    yield_to_loop,
+)
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 

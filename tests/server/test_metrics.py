@@ -17,8 +17,16 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
-from headway.server.metrics.families import DURATIONS, FAMILIES, TOTALS, gauge
-from headway.server.metrics.samples import MOST_LABELS, OTHER, Labels, one
+from headway.server.metrics import (
+    DURATIONS,
+    FAMILIES,
+    MOST_LABELS,
+    OTHER,
+    TOTALS,
+    Labels,
+    gauge,
+    one,
+)
 from headway.server.overview import Overview
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving

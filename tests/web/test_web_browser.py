@@ -10,7 +10,7 @@ from playwright.async_api import expect
 from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
-from headway.web.pages.catalogue import PAGES
+from headway.web.pages import PAGES
 from headway.web.rendering import span
 from tests.servers.browser import browsing
 from tests.servers.postgres import PostgresServer

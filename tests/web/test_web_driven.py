@@ -15,7 +15,7 @@ from headway.contract.views import GatesQuery, GateState, JobsQuery, TrailQuery,
 from headway.core.gates.rate import Rate
 from headway.core.state import State
 from headway.core.timetable.schedule import At
-from headway.web.pages.catalogue import PAGES
+from headway.web.pages import PAGES
 from tests.server.rig import Rig
 from tests.servers.browser import browsing
 from tests.web.driving import act, button, fill_in, is_live, opened, show, tab_to

@@ -17,9 +17,9 @@ from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
-from headway.server.access.caller import OPEN_CALLER, ROLES
 from headway.server.build import alive
-from headway.server.event_feed import Message
+from headway.server.caller import OPEN_CALLER, ROLES
+from headway.server.overview import Message
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard

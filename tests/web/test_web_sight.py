@@ -19,12 +19,12 @@ from headway.contract.views import (
     Page,
     StatsView,
 )
+from headway.server.finding import some_jobs
 from headway.server.overview import Overview, read_overview
-from headway.server.underway import some_jobs
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
-from headway.web.charts import bars, line, meter, shares
+from headway.web.rendering import bars, line, meter, shares
 from headway.web.sight import FRESH_S, GateTrack, History, Sight
 from headway.web.stuck import ALIKE, find_stuck
 from tests.web.test_web_live import Counted

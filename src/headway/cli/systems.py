@@ -12,7 +12,7 @@ from headway.cli.directory import directory_url, make_link, system_package
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.runtime.app import App
-from headway.server.alerts.rule import AlertStorage
+from headway.server.alerts.rules import AlertStorage
 from headway.server.service import System
 
 PLAIN = frozenset({"automations", "lanes"})

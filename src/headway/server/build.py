@@ -11,22 +11,64 @@ from fastapi.routing import APIRoute
 
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.runtime.chores import Sweep, TimetableChore
-from headway.server.access.authenticator import Authenticator
-from headway.server.access.policy import policy_of
-from headway.server.alerts.alert import LogSink, Sink
-from headway.server.alerts.engine_rules import rules
+from headway.server.access import Authenticator, policy_of
+from headway.server.alerts.engine import AlertSettings, read_alert_settings, rules
 from headway.server.alerts.rule_book import Book, Facts, RuleBook, check_names
-from headway.server.alerts.settings import AlertSettings, read_alert_settings
-from headway.server.alerts.watch import AlertWatcher
+from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
-from headway.server.fast_path import FastPath
-from headway.server.metrics.scrape import CountRequests
-from headway.server.middleware.body_limit import BodyLimit
-from headway.server.middleware.checks import CrossSiteCheck, SecurityHeaders, UnambiguousHeaders
-from headway.server.middleware.requests import AccessLog, RequestId, UnexpectedErrors
-from headway.server.replies.problem import add_problem_handlers
-from headway.server.routes.catalogue import QUICK, ROUTERS
+from headway.server.middleware import (
+    BodyLimit,
+    CrossSiteCheck,
+    RequestEnvelope,
+    TraceContext,
+    UnambiguousHeaders,
+)
+from headway.server.problems import add_problem_handlers
+from headway.server.routes import (
+    claims,
+    gates,
+    jobs,
+    lanes,
+    monitoring,
+    moves,
+    settlements,
+    signals,
+    timetable,
+    tokens,
+)
+from headway.server.routing import FastPath
 from headway.server.service import Service, System
+
+ROUTERS: tuple[APIRouter, ...] = (
+    jobs.ROUTES,
+    jobs.FLOWS,
+    moves.ROUTES,
+    lanes.ROUTES,
+    gates.ROUTES,
+    timetable.ROUTES,
+    monitoring.WHOLE,
+    tokens.ROUTES,
+    tokens.ME,
+    claims.ROUTES,
+    settlements.ROUTES,
+    settlements.LEASES,
+    signals.ROUTES,
+    signals.HOOKS,
+    monitoring.ROUTES,
+)
+"""Each resource's router; a system brings its own besides."""
+
+_MOST_CALLED = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
+
+QUICK: tuple[APIRoute, ...] = tuple(
+    route
+    for one in ROUTERS
+    for route in one.routes
+    if isinstance(route, APIRoute)
+    and route.path in _MOST_CALLED
+    and "POST" in (route.methods or ())
+)
+"""What is called so often that the usual way is too long for it."""
 
 
 def start_chores(service: Service) -> None:
@@ -140,16 +182,9 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
     )
     app.add_middleware(CrossSiteCheck, hosts=options.hosts)
     app.add_middleware(UnambiguousHeaders)
-    app.add_middleware(UnexpectedErrors)
-    app.add_middleware(AccessLog, timing=service.timing)
-    app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestEnvelope, timing=service.timing, metrics=service.scrapes.requests)
     if options.traces:
-        # Only those who trace have what it needs.
-        from headway.server.middleware.tracing import TraceContext  # noqa: PLC0415
-
         app.add_middleware(TraceContext)
-    app.add_middleware(RequestId)
     return app
 
 

@@ -1,8 +1,16 @@
-"""The overview: what a whole store looks like now, at a bounded cost."""
+"""The whole store at a bounded cost: an overview, and the feed of what changes in it."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
 
 from headway.contract.store import Store
 from headway.contract.views import (
@@ -15,6 +23,9 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
+from headway.core.errors import HeadwayError, InvariantBroken, TooManyRequests
+from headway.runtime.records import Record, record
+from headway.runtime.timing import Timing
 
 MOST_GATES = 500
 """Gates that are looked at: those of keyed templates may be millions."""
@@ -66,3 +77,224 @@ async def read_overview(store: Store) -> Overview:
         more_gates=page.cursor is not None,
         workers=workers,
     )
+
+
+Rows = Mapping[str, Record]
+Snapshot = Mapping[str, Rows]
+"""By part (`stats`, `lanes`, `gates`, `workers`) and name the record of each row."""
+
+ALL = "all"
+"""The name of the one row of the store's stats."""
+_PASSING = ("now", "clock_ahead_ms")
+"""Fields that differ in each snapshot and so say nothing; the time stands beside the parts."""
+
+
+def snapshot(overview: Overview) -> Snapshot:
+    """Return what is compared and sent, of an overview."""
+    stats = record(overview.stats)
+    for name in _PASSING:
+        del stats[name]
+    return {
+        "stats": {ALL: stats},
+        "lanes": {lane.name: record(lane) for lane in overview.lanes},
+        "gates": {gate.name: record(gate) for gate in overview.gates},
+        "workers": {worker.id: record(worker) for worker in overview.workers},
+    }
+
+
+def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Record | None]]:
+    """Return the rows that are not as they were.
+
+    Returns:
+        By part and name the new record, or None for a row that is gone; no part without rows.
+    """
+    found: dict[str, dict[str, Record | None]] = {}
+    for part, rows in after.items():
+        old = before[part]
+        changed: dict[str, Record | None] = {
+            name: row for name, row in rows.items() if old.get(name) != row
+        }
+        changed |= dict.fromkeys(old.keys() - rows.keys())
+        if changed:
+            found[part] = changed
+    return found
+
+
+MOST_WAITING = 32
+"""Messages that wait for a slow subscriber; with one more it gets the newest whole instead."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One event.
+
+    Attributes:
+        id: grows with each.
+        event: "whole" replaces all that was said, "change" adds to it; "away" says that the
+            store does not answer.
+        data: JSON.
+    """
+
+    id: str
+    event: Literal["whole", "change", "away"]
+    data: str
+
+
+class Subscriber:
+    """The messages that one stream has not sent yet."""
+
+    def __init__(self, whole: Message) -> None:
+        self._waiting = deque([whole])
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, message: Message, whole: Message) -> None:
+        """Add a message.
+
+        Args:
+            whole: what it and all before it amount to; takes the place of too many of them.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.clear()
+            message = whole
+        self._waiting.append(message)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the stream, whatever still waits."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def next(self) -> Message | None:
+        """Return the next message, when there is one; None at the end."""
+        while not self._is_closed:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+
+MOST_SUBSCRIBERS = 500
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+
+_encode = msgspec.json.Encoder().encode
+_log = logging.getLogger("headway.server")
+
+
+class EventFeed:
+    """Changes in a store, sent to all subscribers."""
+
+    def __init__(self, store: Store, timing: Timing, *, each_s: float, spawn: Spawn) -> None:
+        self._store = store
+        self._timing = timing
+        self._each_s = each_s
+        self._spawn = spawn
+        self._subscribers: set[Subscriber] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
+        self._seen: Snapshot = {}
+        self._whole: Message | None = None
+        self._is_away = False
+        self._is_closed = False
+        # A client that comes back must not take the numbers of another start for its own.
+        self._start = uuid4().hex[:8]
+        self._number = 0
+
+    def __len__(self) -> int:
+        """Return how many subscribers there are."""
+        return len(self._subscribers)
+
+    async def join(self) -> Subscriber:
+        """Add a subscriber, whose first message is the whole.
+
+        Raises:
+            TooManyRequests: there are 500 already.
+            StoreError: the store cannot be read now.
+        """
+        if len(self._subscribers) >= MOST_SUBSCRIBERS:
+            message = f"this server feeds {MOST_SUBSCRIBERS} event streams already"
+            raise TooManyRequests(message, hint="close one, or ask for snapshots")
+        async with self._beginning:
+            if not self._is_looking:
+                self._begin(await read_overview(self._store))
+        subscriber = Subscriber(self._newest())
+        self._subscribers.add(subscriber)
+        if self._is_closed:
+            subscriber.close()
+        elif not self._is_looking:
+            self._looking = self._spawn(self._look_on(), "events")
+        return subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Take a subscriber away; with the last one the looking ends."""
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def close(self) -> None:
+        """End all streams, and those that begin from now on."""
+        self._is_closed = True
+        for subscriber in self._subscribers:
+            subscriber.close()
+
+    @property
+    def _is_looking(self) -> bool:
+        return self._looking is not None and not self._looking.done()
+
+    async def _look_on(self) -> None:
+        while True:
+            await self._timing.pause(self._each_s)
+            try:
+                overview = await read_overview(self._store)
+            except HeadwayError as error:
+                self._publish_away(error)
+                continue
+            if self._is_away:
+                self._is_away = False
+                self._begin(overview)
+                self._send(self._newest())
+            else:
+                self._publish_changes(overview)
+
+    def _begin(self, overview: Overview) -> None:
+        self._seen = snapshot(overview)
+        self._whole = self._message("whole", {"now": overview.stats.now, **self._seen})
+
+    def _publish_changes(self, overview: Overview) -> None:
+        after = snapshot(overview)
+        changes = difference(self._seen, after)
+        if not changes:
+            return
+        self._seen = after
+        now = overview.stats.now
+        change = self._message("change", {"now": now, **changes})
+        self._whole = Message(id=change.id, event="whole", data=_text({"now": now, **after}))
+        self._send(change)
+
+    def _publish_away(self, error: HeadwayError) -> None:
+        if not self._is_away:
+            self._is_away = True
+            _log.warning("events: the store does not answer: %s", error)
+            self._send(self._message("away", {"code": error.code}))
+
+    def _send(self, message: Message) -> None:
+        whole = self._newest()
+        for subscriber in self._subscribers:
+            subscriber.put(message, whole)
+
+    def _message(self, event: Literal["whole", "change", "away"], data: object) -> Message:
+        self._number += 1
+        return Message(id=f"{self._start}-{self._number}", event=event, data=_text(data))
+
+    def _newest(self) -> Message:
+        if self._whole is None:
+            message = "the feed has looked at nothing yet"
+            raise InvariantBroken(message)
+        return self._whole
+
+
+def _text(data: object) -> str:
+    return _encode(data).decode()

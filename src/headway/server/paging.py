@@ -1,4 +1,4 @@
-"""Parameters that many routes share: pages and their cursors, Idempotency-Key, If-Match."""
+"""What many routes share: pages and their cursors, Idempotency-Key, and changes under If-Match."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from binascii import Error
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Response
 from pydantic import Field
 
-from headway.contract.views import Page
+from headway.contract.definitions import DefineRequest, Item
+from headway.contract.views import Page, StatsView
 from headway.core.errors import InvalidValue
 from headway.server.bodies.base import QueryModel
-from headway.server.job_pages import MOST_ROWS
+from headway.server.caller import Caller
+from headway.server.finding import MOST_ROWS
+from headway.server.replies import answer, reply
+from headway.server.service import Service
 
 Row = TypeVar("Row")
 
@@ -137,3 +141,43 @@ def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -
     return Page(
         rows=tuple(cut), cursor=encode_cursor(name(cut[-1])) if len(left) > len(cut) else None
     )
+
+
+DEFINED = reply(
+    "Defined", "A change that holds.", revision=(int, "Of the definitions, after the change.")
+)
+
+
+async def define(
+    service: Service,
+    caller: Caller,
+    *items: Item,
+    reason: str = "",
+    if_match: str | None = None,
+) -> int:
+    """Make changes that hold together or not at all.
+
+    Returns:
+        The revision of the definitions now.
+
+    Raises:
+        RevisionConflict: they were changed meanwhile; nothing was written.
+        CallerError: a change is refused; nothing was written.
+    """
+    request = DefineRequest(
+        items=items, author=caller.name, reason=reason, revision=revision_of(if_match)
+    )
+    revision = await service.store.define(request)
+    service.gates.forget()
+    return revision
+
+
+def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Response:
+    """Return the reply of a listing, with the revision that it is of as its ETag."""
+    found = {"rows": rows, "cursor": cursor, "revision": stats.revision, "now": stats.now}
+    return answer(found, headers=etag(stats.revision))
+
+
+def defined(revision: int, **more: object) -> Response:
+    """Return the reply of a change, with the revision as its ETag."""
+    return answer({"revision": revision, **more}, headers=etag(revision))

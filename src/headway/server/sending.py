@@ -1,8 +1,10 @@
-"""Creating jobs from requests, and storing them."""
+"""Creating jobs from requests, with the gates that they name, and storing them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,17 +31,104 @@ from headway.core.job import (
     NewJob,
     derived_id,
 )
+from headway.core.naming import placeholders, resolve
 from headway.core.retry import Backoff, RetryPolicy
 from headway.core.state import State
+from headway.core.zone import find_zone
 from headway.runtime.handler import RESERVED
 from headway.runtime.kind import Kind
-from headway.server.access.caller import OPEN_CALLER, Caller, Permission
-from headway.server.bodies.jobs import POLICY_FIELDS, JobBody
-from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.bodies.jobs import POLICY_FIELDS, GateBody, JobBody
+from headway.server.caller import OPEN_CALLER, Caller, Permission
+from headway.server.finding import hide_conflict
 from headway.server.paging import check_repeat_key
-from headway.server.replies.problem import add_members
-from headway.server.service import A_TURN_BYTES, Service
-from headway.server.visibility import hide_conflict
+from headway.server.problems import add_members
+from headway.server.service import A_TURN_BYTES, DeclaredGates, Service
+
+_CANDIDATE = frozenset({"candidate"})
+_NONE = frozenset[str]()
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+Gates = Sequence[str | GateBody]
+
+
+async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, GateSpec]:
+    """Return the gates that are declared, these among them.
+
+    Raises:
+        UnknownGate: nothing declares one of them.
+    """
+    return await declared.find(one if isinstance(one, str) else one.gate for one in gates)
+
+
+def gate_uses(
+    gates: Gates, known: Mapping[str, GateSpec], values: Mapping[str, object], *, cascade: bool
+) -> tuple[GateUse, ...]:
+    """Return what a job asks for.
+
+    Args:
+        gates: as the request names them.
+        known: from `known_gates`.
+        values: the job's arguments, with `tenant`, `lane` and `kind` among them.
+        cascade: whether `{candidate}` stays for each turn to fill in.
+
+    Returns:
+        The gates with their names resolved, in this order.
+
+    Raises:
+        InvalidValue: a name cannot be resolved or does not fit, or a zone is unknown.
+    """
+    keep = _CANDIDATE if cascade else _NONE
+    return tuple(
+        _use(GateBody(gate=one) if isinstance(one, str) else one, known, values, keep)
+        for one in gates
+    )
+
+
+def _use(
+    body: GateBody,
+    known: Mapping[str, GateSpec],
+    values: Mapping[str, object],
+    keep: frozenset[str],
+) -> GateUse:
+    spec = known[body.gate]
+    if body.name is None:
+        name = resolve(spec.name, values, keep=keep)
+    elif _fitting(spec.name).fullmatch(body.name):
+        name = body.name
+    else:
+        message = f"the name {body.name[:80]!r} does not fit the gate {spec.name!r}"
+        raise InvalidValue(message, hint="fill in its placeholders, or leave the name out")
+    return GateUse(
+        name=name,
+        template=spec.name,
+        amount=body.amount,
+        hold=body.hold,
+        shared=spec.shared,
+        zone=_zone(body, spec, values),
+    )
+
+
+def _zone(body: GateBody, spec: GateSpec, values: Mapping[str, object]) -> str | None:
+    if spec.hours is None:
+        if body.zone is not None:
+            message = f"the gate {spec.name!r} is a {spec.kind} and has no zone"
+            raise InvalidValue(message, hint="leave the zone out")
+        return None
+    if body.zone is None or not placeholders(spec.hours.tz):
+        zone = resolve(spec.hours.tz, values)
+    else:
+        zone = body.zone
+    if body.zone not in {None, zone}:
+        message = f"the hours {spec.name!r} are those of {zone}"
+        raise InvalidValue(message, hint="leave the zone out")
+    find_zone(zone)
+    return zone
+
+
+@lru_cache(maxsize=1024)
+def _fitting(template: str) -> re.Pattern[str]:
+    return re.compile(".+".join(map(re.escape, _PLACEHOLDER.split(template))), re.DOTALL)
+
 
 _encode = msgspec.json.Encoder().encode
 _NO_ARGUMENT = RESERVED | {"self"}

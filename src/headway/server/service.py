@@ -12,18 +12,18 @@ from fastapi import APIRouter
 
 from headway.contract.repair import Repairable
 from headway.contract.store import Store
-from headway.contract.views import StatsQuery
-from headway.core.errors import HeadwayError, StoreChanged, StoreUnavailable
+from headway.contract.views import SpecsQuery, StatsQuery
+from headway.core.errors import HeadwayError, StoreChanged, StoreUnavailable, UnknownGate
+from headway.core.gates.spec import GateSpec
 from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
-from headway.server.access.authenticator import RateLimiter, TokenCache
+from headway.server.access import RateLimiter, TokenCache
 from headway.server.alerts.rule_book import Alerts
-from headway.server.event_feed import EventFeed
-from headway.server.gate_uses import DeclaredGates
 from headway.server.hooks.providers import Hooks
 from headway.server.long_polling.registry import LongPollRegistry
-from headway.server.metrics.scrape import MetricsScraper, RequestMetrics
+from headway.server.metrics import MetricsScraper, RequestMetrics
+from headway.server.overview import EventFeed
 
 MIB = 1024 * 1024
 
@@ -105,6 +105,46 @@ class Readiness:
         except TimeoutError:
             return StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s")
         return None
+
+
+GATES_FRESH_S = 5.0
+"""Seconds for which what was read is believed; only zones and amounts could be outdated."""
+
+
+class DeclaredGates:
+    """Finds gates by the names under which they are declared."""
+
+    def __init__(self, store: Store, timing: Timing) -> None:
+        self._store = store
+        self._timing = timing
+        self._known: Mapping[str, GateSpec] = {}
+        self._read_at = float("-inf")
+
+    async def find(self, names: Iterable[str]) -> Mapping[str, GateSpec]:
+        """Return all gates that are declared, these among them.
+
+        Returns:
+            The gates by name.
+
+        Raises:
+            UnknownGate: nothing declares one of the names.
+        """
+        wanted = set(names)
+        if not wanted:
+            return {}
+        stale = self._timing.monotonic() - self._read_at > GATES_FRESH_S
+        if stale or not wanted <= self._known.keys():
+            self._known = {spec.name: spec for spec in await self._store.read(SpecsQuery())}
+            self._read_at = self._timing.monotonic()
+        missing = sorted(wanted - self._known.keys())
+        if missing:
+            message = f"nothing declares the gate {missing[0][:80]!r}"
+            raise UnknownGate(message, hint="declare it first: PUT /v1/gates/NAME, or by an App")
+        return self._known
+
+    def forget(self) -> None:
+        """Return the next look reads them again: they were changed."""
+        self._read_at = float("-inf")
 
 
 A_TURN = 100
@@ -224,7 +264,7 @@ class System(Protocol):
 
     @property
     def routers(self) -> Sequence[APIRouter]:
-        """Its routes, made by `headway.server.routes.router`; each names its policy."""
+        """Its routes, made by `headway.server.routing`; each names its policy."""
         ...
 
     def declare(self, app: App) -> None:

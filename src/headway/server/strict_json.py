@@ -1,30 +1,74 @@
-"""Strict JSON, bounded before it is decoded; and routes that admit callers before they read it.
+"""Strict JSON, bounded before it is decoded; a large body is read in steps, others between.
 
 Every value of a body costs far more as an object of Python than as a few bytes of text, and a call
 that decodes or validates holds the interpreter until it ends. So the text is counted first, in
 operations that make no object of a value, and a large body is counted, decoded and validated in a
 thread, in slices, one body at a time; between slices others are served.
+
+A thread holds the interpreter for each step as much as the loop does, and a loop that contends for
+it waits again for each event. So after each step the thread waits until the loop has been served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import accumulate, compress
-from typing import Any, NamedTuple, NoReturn, cast, get_type_hints
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Scope
 
 from headway.core.errors import InvalidValue, PayloadTooLarge
-from headway.server.access.policy import policy_of
-from headway.server.replies.problem import add_members
-from headway.server.turns import run_in_steps, yield_to_loop
+from headway.server.problems import add_members
+
+Result = TypeVar("Result")
+
+_give: ContextVar[Callable[[], None] | None] = ContextVar("_give", default=None)
+
+
+def yield_to_loop() -> None:
+    """Let the event loop run before the next step; does nothing outside of `run_in_steps`."""
+    give = _give.get()
+    if give is not None:
+        give()
+
+
+async def run_in_steps(work: Callable[[], Result]) -> Result:
+    """Run work in a thread that calls `yield_to_loop` between its steps.
+
+    Args:
+        work: if the caller is cancelled, it ends at its next turn.
+
+    Returns:
+        What it returns.
+    """
+    loop = asyncio.get_running_loop()
+    is_over = False
+
+    def give() -> None:
+        if is_over:
+            raise asyncio.CancelledError
+        served = threading.Event()
+        # Twice: what has arrived is read in one round of the loop, and answered in the next.
+        loop.call_soon_threadsafe(loop.call_soon, served.set)
+        served.wait()
+
+    def run() -> Result:
+        _give.set(give)
+        return work()
+
+    try:
+        return await asyncio.to_thread(run)
+    finally:
+        is_over = True
+
 
 MAX_DEPTH = 100
 """Objects and lists within each other. A later decoder may have less stack left, or
@@ -280,80 +324,3 @@ def validated(adapter: TypeAdapter[Any], value: object, *where: str) -> Any:  # 
         raise RequestValidationError(
             [{**one, "loc": (*place, *one["loc"])} for one in found], body=value
         ) from None
-
-
-class Strict(APIRoute):
-    """A route whose callers are admitted first, and whose bodies are strict JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, given strict requests of admitted callers."""
-        handle = super().get_route_handler()
-        policy, lists, adapter = policy_of(self), _lists_asked(self), _body_adapter(self)
-
-        async def strictly(request: Request) -> Response:
-            # FastAPI reads the body before its dependencies; an unknown caller must not cause that.
-            if policy is not None:
-                await policy.admit(request)
-            _refuse_repeated(request, lists)
-            strict = StrictRequest(request.scope, request.receive, adapter)
-            try:
-                return await handle(strict)
-            finally:
-                strict.done()
-
-        return strictly
-
-
-def _body_adapter(route: APIRoute) -> TypeAdapter[Any] | None:
-    if route.body_field is None:
-        return None
-    return TypeAdapter(get_type_hints(route.endpoint, include_extras=True)[route.body_field.name])
-
-
-class AnyType(Strict):
-    """A strict route whose body is JSON whatever its Content-Type, as `curl -d` sends it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with the Content-Type set to JSON."""
-        handle = super().get_route_handler()
-
-        async def as_json(request: Request) -> Response:
-            headers = [one for one in request.scope["headers"] if one[0] != b"content-type"]
-            scope = {**request.scope, "headers": [*headers, _JSON]}
-            return await handle(Request(scope, request.receive))
-
-        return as_json
-
-
-_JSON = (b"content-type", b"application/json")
-
-
-def _lists_asked(route: APIRoute) -> frozenset[str]:
-    """The names that a query may say more than once: fields of models that are lists."""
-    models = [
-        one
-        for one in get_type_hints(route.endpoint).values()
-        if isinstance(one, type) and issubclass(one, BaseModel)
-    ]
-    return frozenset(
-        field.alias or name
-        for model in models
-        for name, field in model.model_fields.items()
-        if "list[" in str(field.annotation)
-    )
-
-
-def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
-    """Accept a query without repeated names: of two values, one would be dropped silently.
-
-    Raises:
-        InvalidValue: a parameter that is not a list was given twice.
-    """
-    if not request.url.query:
-        return
-    seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
-        if name in seen and name not in lists:
-            message = f"the parameter {name[:80]!r} was given twice"
-            raise InvalidValue(message, hint="give it once")
-        seen.add(name)

@@ -29,8 +29,9 @@ How a page is added
    validation and the `curl` line all come from that route.
    `{{ ui.act(can("name", gate=gate.name)) }}` in a template is its button, and nothing for a caller
    that would be refused. It opens a form in a dialog, or on a page of its own without the script.
-4. Add the page to `pages/catalogue.py`. A system instead has an attribute `pages`, with `package`
-   as the package whose folder `templates` holds its templates (and is in the package data).
+4. Add the page to `PAGES` in `pages/__init__.py`. A system instead has an attribute `pages`, with
+   `package` as the package whose folder `templates` holds its templates (it is in the package
+   data).
 5. All that the user chose (filter, cursor, what is open) is in the query string: name each
    parameter in `params`, and read it from `look.values`.
 

@@ -23,15 +23,14 @@ from headway.core.errors import (
     Unauthenticated,
     UnknownJob,
 )
-from headway.server.access.authenticator import Authenticator
-from headway.server.access.caller import OPEN_CALLER, Caller
-from headway.server.replies.problem import status_of
+from headway.server.access import Authenticator
+from headway.server.caller import OPEN_CALLER, Caller
+from headway.server.problems import status_of
 from headway.server.service import Service, System
-from headway.web.doing import Doable, find_routes
 from headway.web.feed import Feed
-from headway.web.page import ENGINE, Facts, HasPages, Look, Page, Values
-from headway.web.pages.catalogue import PAGES
-from headway.web.rendering import CSP, MEDIA_TYPES, environment, link, render, static
+from headway.web.page import ENGINE, Doable, Facts, HasPages, Look, Page, Values, find_routes
+from headway.web.pages import PAGES
+from headway.web.rendering import CSP, MEDIA_TYPES, environment, fragments, link, render, static
 from headway.web.sight import Sight
 from headway.web.sign_in import (
     BASE,
@@ -249,9 +248,10 @@ class Dashboard:
         }
         status = 422 if wrong else 200
         if _is_script(request):
-            return _html(request, render(ENGINE, "form.html", facts), status)
+            form = fragments(ENGINE, "form.html", ("ask",), facts)["ask"]
+            return _html(request, form, status)
         shell = await self._shell(request, caller, action.label)
-        return _html(request, render(ENGINE, "ask.html", {**facts, **shell}), status)
+        return _html(request, render(ENGINE, "form.html", {**facts, **shell}), status)
 
     async def _done(
         self, request: Request, caller: Caller, found: Doable, form: Values

@@ -11,8 +11,8 @@ from uuid import uuid4
 import msgspec
 
 from headway.core.errors import HeadwayError, TooManyRequests
-from headway.server.access.caller import Caller
-from headway.server.event_feed import Message, Subscriber
+from headway.server.caller import Caller
+from headway.server.overview import Message, Subscriber
 from headway.server.service import Service
 from headway.web.page import Facts, Look, Page
 from headway.web.rendering import fragments

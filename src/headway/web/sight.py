@@ -14,7 +14,7 @@ from headway.contract.views import GateState, JobsQuery
 from headway.core.state import FINAL, HELD
 from headway.runtime.latency import LaneLatency, lane_latencies, percentile
 from headway.runtime.timing import Timing
-from headway.server.job_pages import bounded_page
+from headway.server.finding import bounded_page
 from headway.server.overview import Overview, read_overview
 from headway.web.stuck import Stuck, find_stuck
 

@@ -23,8 +23,14 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.state import State
+from headway.server.finding import (
+    Flows,
+    parked_flows,
+    parked_gates,
+    some_jobs,
+    waiting_flows,
+)
 from headway.server.overview import Overview
-from headway.server.underway import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
 
 LANES = 10
 """Lanes that are looked into: those that hold most jobs."""

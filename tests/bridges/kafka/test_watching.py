@@ -15,7 +15,7 @@ from headway.cli.doctor import Health
 from headway.cli.doctor.surroundings import look_at_kafka
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
-from headway.server.alerts.rule import Rule
+from headway.server.alerts.rules import Rule
 
 SETTINGS = {"in": {"topics": ["orders"], "lag_above": 10, "lag_for": "1m"}}
 

@@ -10,8 +10,7 @@ from typing import Any
 from headway.contract.store import Store
 from headway.core.job import NewJob, derived_id
 from headway.runtime.timing import REAL
-from headway.server.long_polling.claiming import LongPoll, PollReply
-from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollReply
 from headway.server.long_polling.registry import LongPollRegistry
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.runtime.timing import REAL
-from headway.server.long_polling.delivery import ClientWatch, TrackedReply
+from headway.server.routes.claims import ClientWatch, TrackedReply
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -14,7 +14,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.server.long_polling import registry as attendance
-from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.claiming import LaneSelection
 from headway.server.long_polling.registry import LongPollRegistry
 from headway.stores import open_store
 from tests.server.long_polling.rig import Counted, Pullers, job, pull, until

@@ -11,8 +11,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
-from headway.server.access.caller import ROLES, Permission
-from headway.server.access.policy import policy_of
+from headway.server.access import policy_of
+from headway.server.caller import ROLES, Permission
 from tests.server.problems import problem
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 

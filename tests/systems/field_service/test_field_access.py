@@ -9,8 +9,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
-from headway.server.access.caller import ROLES, Permission
-from headway.server.access.policy import policy_of
+from headway.server.access import policy_of
+from headway.server.caller import ROLES, Permission
 from headway.systems.field_service import answering, dispatching, doctor, request_routes
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headway.contract.tokens import Role
-from headway.server.access.caller import ROLES, Permission
+from headway.server.caller import ROLES, Permission
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import HERE, FieldRig, a_field
 

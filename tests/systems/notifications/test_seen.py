@@ -10,7 +10,7 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
-from headway.server.alerts.declared import thresholds_of
+from headway.server.alerts.rules import thresholds_of
 from headway.systems.notifications.metrics import (
     FAMILIES,
     NotificationsOverview,

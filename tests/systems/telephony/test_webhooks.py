@@ -19,10 +19,10 @@ from vonage_jwt import verify_signature
 from headway.core.errors import InvalidValue
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
-from headway.server.access.caller import Caller
-from headway.server.access.policy import public
+from headway.server.access import public
+from headway.server.caller import Caller
 from headway.server.hooks.request import HookRequest
-from headway.server.routes.router import TheService, router
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.systems.telephony.exchange import Exchange, take
 from headway.systems.telephony.texts import TextStatus

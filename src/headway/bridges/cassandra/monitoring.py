@@ -13,13 +13,10 @@ from headway.bridges.cassandra.reader import Reader
 from headway.bridges.cassandra.rows import MINUTE_MS, Progress, ahead_ms, load_progress
 from headway.core.duration import format_duration
 from headway.core.errors import StoreError
-from headway.server.access.caller import Caller, Permission
-from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Texts
-from headway.server.alerts.rule import Rule
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics.families import Family, counter, gauge
-from headway.server.metrics.samples import Samples, one
+from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.caller import Caller, Permission
+from headway.server.metrics import Family, Samples, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service

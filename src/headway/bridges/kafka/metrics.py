@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
 from headway.bridges.kafka.publishing import Tally
-from headway.server.metrics.families import Family, counter, gauge
-from headway.server.metrics.samples import Samples
+from headway.server.metrics import Family, Samples, counter, gauge
 
 LAG = gauge("kafka_lag", "Messages of a partition that are not stored yet.", "topic", "partition")
 PAUSED = gauge(

@@ -17,13 +17,10 @@ from prometheus_client.core import Metric
 from headway.bridges.kafka.settings import KafkaSettings, client_config
 from headway.core.duration import format_duration
 from headway.runtime.timing import REAL, Timing
-from headway.server.access.caller import Caller, Permission
-from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Texts
-from headway.server.alerts.rule import Rule
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics.families import Family, gauge
-from headway.server.metrics.samples import Samples
+from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.caller import Caller, Permission
+from headway.server.metrics import Family, Samples, gauge
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.web.page import Facts as PageFacts

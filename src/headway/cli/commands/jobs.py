@@ -16,7 +16,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, WhyQuery
 from headway.core.errors import UnknownJob
 from headway.runtime.records import job_record, record
-from headway.server.underway import underway_jobs
+from headway.server.finding import underway_jobs
 
 app = new_command()
 

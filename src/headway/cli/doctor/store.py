@@ -23,7 +23,7 @@ from headway.contract.views import (
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.core.zone import DAY_MS
-from headway.server.underway import underway_jobs
+from headway.server.finding import underway_jobs
 
 
 async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:

@@ -20,8 +20,8 @@ from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import FINAL, State
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.timing import REAL, Timing
+from headway.server.finding import UNDERWAY, underway_jobs
 from headway.server.overview import Overview, read_overview
-from headway.server.underway import UNDERWAY, underway_jobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from queue import Empty, Full, Queue
 from apprise import Apprise, NotifyFormat, NotifyType
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.alert import Alert, Severity
+from headway.server.alerts.rules import Severity
+from headway.server.alerts.watch import Alert
 
 _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
 """Loggers that show addresses below these levels; apprise does of one that it cannot read."""

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.latency import LaneLatency
-from headway.server.alerts.rule import (
+from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
     Named,

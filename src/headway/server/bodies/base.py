@@ -26,7 +26,7 @@ from headway.core.gates.spec import MAX_CAPACITY
 from headway.core.job import MAX_PRIORITY
 from headway.core.moment import Moment, parse_moment
 from headway.core.naming import MAX_NAME, check_name
-from headway.server.turns import yield_to_loop
+from headway.server.strict_json import yield_to_loop
 
 MOST_FIELDS = 64
 """Fields of one object; no body has as many."""

@@ -21,8 +21,13 @@ from headway.server.bodies.base import (
     max_fields,
 )
 from headway.server.bodies.jobs import MOST_GATES, GateBody, JobBody
-from headway.server.long_polling.claiming import MAX_REQUEST
-from headway.server.long_polling.lanes import LEASE_MS, MAX_WANTED, MAX_WEIGHT, read_lanes
+from headway.server.long_polling.claiming import (
+    LEASE_MS,
+    MAX_REQUEST,
+    MAX_WANTED,
+    MAX_WEIGHT,
+    read_lanes,
+)
 
 
 class LaneWeightBody(Body):

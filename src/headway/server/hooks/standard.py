@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from headway.contract.signals import Signal
 from headway.core.errors import InvalidValue
-from headway.server.bodies.signal import signal_of
 from headway.server.hooks.request import (
     TOLERANCE_MS,
     HookRequest,
@@ -26,7 +25,7 @@ from headway.server.hooks.request import (
     refuse,
     strict_base64,
 )
-from headway.server.hooks.signals import event_id
+from headway.server.hooks.signals import event_id, signal_of
 
 ID = "webhook-id"
 TIMESTAMP = "webhook-timestamp"

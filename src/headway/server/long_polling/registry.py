@@ -12,8 +12,7 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery
 from headway.core.errors import StoreError
 from headway.runtime.timing import PASSING, Timing
-from headway.server.long_polling.claiming import LongPoll, PollClaimer, PollReply
-from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollClaimer, PollReply
 from headway.server.long_polling.waiters import ClaimAttempt, Waiter, Waiters
 
 EVERY = 10.0

@@ -12,8 +12,7 @@ from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, Reset
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
 from headway.core.zone import MAX_AT
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Definer, Observer, needs
+from headway.server.access import Definer, Observer, needs
 from headway.server.bodies.base import Name
 from headway.server.bodies.definitions import (
     AnyGate,
@@ -22,13 +21,23 @@ from headway.server.bodies.definitions import (
     PermitBody,
     gate_spec,
 )
-from headway.server.definitions import DEFINED, define, defined, listed
-from headway.server.paging import IfMatch, PageQuery, WhichPage, decode_cursor, encode_cursor, etag
-from headway.server.replies.models import CLOSED, CLOSURES, GATE, GATES, RELEASED
-from headway.server.replies.problem import named_by_body
-from headway.server.replies.reply import answer
-from headway.server.routes.router import TheService, router
-from headway.server.visibility import visible_job
+from headway.server.caller import Caller, Permission
+from headway.server.finding import visible_job
+from headway.server.paging import (
+    DEFINED,
+    IfMatch,
+    PageQuery,
+    WhichPage,
+    decode_cursor,
+    define,
+    defined,
+    encode_cursor,
+    etag,
+    listed,
+)
+from headway.server.problems import named_by_body
+from headway.server.replies import CLOSED, CLOSURES, GATE, GATES, RELEASED, answer
+from headway.server.routing import TheService, router
 
 ROUTES = router("gates", prefix="/v1")
 

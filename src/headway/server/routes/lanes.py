@@ -11,14 +11,21 @@ from headway.contract.definitions import CloseGate, DeclareLane, OpenGate, Reset
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
-from headway.server.access.policy import Definer, Observer
+from headway.server.access import Definer, Observer
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import LaneBody, UntilBody
-from headway.server.definitions import DEFINED, define, defined, listed
-from headway.server.paging import IfMatch, PageQuery, etag, page_of
-from headway.server.replies.models import CLOSED, LANE, LANES
-from headway.server.replies.reply import answer
-from headway.server.routes.router import TheService, router
+from headway.server.paging import (
+    DEFINED,
+    IfMatch,
+    PageQuery,
+    define,
+    defined,
+    etag,
+    listed,
+    page_of,
+)
+from headway.server.replies import CLOSED, LANE, LANES, answer
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 
 ROUTES = router("lanes", prefix="/v1/lanes")

@@ -17,16 +17,14 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge, UnknownJob
 from headway.core.job import MAX_ARGS, MAX_BATCH, derived_id
 from headway.core.state import FINAL, QUEUED, State
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access import needs
 from headway.server.bodies.jobs import EditBody, FilterBody, MovesBody, ReasonBody
-from headway.server.job_pages import bounded_page
+from headway.server.caller import Caller, Permission
+from headway.server.finding import bounded_page, visible_ids
 from headway.server.paging import RepeatKey, check_repeat_key
-from headway.server.replies.models import MOVED_MANY, MOVED_ONE
-from headway.server.replies.reply import answer
-from headway.server.routes.router import TheService, router
+from headway.server.replies import MOVED_MANY, MOVED_ONE, answer
+from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.server.visibility import visible_ids
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

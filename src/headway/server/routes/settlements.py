@@ -31,8 +31,7 @@ from headway.core.errors import IdConflict, InvalidValue, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob, derived_id
 from headway.core.moment import Moment
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access import needs
 from headway.server.bodies.work import (
     AnyOutcome,
     CloseBody,
@@ -51,14 +50,14 @@ from headway.server.bodies.work import (
     SucceededBody,
     UnfitBody,
 )
-from headway.server.gate_uses import gate_uses, known_gates
-from headway.server.long_polling.lanes import LaneSelection, check_lease, is_pattern
-from headway.server.replies.problem import named_by_body
-from headway.server.replies.reply import answer, reply
-from headway.server.routes.router import TheService, router
-from headway.server.sending import make_jobs
+from headway.server.caller import Caller, Permission
+from headway.server.finding import hide_conflict
+from headway.server.long_polling.claiming import LaneSelection, check_lease, is_pattern
+from headway.server.problems import named_by_body
+from headway.server.replies import answer, reply
+from headway.server.routing import TheService, router
+from headway.server.sending import gate_uses, known_gates, make_jobs
 from headway.server.service import Service
-from headway.server.visibility import hide_conflict
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode

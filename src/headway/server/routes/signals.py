@@ -13,9 +13,8 @@ from headway.contract.signals import Signal, SignalReply
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, Unauthenticated, UnknownJob
 from headway.runtime.signals import SignalUrls, find_fault
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Policy, Public
-from headway.server.bodies.signal import VERBS, SignalBody, signal_of
+from headway.server.access import Policy, Public
+from headway.server.caller import Caller, Permission
 from headway.server.hooks.request import (
     PROVIDER_BODY,
     HookRequest,
@@ -24,10 +23,10 @@ from headway.server.hooks.request import (
     read_form,
     sender_url,
 )
-from headway.server.hooks.signals import deliver, digest_id
+from headway.server.hooks.signals import VERBS, SignalBody, deliver, digest_id, signal_of
 from headway.server.hooks.twilio import Form, is_status, status_signals
-from headway.server.replies.reply import answer, reply_model
-from headway.server.routes.router import TheService, router
+from headway.server.replies import answer, reply_model
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 
 SIGNED = Caller(id="signal-url", name="signal URL", may=frozenset({Permission.SIGNAL}))

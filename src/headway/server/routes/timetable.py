@@ -17,17 +17,26 @@ from headway.core.job import derived_id
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.text import format_schedule
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.policy import Definer, Observer, Sender
+from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
-from headway.server.definitions import DEFINED, define, defined, listed
-from headway.server.paging import IfMatch, RepeatKey, WhichPage, check_repeat_key, etag, page_of
-from headway.server.replies.models import ENTRIES, ENTRY, MADE
-from headway.server.replies.problem import named_by_body
-from headway.server.replies.reply import answer, json_reply
+from headway.server.caller import Caller
+from headway.server.paging import (
+    DEFINED,
+    IfMatch,
+    RepeatKey,
+    WhichPage,
+    check_repeat_key,
+    define,
+    defined,
+    etag,
+    listed,
+    page_of,
+)
+from headway.server.problems import named_by_body
+from headway.server.replies import ENTRIES, ENTRY, MADE, answer, json_reply
 from headway.server.routes.moves import Operation
-from headway.server.routes.router import TheService, router
+from headway.server.routing import TheService, router
 from headway.server.sending import make_job, send_jobs
 from headway.server.service import Service
 

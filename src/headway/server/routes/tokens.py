@@ -14,14 +14,18 @@ from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.errors import Forbidden, IdConflict, InvalidValue
 from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
-from headway.server.access.caller import OPEN_CALLER, Caller, Permission, permissions
-from headway.server.access.policy import Reader, needs
+from headway.server.access import Reader, needs
 from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When
-from headway.server.definitions import DEFINED, defined
-from headway.server.paging import RepeatKey, WhichPage, check_repeat_key, page_of
-from headway.server.replies.problem import add_members
-from headway.server.replies.reply import answer, page_model, reply
-from headway.server.routes.router import TheService, router
+from headway.server.caller import (
+    OPEN_CALLER,
+    Caller,
+    Permission,
+    permissions,
+)
+from headway.server.paging import DEFINED, RepeatKey, WhichPage, check_repeat_key, defined, page_of
+from headway.server.problems import add_members
+from headway.server.replies import answer, page_model, reply
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 
 MOST_NAMES = 1_000

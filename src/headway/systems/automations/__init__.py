@@ -13,12 +13,9 @@ from headway.contract.store import Store
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
-from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Lasts, Texts, thresholds_of
-from headway.server.alerts.rule import Rule
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics.families import Family, counter, gauge
-from headway.server.metrics.samples import one
+from headway.server.alerts.rules import Lasts, Rule, Severity, Texts, thresholds_of
+from headway.server.metrics import Family, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher

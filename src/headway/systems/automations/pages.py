@@ -23,7 +23,7 @@ from headway.core.timetable.fires import fires_between, next_fires
 from headway.core.timetable.schedule import Schedule
 from headway.core.timetable.text import format_schedule
 from headway.core.zone import DAY_MS
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
     KIND,

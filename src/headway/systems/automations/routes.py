@@ -8,11 +8,11 @@ from fastapi import Query, Response
 from pydantic import Field
 
 from headway.runtime.records import record
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
+from headway.server.access import needs
 from headway.server.bodies.base import Body, Name, QueryModel
-from headway.server.replies.reply import answer, reply, reply_model
-from headway.server.routes.router import TheService, router
+from headway.server.caller import Caller, Permission
+from headway.server.replies import answer, reply, reply_model
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
 from headway.systems.automations.reports import (

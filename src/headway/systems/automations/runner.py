@@ -17,7 +17,8 @@ from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing, persist
-from headway.server.alerts.alert import Alert, Severity, Sink
+from headway.server.alerts.rules import Severity
+from headway.server.alerts.watch import Alert, Sink
 from headway.systems.automations.config import Automation, Fault, NotificationsTable
 from headway.systems.automations.places import Places, log
 from headway.systems.automations.session import End, Session, session_id

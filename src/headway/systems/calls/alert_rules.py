@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from headway.core.duration import format_duration
 from headway.runtime.latency import percentile
-from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Now, Texts, thresholds_of
-from headway.server.alerts.rule import Rule
+from headway.server.alerts.rules import Grows, Lasts, Now, Rule, Severity, Texts, thresholds_of
 from headway.systems.calls.overview import (
     CallsOverview,
     Event,

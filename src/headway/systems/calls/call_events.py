@@ -14,9 +14,9 @@ from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, ProviderError, UnknownRecord
 from headway.core.state import FINAL, State
-from headway.server.access.policy import Public
+from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
-from headway.server.routes.router import TheService, router
+from headway.server.routing import TheService, router
 from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
 from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
 from headway.systems.calls.overview import Event

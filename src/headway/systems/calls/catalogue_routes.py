@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.core.errors import InvalidState, UnknownRecord
-from headway.server.access.caller import Caller
-from headway.server.access.policy import Definer, Observer
+from headway.server.access import Definer, Observer
+from headway.server.caller import Caller
 from headway.server.paging import PageQuery, WhichPage, page_of
-from headway.server.replies.reply import answer, page_model, reply, reply_model
-from headway.server.routes.router import TheService, router
+from headway.server.replies import answer, page_model, reply, reply_model
+from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.systems.calls.catalogue import (
     DEFAULT_POOL,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
 from headway.runtime.kind import Kind
-from headway.server.routes.router import system_service
+from headway.server.routing import system_service
 from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.catalogue import (
     Catalogue,

@@ -18,9 +18,9 @@ from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
 from headway.core.job import NewJob
 from headway.core.zone import find_zone
-from headway.server.access.caller import Caller
 from headway.server.bodies.base import Body, FailFastList, Name, TenantName, When, one_or_many
-from headway.server.replies.problem import add_members
+from headway.server.caller import Caller
+from headway.server.problems import add_members
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.calls.catalogue import CatalogueContents, NumberStatus

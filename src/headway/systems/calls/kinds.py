@@ -14,7 +14,7 @@ from headway.runtime.app import App
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
-from headway.server.replies.reply import answer
+from headway.server.replies import answer
 from headway.systems.calls.catalogue import REPORTS, house_gate
 from headway.systems.calls.context import AFTER, CHECK, DIAL, FINISHED, LANE, LEAD, CallsContext
 from headway.systems.calls.lead import Lead, LeadArgs, lead_of, read_args

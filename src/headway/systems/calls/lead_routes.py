@@ -25,16 +25,21 @@ from headway.core.gates.hours import intervals, next_opening
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.records import record
-from headway.server.access.caller import Caller
-from headway.server.access.policy import Reader, Sender
+from headway.server.access import Reader, Sender
 from headway.server.bodies.base import QueryModel, TenantName, When
-from headway.server.job_pages import bounded_page
+from headway.server.caller import Caller
+from headway.server.finding import bounded_page, visible_why
 from headway.server.paging import PageQuery, check_number_cursor
-from headway.server.replies.problem import add_members
-from headway.server.replies.reply import answer, extended_model, json_reply, page_model, reply
-from headway.server.routes.router import TheService, router
+from headway.server.problems import add_members
+from headway.server.replies import (
+    answer,
+    extended_model,
+    json_reply,
+    page_model,
+    reply,
+)
+from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.server.visibility import visible_why
 from headway.systems.calls.call_events import call_off
 from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext, TheContext
 from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads

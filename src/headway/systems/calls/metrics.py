@@ -9,9 +9,16 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics.families import REQUESTS, Family, counter, gauge
-from headway.server.metrics.samples import Labels, Samples, one
-from headway.server.metrics.scrape import RequestMetrics
+from headway.server.metrics import (
+    REQUESTS,
+    Family,
+    Labels,
+    RequestMetrics,
+    Samples,
+    counter,
+    gauge,
+    one,
+)
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds, call_rules

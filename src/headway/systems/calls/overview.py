@@ -21,7 +21,7 @@ from headway.contract.views import (
 from headway.core.gates.spec import GateKind
 from headway.core.state import FINAL, State
 from headway.server.alerts.rule_book import Facts
-from headway.server.job_pages import bounded_page
+from headway.server.finding import bounded_page
 from headway.server.overview import Overview
 from headway.systems.directory.tally import Tally, Totals
 

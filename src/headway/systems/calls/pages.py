@@ -9,8 +9,8 @@ from functools import partial
 
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, StatsQuery
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller, Permission
-from headway.server.job_pages import bounded_page
+from headway.server.caller import Caller, Permission
+from headway.server.finding import bounded_page
 from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
 from headway.systems.calls.context import LEAD, CallsContext

@@ -29,7 +29,7 @@ _WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :
 
 
 class AlertPlace:
-    """See `headway.server.alerts.rule.Place`."""
+    """See `headway.server.alerts.rules.Place`."""
 
     def __init__(self, directory: Directory) -> None:
         """Read nothing yet; the directory has the table of `SCHEMA`, for all servers of a store."""

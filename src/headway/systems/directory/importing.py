@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidState, InvalidValue
 from headway.server.bodies.base import QueryModel
-from headway.server.replies.problem import add_members
+from headway.server.problems import add_members
 from headway.systems.directory.database import Directory
 
 

@@ -12,11 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
-from headway.server.access.caller import Caller
-from headway.server.access.policy import Definer, Observer
+from headway.server.access import Definer, Observer
+from headway.server.caller import Caller
 from headway.server.paging import PageQuery, decode_cursor, encode_cursor
-from headway.server.replies.reply import answer, page_model, reply_model
-from headway.server.routes.router import TheService
+from headway.server.replies import answer, page_model, reply_model
+from headway.server.routing import TheService
 from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.directory.importing import (

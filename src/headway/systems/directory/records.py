@@ -26,8 +26,8 @@ from headway.core.errors import (
     UnknownRecord,
 )
 from headway.core.naming import check_name
-from headway.server.access.caller import Caller, Permission
 from headway.server.bodies.base import Body
+from headway.server.caller import Caller, Permission
 from headway.server.paging import PageQuery
 from headway.systems.directory.database import collated
 from headway.systems.directory.importing import (

@@ -16,8 +16,7 @@ from sqlalchemy import text
 from headway.core.errors import StoreError
 from headway.runtime.latency import percentile
 from headway.runtime.timing import Timing
-from headway.server.metrics.families import Family
-from headway.server.metrics.samples import Labels, Samples
+from headway.server.metrics import Family, Labels, Samples
 from headway.server.overview import Overview
 from headway.systems.directory.database import Directory
 

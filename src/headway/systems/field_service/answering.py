@@ -14,8 +14,8 @@ from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.job import derived_id
 from headway.core.state import State
 from headway.runtime.records import encode
-from headway.server.access.policy import Public
-from headway.server.routes.router import TheService, router
+from headway.server.access import Public
+from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.systems.directory.tally import Tally
 from headway.systems.field_service.after import BY_CALL

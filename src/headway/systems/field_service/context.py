@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from headway.core.job import NewJob, derived_id
 from headway.runtime.kind import Kind
-from headway.server.access.caller import Caller
-from headway.server.routes.router import system_service
+from headway.server.caller import Caller
+from headway.server.routing import system_service
 from headway.systems.field_service.request import LOOK_OVER, NAME, OFFERS, TEXT
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import SystemContext

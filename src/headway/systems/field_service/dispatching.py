@@ -13,10 +13,10 @@ from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
 from headway.core.state import FINAL, QUEUED, State
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Definer, Observer, needs
-from headway.server.replies.reply import answer, reply_model
-from headway.server.routes.router import TheService, router
+from headway.server.access import Definer, Observer, needs
+from headway.server.caller import Caller, Permission
+from headway.server.replies import answer, reply_model
+from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.systems.field_service.after import REASSIGNED
 from headway.systems.field_service.bodies import AssignBody, TimesBody

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fastapi import Response
 from fastapi.responses import RedirectResponse
 
-from headway.server.access.policy import Observer, Public
-from headway.server.replies.reply import answer, reply, reply_model
-from headway.server.routes.router import router
+from headway.server.access import Observer, Public
+from headway.server.replies import answer, reply, reply_model
+from headway.server.routing import router
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.after import DISPATCHER
 from headway.systems.field_service.context import TheContext

@@ -10,9 +10,8 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
-from headway.server.job_pages import bounded_page
-from headway.server.metrics.families import Family, counter, gauge
-from headway.server.metrics.samples import one
+from headway.server.finding import bounded_page
+from headway.server.metrics import Family, counter, gauge, one
 from headway.server.overview import Overview
 from headway.systems.directory.tally import COUNTED, Counted, SystemMetrics, Tally, quantiles
 from headway.systems.field_service.request import (

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import or_, select
 
 from headway.contract.views import GatesQuery, GateState, StatsQuery
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
 from headway.server.paging import decode_cursor, encode_cursor
 from headway.systems.field_service.context import FieldContext, check_caller
 from headway.systems.field_service.dispatching import assign, redispatch, withdraw

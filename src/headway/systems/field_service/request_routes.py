@@ -9,12 +9,17 @@ from pydantic import Field
 
 from headway.contract.views import JobQuery, JobsQuery, WhyQuery
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Reader, Sender, needs
-from headway.server.job_pages import bounded_page
+from headway.server.access import Reader, Sender, needs
+from headway.server.caller import Caller, Permission
+from headway.server.finding import bounded_page
 from headway.server.paging import PageQuery, check_number_cursor
-from headway.server.replies.reply import answer, extended_model, page_model, plain_value
-from headway.server.routes.router import TheService, router
+from headway.server.replies import (
+    answer,
+    extended_model,
+    page_model,
+    plain_value,
+)
+from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.field_service.answering import Answered, Verdict

@@ -12,11 +12,11 @@ from sqlalchemy import Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.access.policy import Observer
+from headway.server.access import Observer
 from headway.server.bodies.base import FailFastList, QueryModel
 from headway.server.paging import PageQuery
-from headway.server.replies.reply import answer, reply, reply_model
-from headway.server.routes.router import router
+from headway.server.replies import answer, reply, reply_model
+from headway.server.routing import router
 from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records

@@ -14,7 +14,7 @@ from headway.core.errors import InvalidValue
 from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import FailFastList
 from headway.server.paging import PageQuery
-from headway.server.routes.router import router
+from headway.server.routing import router
 from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records

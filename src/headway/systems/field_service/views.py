@@ -11,8 +11,8 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.cascade import Asked
 from headway.core.errors import UnknownRecord
 from headway.core.state import FINAL
-from headway.server.access.caller import Caller
-from headway.server.replies.reply import answer, reply_model
+from headway.server.caller import Caller
+from headway.server.replies import answer, reply_model
 from headway.server.service import Service
 from headway.systems.field_service.passing_over import PASSED_OVER
 from headway.systems.field_service.request import (

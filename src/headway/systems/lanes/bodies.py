@@ -17,7 +17,7 @@ from headway.server.bodies.base import (
     When,
 )
 from headway.server.bodies.work import ClaimBody, ErrorText
-from headway.server.long_polling.lanes import LEASE_MS
+from headway.server.long_polling.claiming import LEASE_MS
 
 AnyJobId = Annotated[
     Name,

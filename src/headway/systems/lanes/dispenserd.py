@@ -35,15 +35,12 @@ from headway.core.naming import check_name
 from headway.core.retry import RetryPolicy
 from headway.core.state import QUEUED
 from headway.runtime.timing import Timing, persist
-from headway.server.long_polling.claiming import LongPoll, PollReply
-from headway.server.long_polling.delivery import ClientGone, ClientWatch, TrackedReply
-from headway.server.long_polling.lanes import LaneSelection
+from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollReply
 from headway.server.long_polling.registry import LongPollRegistry
-from headway.server.middleware.body_limit import BodyLimit
-from headway.server.middleware.checks import CrossSiteCheck, SecurityHeaders
-from headway.server.middleware.requests import AccessLog, RequestId
-from headway.server.replies.problem import status_of
-from headway.server.replies.reply import disconnected
+from headway.server.middleware import BodyLimit, CrossSiteCheck, RequestEnvelope
+from headway.server.problems import status_of
+from headway.server.replies import disconnected
+from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 from headway.server.service import Service
 from headway.server.strict_json import decode_bounded
 
@@ -295,9 +292,7 @@ def dispenserd(service: Service) -> Starlette:
     """
     options = service.options
     guards = [
-        Middleware(RequestId),
-        Middleware(SecurityHeaders),
-        Middleware(AccessLog, timing=service.timing),
+        Middleware(RequestEnvelope, timing=service.timing),
         Middleware(CrossSiteCheck, hosts=options.hosts),
         Middleware(
             BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing

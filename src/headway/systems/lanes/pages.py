@@ -7,8 +7,8 @@ from itertools import groupby
 
 from headway.contract.views import JobView, LaneView, WorkerView
 from headway.core.state import HELD, State
-from headway.server.access.caller import Caller, Permission
-from headway.server.underway import held_jobs
+from headway.server.caller import Caller, Permission
+from headway.server.finding import held_jobs
 from headway.systems.lanes.routes import retry
 from headway.web.page import (
     REASON,

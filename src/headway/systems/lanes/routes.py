@@ -18,20 +18,19 @@ from headway.core.errors import InvalidValue, LeaseLost
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
 from headway.core.state import State
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import Observer, Reader, Sender, needs
+from headway.server.access import Observer, Reader, Sender, needs
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import EditBody, FilterBody, JobBody
 from headway.server.bodies.work import AnyOutcome, DeadBody, FailedBody, RunningBody, SucceededBody
-from headway.server.job_pages import bounded_page
-from headway.server.long_polling.claiming import PollReply
-from headway.server.long_polling.lanes import check_lease
+from headway.server.caller import Caller, Permission
+from headway.server.finding import bounded_page
+from headway.server.long_polling.claiming import PollReply, check_lease
 from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
-from headway.server.replies.reply import answer, page_model, reply, reply_model
+from headway.server.replies import answer, page_model, reply, reply_model
 from headway.server.routes.claims import answer_pull
 from headway.server.routes.moves import Operation, edit_of, move_fitting, move_named
-from headway.server.routes.router import TheService, router
 from headway.server.routes.settlements import settle_runs
+from headway.server.routing import TheService, router
 from headway.server.sending import make_job, send_jobs
 from headway.server.service import Service
 from headway.systems.lanes.bodies import (

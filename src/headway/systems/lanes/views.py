@@ -13,10 +13,9 @@ from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob
 from headway.core.state import State
 from headway.runtime.latency import LaneLatency, lane_latencies
-from headway.server.access.caller import Caller
-from headway.server.job_pages import bounded_page
+from headway.server.caller import Caller
+from headway.server.finding import bounded_page, visible_job
 from headway.server.service import Service
-from headway.server.visibility import visible_job
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""

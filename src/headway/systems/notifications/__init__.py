@@ -11,7 +11,7 @@ from headway.bridges.cassandra.monitoring import calendar_page, start_calendar
 from headway.core.errors import located
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
-from headway.server.alerts.declared import thresholds_of
+from headway.server.alerts.rules import thresholds_of
 from headway.server.service import Service
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally

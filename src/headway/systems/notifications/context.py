@@ -11,8 +11,8 @@ from headway.bridges.cassandra.calendar import Calendar
 from headway.contract.enqueue import Enqueued
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
-from headway.server.access.caller import Caller
-from headway.server.routes.router import system_service
+from headway.server.caller import Caller
+from headway.server.routing import system_service
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.notifications.metrics import Thresholds

@@ -15,10 +15,10 @@ from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState
 from headway.core.state import FINAL, State
-from headway.server.access.policy import Public
+from headway.server.access import Public
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
-from headway.server.routes.router import TheService, router
+from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.mail import NO_SUCH_MAILBOX
 from headway.systems.notifications.notification import (

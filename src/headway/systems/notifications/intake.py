@@ -26,7 +26,7 @@ from headway.core.draw import draw
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.server.bodies.base import Body, FailFastList, Name, When, one_or_many
-from headway.server.replies.problem import add_members
+from headway.server.problems import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext

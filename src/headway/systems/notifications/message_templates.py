@@ -18,11 +18,11 @@ from pydantic import AfterValidator, ConfigDict, Field, model_serializer
 from starlette.responses import Response
 
 from headway.core.errors import InvalidValue, located
-from headway.server.access.policy import Reader
+from headway.server.access import Reader
 from headway.server.bodies.base import Body
 from headway.server.paging import PageQuery
-from headway.server.replies.reply import answer, reply
-from headway.server.routes.router import router
+from headway.server.replies import answer, reply
+from headway.server.routing import router
 from headway.systems.directory.importing import json_of
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import (

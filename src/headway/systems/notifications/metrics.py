@@ -10,12 +10,9 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
-from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Texts
-from headway.server.alerts.rule import Rule
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics.families import Family, counter, gauge
-from headway.server.metrics.samples import Samples
+from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.metrics import Family, Samples, counter, gauge
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.directory.tally import (

@@ -15,12 +15,18 @@ from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller
-from headway.server.access.policy import Reader, Sender
-from headway.server.job_pages import bounded_page
+from headway.server.access import Reader, Sender
+from headway.server.caller import Caller
+from headway.server.finding import bounded_page
 from headway.server.paging import PageQuery, check_number_cursor
-from headway.server.replies.reply import answer, json_reply, page_model, reply, reply_model
-from headway.server.routes.router import TheService, router
+from headway.server.replies import (
+    answer,
+    json_reply,
+    page_model,
+    reply,
+    reply_model,
+)
+from headway.server.routing import TheService, router
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext, TheContext, check_caller
 from headway.systems.notifications.delivery import delivered as apply_delivered

@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, select
 
 from headway.core.errors import Unauthenticated
 from headway.runtime.signals import is_signed, sign
-from headway.server.access.policy import Public
-from headway.server.routes.router import TheService, router
+from headway.server.access import Public
+from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.recipients import RECIPIENTS

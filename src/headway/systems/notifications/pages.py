@@ -11,7 +11,7 @@ from sqlalchemy import select
 from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
-from headway.server.access.caller import Permission
+from headway.server.caller import Permission
 from headway.server.paging import check_number_cursor
 from headway.systems.notifications.context import NotifyContext, check_caller
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview

@@ -15,7 +15,7 @@ from headway.core.zone import find_zone
 from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import Body, FailFastList
 from headway.server.paging import PageQuery
-from headway.server.routes.router import router
+from headway.server.routing import router
 from headway.systems.directory.importing import json_of, split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewNamedRecord, PersonName, RecordChange, Records

@@ -1,1 +1,19 @@
-"""The dashboard's pages of the engine, one a file."""
+"""The engine's pages, in the order of the menu; a system brings its own besides."""
+
+from __future__ import annotations
+
+from headway.web.page import Page
+from headway.web.pages import dead, gates, job, jobs, lanes, timetable, whole
+
+PAGES: tuple[Page, ...] = (
+    whole.NOW,
+    lanes.PAGE,
+    gates.PAGE,
+    jobs.PAGE,
+    job.PAGE,
+    dead.PAGE,
+    timetable.PAGE,
+    jobs.CASCADES,
+    whole.WORKERS,
+    whole.TRAIL,
+)

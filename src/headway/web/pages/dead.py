@@ -13,7 +13,7 @@ from headway.contract.views import JobView
 from headway.core.errors import InvalidValue
 from headway.core.hidden import hidden_text
 from headway.core.state import State
-from headway.server.access.caller import Permission
+from headway.server.caller import Permission
 from headway.server.paging import check_number_cursor
 from headway.server.routes import moves as routes
 from headway.web.page import (

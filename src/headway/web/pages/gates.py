@@ -15,10 +15,10 @@ from headway.contract.views import (
 )
 from headway.core.gates.slots import UNLIMITED
 from headway.core.state import State
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
+from headway.server.finding import first_jobs, parked_flows, waiting_flows
 from headway.server.paging import decode_cursor, encode_cursor
 from headway.server.routes import gates as routes
-from headway.server.underway import first_jobs, parked_flows, waiting_flows
 from headway.web.page import (
     REASON,
     UNTIL,

@@ -12,10 +12,19 @@ from headway.core.check import is_job_id
 from headway.core.hidden import hidden_text
 from headway.core.job import derived_id
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Permission
-from headway.server.visibility import visible_why
+from headway.server.caller import Permission
+from headway.server.finding import visible_why
 from headway.web.page import Facts, Look, Page, everyone
-from headway.web.pages import jobs
+from headway.web.pages.jobs import (
+    CANCEL,
+    EDIT,
+    RETRY,
+    RETRY_EDITED,
+    RUN_NOW,
+    actions_for,
+    carried,
+    hidden_error,
+)
 from headway.web.sight import SLOW_S
 
 MOST_RUNS = 25
@@ -68,7 +77,7 @@ async def read(look: Look) -> Facts:
         UnknownJob: there is none.
     """
     job, why = await visible_why(look.service, look.caller, look.values["id"])
-    job = jobs.hidden_error(job)
+    job = hidden_error(job)
     job = replace(
         job,
         runs=tuple(replace(r, error=hidden_text(r.error)) for r in job.runs),
@@ -92,7 +101,7 @@ async def read(look: Look) -> Facts:
         "runs": len(job.runs),
         "final": job.state in FINAL,
         "carries": [
-            (name, jobs.carried(data))
+            (name, carried(data))
             for name, data in (
                 ("Arguments", job.args), ("Progress", job.progress), ("Result", job.result),
             )
@@ -100,7 +109,7 @@ async def read(look: Look) -> Facts:
         ],
         "follows": follows,
         "cause": cause,
-        "actions": jobs.actions_for(job.state),
+        "actions": actions_for(job.state),
         "whole": Permission.OBSERVE in look.caller.may
         and look.caller.tenants is None
         and look.caller.lanes is None,
@@ -193,6 +202,6 @@ PAGE = Page(
     read=read,
     permission=Permission.READ,
     reach=everyone,
-    actions=(jobs.CANCEL, jobs.RETRY, jobs.RUN_NOW, jobs.EDIT, jobs.RETRY_EDITED),
+    actions=(CANCEL, RETRY, RUN_NOW, EDIT, RETRY_EDITED),
     menu=False,
 )

@@ -1,4 +1,4 @@
-"""Jobs: finding them by what they are, and what an operator does with one."""
+"""Jobs: finding them by what they are, what an operator does with one; and cascades live."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from dataclasses import replace
 
 import msgspec
 
-from headway.contract.views import JobsQuery, JobView
+from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.contract.views import Page as Rows
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
 from headway.core.state import FINAL, QUEUED, State
-from headway.server.access.caller import Permission
-from headway.server.job_pages import bounded_page
+from headway.server.caller import Permission
+from headway.server.finding import bounded_page, underway_jobs, visible_job
 from headway.server.paging import check_number_cursor
 from headway.server.routes import moves as routes
-from headway.server.underway import underway_jobs
-from headway.server.visibility import visible_job
 from headway.web.page import (
     REASON,
     Action,
@@ -305,4 +303,76 @@ PAGE = Page(
     permission=Permission.READ,
     reach=everyone,
     params=("id", "state", *FILTERS, "order", "cursor"),
+)
+
+
+MOST_CASCADES = 50
+"""Cascades that are shown."""
+CASCADES_LOOKED = 100
+"""Jobs of each look that are looked at."""
+MOST_KINDS = 20
+"""Kinds of the App that are looked for by name."""
+_TAKING = (State.AWAITING, State.RUNNING)
+_BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
+"""Between two turns, or before the first."""
+
+
+async def read_cascades(look: Look) -> Facts:
+    """Those whose candidate's time ends first, then those between two turns."""
+    now = (await look.service.store.read(StatsQuery())).now
+    caller, kind = look.caller, look.values["kind"]
+    app = look.service.app
+    kinds = [] if app is None else [one.name for one in app.kinds.values() if one.options.cascade]
+    asked = [kind] if kind else kinds[:MOST_KINDS]
+    tenants = caller.tenants or (None,)
+    queries = [
+        JobsQuery(kind=one, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True)
+        for tenant in tenants
+        for one in asked
+        for states in (_TAKING, _BETWEEN)
+    ]
+    queries += [
+        JobsQuery(
+            kind=kind or None, tenant=tenant, states=_TAKING, limit=CASCADES_LOOKED, newest=True
+        )
+        for tenant in tenants
+    ]
+    key = ("cascades", caller.tenants, caller.lanes, kind)
+    found = await look.sight.once(key, lambda: _find_cascades(look, queries))
+    return {
+        "now": now,
+        "rows": found[:MOST_CASCADES],
+        "more": max(0, len(found) - MOST_CASCADES),
+        "kinds": sorted(
+            {*kinds[:MOST_KINDS], *(one.kind for one in found), *([kind] if kind else [])}
+        ),
+        "looked": CASCADES_LOOKED,
+    }
+
+
+async def _find_cascades(look: Look, queries: Sequence[JobsQuery]) -> list[JobView]:
+    found: dict[str, JobView] = {}
+    for query in queries:
+        page = await bounded_page(look.service.store, query)
+        found |= {
+            one.id: one for one in page.rows if one.cascade is not None and look.caller.sees(one)
+        }
+    return sorted(found.values(), key=_order)
+
+
+def _order(job: JobView) -> tuple[bool, int, int]:
+    # A turn without an end is one of a handler that runs: it stands before those that wait.
+    return job.state not in _TAKING, job.deadline_at or 1 << 62, job.seq
+
+
+CASCADES = Page(
+    path="cascades",
+    title="Cascades",
+    template="cascades.html",
+    fragments=("cascades",),
+    read=read_cascades,
+    permission=Permission.READ,
+    reach=everyone,
+    params=("kind",),
+    actions=(CANCEL,),
 )

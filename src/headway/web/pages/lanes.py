@@ -7,10 +7,15 @@ from collections import Counter
 from headway.contract.views import GatesQuery, LanesQuery, LaneView, StatsQuery
 from headway.core.gates.slots import UNLIMITED
 from headway.core.state import HELD, State
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
+from headway.server.finding import (
+    held_jobs,
+    parked_flows,
+    parked_gates,
+    waiting_flows,
+)
 from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
-from headway.server.underway import held_jobs, parked_flows, parked_gates, waiting_flows
 from headway.web.page import (
     REASON,
     UNTIL,

@@ -20,7 +20,7 @@ from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule
 from headway.core.timetable.text import format_schedule
 from headway.core.zone import find_zone, first_instant, wall_clock
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
 from headway.server.routes import timetable as routes
 from headway.web.page import Action, Call, Facts, Look, Page, Values
 from headway.web.sight import SLOW_S

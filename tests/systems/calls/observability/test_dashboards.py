@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headway.core.duration import parse_duration
-from headway.server.metrics.families import FAMILIES as ENGINE
+from headway.server.metrics import FAMILIES as ENGINE
 from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.metrics import FAMILIES
 

@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 import headway as hw
 from headway.contract.definitions import CloseGate, DefineRequest, SetGate
 from headway.contract.tokens import Role
-from headway.server.access.caller import Caller, Permission
-from headway.server.access.policy import needs
-from headway.server.metrics.families import FAMILIES as ENGINE
-from headway.server.routes.router import router
+from headway.server.access import needs
+from headway.server.caller import Caller, Permission
+from headway.server.metrics import FAMILIES as ENGINE
+from headway.server.routing import router
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.metrics import FAMILIES, Intakes, start_seeing

@@ -6,8 +6,8 @@ import pytest
 
 import headway as hw
 from headway.contract.definitions import DeclareGate, SetGate
-from headway.server.alerts.alert import AGAIN_MS, Severity
-from headway.server.alerts.standing import CALM_MS
+from headway.server.alerts.rules import Severity
+from headway.server.alerts.watch import AGAIN_MS, CALM_MS
 from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
 from headway.systems.calls.overview import RECENT_MS, Event
 from tests.systems.calls.observability.world import MINUTE, SECOND, World, only, world_in

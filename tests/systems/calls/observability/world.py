@@ -13,9 +13,8 @@ from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGat
 from headway.contract.outcomes import HandedOver, NextStage, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalKind
 from headway.runtime.timing import Timing
-from headway.server.alerts.alert import Alert
 from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
-from headway.server.alerts.watch import AlertWatcher
+from headway.server.alerts.watch import Alert, AlertWatcher
 from headway.stores import open_store
 from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
 from headway.systems.calls.migrations import SCHEMAS

@@ -24,11 +24,11 @@ from headway.runtime.answers import Dead
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.server.access.policy import Definer, Observer
+from headway.server.access import Definer, Observer
 from headway.server.bodies.base import Body, TenantName
 from headway.server.paging import WhichPage, decode_cursor, encode_cursor
-from headway.server.replies.reply import answer, reply, reply_model
-from headway.server.routes.router import router
+from headway.server.replies import answer, reply, reply_model
+from headway.server.routing import router
 from headway.systems.calls.truth.following import (
     NOT_OURS,
     Adopting,

@@ -1,16 +1,253 @@
-"""Faults: what a validator refuses, in the terms of those who wrote the JSON.
+"""Problem details: every error of the tree as RFC 9457 has it, and the faults of a refused body.
 
 A validator reports the path through its own parts: tags of unions, names of models and functions.
 Here each fault gets the path in the request, what is allowed there, and the value that was given.
+
+Source: RFC 9457.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, cast
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from headway.core.errors import (
+    AccessError,
+    BacklogFull,
+    CallerError,
+    Forbidden,
+    HandlerError,
+    HeadwayError,
+    IdConflict,
+    InvalidState,
+    InvariantBroken,
+    KeyConflict,
+    OwnershipError,
+    PayloadTooLarge,
+    ProviderError,
+    RevisionConflict,
+    StoreError,
+    StoreFull,
+    TooManyRequests,
+    Unauthenticated,
+    UnknownEntry,
+    UnknownGate,
+    UnknownJob,
+    UnknownRecord,
+)
+
+
+def add_members(error: HeadwayError, **members: object) -> None:
+    """Add members to the problem of an error; `status` is the reply's."""
+    vars(error)["problem"] = {**vars(error).get("problem", {}), **members}
+
+
+@contextmanager
+def named_by_body() -> Generator[None]:
+    """Reply with 422 instead of 404 to unknown names: the body named them, not the path.
+
+    Raises:
+        UnknownGate: as it was.
+        UnknownEntry: as it was.
+        UnknownJob: as it was.
+    """
+    try:
+        yield
+    except (UnknownGate, UnknownEntry, UnknownJob) as error:
+        add_members(error, status=422)
+        raise
+
+
+MEDIA_TYPE = "application/problem+json"
+_PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
+RETRY_AFTER_S = 1
+"""Seconds after which a call that a passing state refused is worth repeating."""
+
+STATUSES: Mapping[type[HeadwayError], int] = {
+    UnknownJob: 404,
+    UnknownGate: 404,
+    UnknownEntry: 404,
+    UnknownRecord: 404,
+    PayloadTooLarge: 413,
+    KeyConflict: 409,
+    IdConflict: 409,
+    RevisionConflict: 409,
+    InvalidState: 409,
+    BacklogFull: 429,
+    TooManyRequests: 429,
+    CallerError: 422,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    AccessError: 403,
+    OwnershipError: 409,
+    StoreFull: 507,
+    StoreError: 503,
+    ProviderError: 502,
+    HandlerError: 500,
+    InvariantBroken: 500,
+    HeadwayError: 500,
+}
+"""The status of each error: that of its class, else of its nearest base."""
+
+_log = logging.getLogger("headway.server")
+
+
+def status_of(error: HeadwayError) -> int:
+    """Return the HTTP status for an error of the tree."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+
+
+def problem(
+    status: int,
+    *,
+    code: str,
+    detail: str,
+    hint: str = "",
+    request: Request | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: object,
+) -> Response:
+    """Return a reply that says what is wrong.
+
+    Returns:
+        `application/problem+json`.
+    """
+    said: dict[str, object] = {
+        "type": f"/problems/{code}",
+        "title": code.replace("_", " "),
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
+    if hint:
+        said["hint"] = hint
+    if request is not None:
+        # For the log. A refused login names no job, so its detail may be logged.
+        request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
+        if instance := getattr(request.state, "request_id", ""):
+            said["instance"] = f"/requests/{instance}"
+    return Response(
+        msgspec.json.encode(said | more),
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
+    """Return the reply for an error of the tree; internal details are left out."""
+    more: dict[str, object] = dict(getattr(error, "problem", {}))
+    said = more.pop("status", None)
+    status = said if isinstance(said, int) else status_of(error)
+    headers: dict[str, str] = {}
+    if status in {429, 503}:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        return unexpected(request)
+    return problem(
+        status,
+        code=error.code,
+        detail=error.message,
+        hint=error.hint,
+        request=request,
+        headers=headers,
+        **more,
+    )
+
+
+def answer_error(request: Request, error: Exception) -> Response | None:
+    """Return the reply for an error that a route may raise; None for an unexpected one."""
+    match error:
+        case HeadwayError():
+            return problem_of(error, request)
+        case RequestValidationError():
+            return _refused(request, error)
+        case HTTPException():
+            return _plain(request, error)
+        case _:
+            return None
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Make an app answer every error with a problem."""
+
+    async def respond(request: Request, error: Exception) -> Response:
+        response = answer_error(request, error)
+        if response is None:
+            raise error
+        return response
+
+    for kind in (HeadwayError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, respond)
+
+
+def _refused(request: Request, error: RequestValidationError) -> Response:
+    """Return what the models refuse: each place, and what is wrong there."""
+    found = faults(error.errors(), cast("object", error.body))
+    media = request.headers.get("content-type", "")
+    # A body of another type is bytes to the models, whose messages about it are of no use.
+    unread = bool(found) and found[0].where == "body" and "json" not in media
+    return problem(
+        422,
+        code="invalid_value",
+        detail=sentence(found) or "the request is not valid",
+        hint="send Content-Type: application/json (curl: --json instead of -d)" if unread else "",
+        request=request,
+        errors=[{"where": one.where, "what": one.what} for one in found],
+    )
+
+
+def _plain(request: Request, error: HTTPException) -> Response:
+    match error.__cause__:  # met while the body was read
+        case HeadwayError() as cause:
+            return problem_of(cause, request)
+        case RequestValidationError() as cause:
+            return _refused(request, cause)
+        case _:
+            pass
+    status = HTTPStatus(error.status_code)
+    words = {
+        404: ("unknown_path", f"there is nothing at {request.url.path[:200]}"),
+        405: ("unknown_method", f"{request.method} does not apply to {request.url.path[:200]}"),
+        413: ("payload_too_large", "the body is above the limit"),
+    }
+    code, detail = words.get(
+        status, (status.phrase.lower().replace(" ", "_"), str(error.detail)[:400])
+    )
+    return problem(
+        status,
+        code=code,
+        detail=detail,
+        hint=_PATHS if code == "unknown_path" else "",
+        request=request,
+        headers=error.headers,
+    )
+
+
+def unexpected(request: Request | None) -> Response:
+    """Return the reply to an internal error; it reveals nothing about the error."""
+    return problem(
+        500,
+        code="bug",
+        detail="the server met something it did not expect",
+        hint="its log has this request's id",
+        request=request,
+    )
+
 
 MOST_FAULTS = 100
 """Faults of one request that are reported."""

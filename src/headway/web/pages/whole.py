@@ -1,13 +1,17 @@
-"""The first page: what is held up and why, then what is going on."""
+"""The whole store: what is held up and why, what is going on, who works, and who did what."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.contract.views import GatesQuery, JobsQuery, JobView, StatsQuery
+from headway.contract.views import GatesQuery, JobsQuery, JobView, StatsQuery, TrailQuery, TrailView
+from headway.core.check import is_job_id
+from headway.core.hidden import hidden_text
 from headway.core.state import FINAL, State
-from headway.server.access.caller import Caller, Permission
+from headway.server.caller import Caller, Permission
+from headway.server.finding import held_jobs
 from headway.server.overview import Overview
+from headway.server.paging import check_number_cursor
 from headway.server.routes import gates as routes
 from headway.web.page import (
     REASON,
@@ -31,7 +35,7 @@ LIVE = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAIT
 ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 
-async def read(look: Look) -> Facts:
+async def read_now(look: Look) -> Facts:
     """What is going on, as far as the caller may see it."""
     caller = look.caller
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
@@ -131,13 +135,111 @@ START = Action(
 )
 
 
-PAGE = Page(
+NOW = Page(
     path="",
     title="Now",
     template="now.html",
     fragments=("stop", "stopped", "stuck", "rate", "chart", "late", "running", "states"),
-    read=read,
+    read=read_now,
     permission=Permission.READ,
     reach=everyone,
     actions=(STOP, START),
+)
+
+
+MOST = 200
+"""Workers that are shown: those that live first."""
+OF_EACH = 8
+"""Jobs of a worker that are named."""
+
+
+async def read_workers(look: Look) -> Facts:
+    """All workers, and the first jobs of each of those that hold most."""
+    seen = await look.sight.overview()
+    now, sought = seen.stats.now, look.values["q"].casefold()
+    fits = [
+        one
+        for one in seen.workers
+        if not sought or any(sought in text.casefold() for text in (one.id, one.name, *one.lanes))
+    ]
+    fits.sort(key=lambda one: (one.lease_until <= now, -one.running, one.id))
+    held = sum(one.running for one in seen.workers)
+    by_worker: dict[str, list[JobView]] = {}
+
+    async def found() -> list[JobView]:
+        return await held_jobs(look.service.store, seen.workers, OF_EACH)
+
+    for job in await look.sight.once("held", found, 2.0):
+        by_worker.setdefault(job.worker or "", []).append(job)
+    return {
+        "now": now,
+        "rows": fits[:MOST],
+        "many": len(fits),
+        "all": len(seen.workers),
+        "alive": sum(one.lease_until > now for one in fits),
+        "held": held,
+        "by_worker": by_worker,
+        "of_each": OF_EACH,
+    }
+
+
+WORKERS = Page(
+    path="workers",
+    title="Workers",
+    template="workers.html",
+    fragments=("workers",),
+    read=read_workers,
+    permission=Permission.OBSERVE,
+    reach=Caller.whole,
+    params=("q",),
+)
+
+
+MOST_LINES = 50
+"""Lines of a page."""
+LINES_LOOKED_AT = 1_000
+"""Lines that one page looks at for those of an author."""
+
+
+async def read_trail(look: Look) -> Facts:
+    """A page of lines; of one target, or of one author, or of both."""
+    given = look.values
+    target, author = given["target"].strip(), given["author"].strip()
+    query = TrailQuery(
+        target=target or None,
+        cursor=check_number_cursor(given["cursor"] or None),
+        limit=LINES_LOOKED_AT if author else MOST_LINES,
+    )
+    page = await look.sight.once(("trail", query), lambda: look.service.store.read(query))
+    rows, cursor = list(page.rows), page.cursor
+    if author:
+        rows = [one for one in rows if one.author == author]
+        if len(rows) > MOST_LINES:
+            rows, cursor = rows[:MOST_LINES], str(rows[MOST_LINES - 1].seq)
+    return {
+        "rows": [(one, _leads_to(one), hidden_text(one.reason)) for one in rows],
+        "cursor": cursor,
+        "looked": LINES_LOOKED_AT,
+        "kept": {name: given[name] for name in ("target", "author") if given[name]},
+    }
+
+
+def _leads_to(line: TrailView) -> str:
+    """What a line's target is, as far as its verb tells: "job", "gate", "lane" or ""."""
+    if is_job_id(line.target):
+        return "job"
+    if line.verb in {"close", "open"}:
+        return "gate"
+    return next((one for one in ("gate", "lane") if one in line.verb), "")
+
+
+TRAIL = Page(
+    path="trail",
+    title="Trail",
+    template="trail.html",
+    fragments=("trail",),
+    read=read_trail,
+    permission=Permission.OBSERVE,
+    reach=Caller.whole,
+    params=("target", "author", "cursor"),
 )

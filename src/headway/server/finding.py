@@ -1,0 +1,383 @@
+"""Finding jobs: those that a caller sees, in bounded pages, or by what holds them.
+
+A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
+reaches none that is under way. Those are read from the indexes of waiting, parked and running jobs,
+so the cost depends on what is returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.contract.store import Store
+from headway.contract.views import (
+    FlowsQuery,
+    GatesQuery,
+    GateState,
+    JobQuery,
+    JobsQuery,
+    JobView,
+    LanesQuery,
+    LaneView,
+    Page,
+    WaitingFlow,
+    WhyQuery,
+    WhyView,
+    WorkersQuery,
+    WorkerView,
+)
+from headway.core.check import is_job_id
+from headway.core.errors import CallerError, IdConflict, InvalidValue, UnknownJob
+from headway.core.state import HELD, State
+from headway.server.caller import OPEN_CALLER, Caller
+from headway.server.service import Service
+
+MOST_ROWS = 1_000
+"""Rows of a page."""
+FIRST_ROWS = 25
+"""Rows of the first look; how large they are says how many more there may be."""
+MOST_BYTES = 16 * 1024 * 1024
+"""The most bytes of the jobs on a page. A single read may exceed it, by its own rows."""
+
+Fits = Callable[[JobView], bool]
+
+
+def any_job(_: JobView) -> bool:
+    """Fit."""
+    return True
+
+
+async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> Page[JobView]:
+    """Return a page that may end early where jobs carry much; its cursor goes on from there.
+
+    Args:
+        store: whose jobs.
+        query: which jobs.
+        fits: which of them are returned. A page without those that do not fit is shorter, but for
+            the jobs of a worker: of these, more are read until there are as many as asked for.
+    """
+    if query.worker is not None and query.ids is None:
+        return Page(rows=tuple(await _of_worker(store, query, fits)), cursor=None)
+    rows: list[JobView] = []
+    size = 0
+    cursor = query.cursor
+    while True:
+        room = query.limit - len(rows)
+        if rows:
+            room = min(room, _room(rows, size))
+        asked = min(room, FIRST_ROWS) if not rows else room
+        if asked <= 0:
+            break
+        page = await _read_part(store, query, cursor, asked)
+        rows += page.rows
+        size += size_of(page.rows)
+        cursor = page.cursor
+        # A short look means that a bounded number of rows was looked at: enough for one request.
+        if cursor is None or len(page.rows) < asked:
+            break
+    return Page(rows=tuple(filter(fits, rows)), cursor=cursor)
+
+
+async def _read_part(
+    store: Store, query: JobsQuery, cursor: str | None, limit: int
+) -> Page[JobView]:
+    """Return a part of a page; of jobs by id, cursors are numbers of rows."""
+    if query.ids is None:
+        return await store.read(replace(query, cursor=cursor, limit=limit))
+    first = int(cursor or 0)
+    end = first + limit
+    ids = query.ids[first:end]
+    rows = (await store.read(replace(query, ids=ids))).rows if ids else ()
+    return Page(rows=rows, cursor=str(end) if end < len(query.ids) else None)
+
+
+async def _of_worker(store: Store, query: JobsQuery, fits: Fits) -> Sequence[JobView]:
+    """Return the first jobs of a worker that fit; a store reads them from the first one only."""
+    asked = min(query.limit, FIRST_ROWS)
+    while True:
+        rows = (await store.read(replace(query, limit=asked))).rows
+        found = [one for one in rows if fits(one)][: query.limit]
+        if len(rows) < asked or len(found) == query.limit:
+            return found
+        more = asked + _room(rows, size_of(rows))
+        more = min(more, MOST_ROWS, max(query.limit, 2 * asked))
+        if more <= asked:
+            return found
+        asked = more
+
+
+def size_of(jobs: Sequence[JobView]) -> int:
+    """Return about how many bytes jobs have."""
+    return sum(
+        1_000 + len(one.args) + len(one.result or b"") + len(one.progress or b"") for one in jobs
+    )
+
+
+def _room(rows: Sequence[JobView], size: int) -> int:
+    """Return how many more rows of the same size there may be."""
+    return (MOST_BYTES - size) // max(size // len(rows), 1)
+
+
+UNDERWAY = HELD | {State.WAITING, State.PARKED}
+"""The states of the jobs that are found here."""
+
+MOST_FLOWS = 100
+"""Flows of a lane or a gate that are read, and the most jobs of each."""
+FIRST_OF_FLOW = 10
+"""Jobs of each flow that are read at first."""
+MOST_GATES = 50
+"""Gates whose parked jobs are read."""
+MOST_LANES = 10
+"""Lanes whose waiting jobs are read: those that hold the most."""
+MOST_WORKERS = 50
+"""Workers whose jobs are read: those that hold the most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flows:
+    """Flows that were found.
+
+    Attributes:
+        rows: by lane or gate, then by number.
+        more: whether there may be others, beyond a bound.
+    """
+
+    rows: Sequence[WaitingFlow] = ()
+    more: bool = False
+
+
+async def waiting_flows(store: Store, lanes: Sequence[str], first: int = 1) -> Flows:
+    """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    pages = [await store.read(FlowsQuery(lane=one, first=first, limit=MOST_FLOWS)) for one in lanes]
+    rows = [flow for page in pages for flow in page.rows]
+    return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
+
+
+async def parked_gates(store: Store) -> Page[GateState]:
+    """Return the first 50 gates at which jobs are parked.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    return await store.read(GatesQuery(parked=True, limit=MOST_GATES))
+
+
+async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1) -> Flows:
+    """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    pages = [
+        await store.read(FlowsQuery(gate=one.name, first=first, limit=MOST_FLOWS)) for one in gates
+    ]
+    rows = [flow for page in pages for flow in page.rows]
+    return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
+
+
+async def first_jobs(
+    store: Store, flows: Iterable[WaitingFlow], limit: int = 100
+) -> Sequence[JobView]:
+    """Return the first jobs of flows, the earliest due first, without those that started.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    names = [flow.first for flow in flows]
+    # The first job of each flow, then the second of each, and so on.
+    turns = [
+        ids[n] for n in range(max(map(len, names), default=0)) for ids in names if n < len(ids)
+    ]
+    if not turns:
+        return []
+    query = JobsQuery(ids=tuple(turns[:limit]), limit=limit)
+    page = await bounded_page(store, query, lambda one: one.state in UNDERWAY - HELD)
+    return sorted(page.rows, key=lambda one: (one.due_at, one.seq))
+
+
+async def held_jobs(
+    store: Store,
+    workers: Iterable[WorkerView],
+    each: int,
+    most: int | None = None,
+    fits: Fits = any_job,
+) -> list[JobView]:
+    """Return running and awaiting jobs with their runs, by when they started.
+
+    Args:
+        store: whose jobs.
+        workers: that may hold them.
+        each: jobs of one worker, at most.
+        most: after so many jobs no further worker is read.
+        fits: which jobs are returned.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
+    found: list[JobView] = []
+
+    def held(one: JobView) -> bool:
+        return one.state in HELD and fits(one)
+
+    for worker in busy[:MOST_WORKERS]:
+        if (most is not None and len(found) >= most) or size_of(found) >= MOST_BYTES:
+            break
+        query = JobsQuery(worker=worker.id, runs=True, limit=each)
+        found += (await bounded_page(store, query, held)).rows
+    return sorted(found, key=lambda one: one.runs[-1].claimed_at if one.runs else 0)
+
+
+async def underway_jobs(
+    store: Store, query: JobsQuery, caller: Caller = OPEN_CALLER
+) -> list[JobView]:
+    """Return waiting, parked and running jobs that fit a query, whatever else the store holds.
+
+    Args:
+        query: its lane, tenant, kind, states (none for any) and limit count; it names no key or
+            subject.
+        caller: who sees them.
+
+    Returns:
+        Those that wait, the earliest due first; then those that run, with their runs.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    states, limit = set(query.states or State), query.limit
+
+    def fits(one: JobView | WaitingFlow) -> bool:
+        return (
+            query.lane in {None, one.lane}
+            and query.tenant in {None, one.tenant}
+            and query.kind in {None, one.kind}
+            and caller.sees(one)
+        )
+
+    def held(one: JobView) -> bool:
+        return one.state in states and fits(one)
+
+    lanes: list[str] = []
+    if State.WAITING in states:
+        names = None if query.lane is None else (query.lane,)
+        seen = await store.read(LanesQuery(names=names))
+        views = [one for one in seen if _waiting(one) and caller.covers(one.name)]
+        lanes = [one.name for one in sorted(views, key=_waiting, reverse=True)[:MOST_LANES]]
+    gates = (await parked_gates(store)).rows if State.PARKED in states else ()
+
+    async def flows(first: int) -> list[WaitingFlow]:
+        waiting = (await waiting_flows(store, lanes, first)).rows
+        parked = (await parked_flows(store, gates, first)).rows
+        return [flow for flow in (*waiting, *parked) if fits(flow)]
+
+    some = await flows(FIRST_OF_FLOW)
+    missing = limit - sum(len(flow.first) for flow in some)
+    if missing > 0 and any(len(flow.first) == FIRST_OF_FLOW for flow in some):
+        some = await flows(min(MOST_FLOWS, FIRST_OF_FLOW + missing))
+    jobs = [one for one in await first_jobs(store, some, limit) if one.state in states]
+    if states & HELD and len(jobs) < limit:
+        workers = await store.read(WorkersQuery())
+        left = limit - len(jobs)
+        jobs += (await held_jobs(store, workers, left, left, held))[:left]
+    return jobs
+
+
+def _waiting(lane: LaneView) -> int:
+    return lane.counts.get(State.WAITING, 0)
+
+
+async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
+    """Return the first jobs of a listing; if it reaches none from its beginning, the last.
+
+    Raises:
+        StoreError: the store cannot be read now.
+    """
+    page = await store.read(query)
+    if not page.rows and page.cursor is not None:
+        page = await store.read(replace(query, newest=True))
+    return page.rows
+
+
+_OTHER = "another's job"
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+
+
+async def visible_job(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the field's name)
+    """Return a job with its runs and trail.
+
+    Raises:
+        UnknownJob: there is none that the caller sees.
+    """
+    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
+    if found is None or not caller.sees(found):
+        message = f"there is no job {id[:64]!r}"
+        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
+    return found
+
+
+async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
+    """Return which of up to 1000 jobs the caller sees; no read if it may see all."""
+    usable = [one for one in dict.fromkeys(ids) if is_job_id(one)]
+    if caller.tenants is None and caller.lanes is None:
+        return frozenset(usable)
+    if not usable:
+        return frozenset()
+    page = await service.store.read(JobsQuery(ids=tuple(usable), limit=1_000))
+    return frozenset(job.id for job in page.rows if caller.sees(job))
+
+
+async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
+    """Return the error for a caller's conflict with a job.
+
+    Returns:
+        The error as it is, if the caller sees the job; else one that does not name the job.
+    """
+    ids = _ID.findall(error.message)
+    seen = await visible_ids(service, caller, ids)
+    for hidden in set(ids).difference(seen):
+        if isinstance(error, IdConflict):
+            message = f"the id {hidden} cannot be used"
+            return InvalidValue(message, hint="make a new UUID for each job, or leave the id out")
+        error = type(error)(error.message.replace(hidden, _OTHER), hint=error.hint)
+    return error
+
+
+async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002
+    """Return why a job stands where it stands, and the job.
+
+    Who else holds a gate, or has it reserved, is shown only for jobs that the caller sees.
+
+    Raises:
+        UnknownJob: there is no such job that the caller sees.
+    """
+    job = await visible_job(service, caller, id)
+    why = await service.store.read(WhyQuery(id=id))
+    if why is None:
+        message = f"there is no job {id[:64]!r} any more"
+        raise UnknownJob(message, hint="final ones are kept for a time")
+    holders = [one.job for gate in why.closed for one in gate.holders]
+    holders += [gate.reserved_for for gate in why.closed if gate.reserved_for]
+    seen = await visible_ids(service, caller, holders)
+    hidden = set(holders).difference(seen)
+    if not hidden:
+        return job, why
+    sentence = why.sentence
+    for one in hidden:
+        sentence = sentence.replace(one, _OTHER)
+    closed = tuple(_without(gate, hidden) for gate in why.closed)
+    return job, replace(why, sentence=sentence, closed=closed)
+
+
+def _without(gate: GateState, hidden: Collection[str]) -> GateState:
+    return replace(
+        gate,
+        reserved_for=None if gate.reserved_for in hidden else gate.reserved_for,
+        holders=tuple(one for one in gate.holders if one.job not in hidden),
+        members=tuple(_without(one, hidden) for one in gate.members),
+    )

@@ -1,0 +1,451 @@
+"""Metrics as Prometheus reads them: families, samples of a store, and a scrape of a server.
+
+The labels of a family are bounded in number.
+
+Source: Prometheus, "Metric and label naming": base units, `_total` for what is counted, and the sum
+or the mean over all labels of a family means something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.types import Scope
+
+from headway.contract.store import Store
+from headway.contract.views import GateState, LaneView, StatsView, WorkerView
+from headway.core.errors import StoreError
+from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.timing import Timing
+from headway.server.overview import Overview, read_overview
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Metrics of one name.
+
+    Attributes:
+        name: with its unit, and `_total` if it is a counter.
+        labels: that distinguish its metrics.
+    """
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def gauge(name: str, text: str, *labels: str) -> Family:
+    """Return a gauge family, with `headway_` before its name."""
+    return Family(name=f"headway_{name}", kind="gauge", help=text, labels=labels)
+
+
+def counter(name: str, text: str, *labels: str) -> Family:
+    """Return a counter family, with `headway_` before its name and `_total` after it."""
+    return Family(name=f"headway_{name}_total", kind="counter", help=text, labels=labels)
+
+
+BUILD = gauge("build_info", "Always 1; which version this is.", "version")
+STORE_UP = gauge("store_up", "Whether the store answered: 1 or 0; with 0, most others are away.")
+STORE_EPOCH = gauge("store_epoch", "How often the store was given a new epoch.")
+STORE_AHEAD = gauge(
+    "store_time_ahead_seconds", "By how much the store's time is ahead of its clock."
+)
+SWEEP_LAG = gauge(
+    "sweep_lag_seconds",
+    "For how long a lease has been over whose runs no sweep has ended; 0 for none.",
+)
+JOBS = gauge("jobs", "Jobs by lane and state, as stored.", "lane", "state")
+OLDEST = gauge(
+    "lane_oldest_due_age_seconds",
+    "How long the waiting job that was due first has been due; 0 if nothing waits.",
+    "lane",
+)
+LANE_PAUSED = gauge("lane_paused", "Whether the lane is paused: 1 or 0.", "lane")
+LANE_WORKERS = gauge("lane_workers", "Live workers that serve the lane.", "lane")
+LATENCY = gauge(
+    "lane_latency_seconds",
+    "From due to start, of the newest 100 first starts of the last hour; of lanes with a target.",
+    "lane",
+    "quantile",
+)
+LATENCY_TARGET = gauge("lane_latency_target_seconds", "The lane's latency target.", "lane")
+LATENCY_BREACHED = gauge(
+    "lane_latency_breached", "Whether the lane misses its target: 1 or 0.", "lane"
+)
+GATES = gauge("gates", "Gates that are declared, capped, closed or held, by template.", "gate")
+GATES_CLOSED = gauge("gates_closed", "Those of which no permit could be taken now.", "gate")
+GATE_USED = gauge("gate_used", "Permits out, or starts in the window of a rate.", "gate")
+GATE_CAPACITY = gauge(
+    "gate_capacity", "Permits, or the limit of a rate; only where there is one.", "gate"
+)
+GATE_PARKED = gauge("gate_parked", "Jobs parked, counted to 1000 for each gate.", "gate")
+GATES_CUT = gauge("gates_cut", "Whether there are more gates than were looked at: 1 or 0.")
+WORKERS = gauge("workers", "Workers that live.")
+WORKER_RUNS = gauge("worker_runs", "Runs that live workers hold.")
+ALERTS_LEADS = gauge("alerts_leads", "Whether this server is the one that alerts: 1 or 0.")
+LONG_POLLS = gauge("long_polls", "Long polls that wait at this server.")
+EVENT_STREAMS = gauge("event_streams", "Event streams that this server feeds.")
+REQUESTS = counter(
+    "http_requests", "Requests that this server answered.", "route", "method", "status"
+)
+DURATIONS = Family(
+    name="headway_http_request_duration_seconds",
+    kind="histogram",
+    help="From a request to the end of its reply, waiting included; not of event streams.",
+    labels=("route", "method"),
+)
+
+TOTALS = {
+    "enqueued": counter("jobs_enqueued", "Jobs made."),
+    "started": counter("runs_started", "Runs started."),
+    "succeeded": counter("jobs_succeeded", "Jobs that succeeded."),
+    "failed": counter("runs_failed", "Attempts that failed."),
+    "retried": counter("runs_retried", "Failed attempts that were given another."),
+    "dead": counter("jobs_dead", "Jobs that died."),
+    "cancelled": counter("jobs_cancelled", "Jobs that were cancelled."),
+    "lost": counter("runs_lost", "Runs whose lease ended."),
+    "snoozed": counter("runs_snoozed", "Runs that asked to be repeated later."),
+    "handed_over": counter("runs_handed_over", "Runs that were handed over."),
+    "parked": counter("jobs_parked", "Times that a job was parked at a gate."),
+    "fed": counter("jobs_fed", "Times that a parked job was fed."),
+    "folded": counter("fires_folded", "Fires of the timetable folded into an earlier one."),
+    "signals": counter("signals", "Signals that were applied, or came too late."),
+    "late_signals": counter("signals_late", "Signals that came too late."),
+}
+"""The totals of the store since it was made, by their names there."""
+
+FAMILIES: tuple[Family, ...] = (
+    BUILD,
+    STORE_UP,
+    STORE_EPOCH,
+    STORE_AHEAD,
+    SWEEP_LAG,
+    JOBS,
+    *TOTALS.values(),
+    OLDEST,
+    LANE_PAUSED,
+    LANE_WORKERS,
+    LATENCY,
+    LATENCY_TARGET,
+    LATENCY_BREACHED,
+    GATES,
+    GATES_CLOSED,
+    GATE_USED,
+    GATE_CAPACITY,
+    GATE_PARKED,
+    GATES_CUT,
+    WORKERS,
+    WORKER_RUNS,
+    ALERTS_LEADS,
+    LONG_POLLS,
+    EVENT_STREAMS,
+    REQUESTS,
+    DURATIONS,
+)
+"""All of them, in the order of the reference."""
+
+
+MOST_LABELS = 200
+"""Lanes, or templates of gates, that have a label of their own: the first by name."""
+OTHER = "other"
+"""The label of all the rest."""
+_TENANT = "tenant:"
+
+Merge = Callable[[float, float], float]
+
+
+class Samples:
+    """The metrics of one family, one for each set of labels."""
+
+    def __init__(self, family: Family, merge: Merge = float.__add__) -> None:
+        """Gather none yet.
+
+        Args:
+            merge: makes one value of two under the same labels.
+        """
+        self._family = family
+        self._merge = merge
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def put(self, value: float, *labels: str) -> None:
+        """Gather a value."""
+        value = float(value)
+        labels = tuple(map(_printable, labels))
+        before = self._values.get(labels)
+        self._values[labels] = value if before is None else self._merge(before, value)
+
+    def metric(self) -> Metric:
+        """As the library takes it."""
+        kind = CounterMetricFamily if self._family.kind == "counter" else GaugeMetricFamily
+        made = kind(self._family.name, self._family.help, labels=self._family.labels)
+        for labels, value in self._values.items():
+            made.add_metric(labels, value)
+        return made
+
+
+def one(family: Family, value: float, *labels: str) -> Metric:
+    """Return a family of a single metric."""
+    samples = Samples(family)
+    samples.put(value, *labels)
+    return samples.metric()
+
+
+def of_overview(overview: Overview, latencies: Sequence[LaneLatency]) -> Iterator[Metric]:
+    """Yield the metrics of a store."""
+    yield from _of_stats(overview.stats)
+    yield from _of_lanes(overview.lanes, overview.stats.now)
+    yield from _of_latencies(latencies)
+    yield from _of_gates(overview.gates)
+    yield one(GATES_CUT, overview.more_gates)
+    yield from _of_workers(overview.workers, overview.stats.now)
+
+
+def _of_stats(stats: StatsView) -> Iterator[Metric]:
+    yield one(STORE_EPOCH, stats.epoch)
+    yield one(STORE_AHEAD, stats.clock_ahead_ms / 1000)
+    for name, family in TOTALS.items():
+        yield one(family, stats.totals.get(name, 0))
+
+
+def _of_lanes(lanes: Iterable[LaneView], now: int) -> Iterator[Metric]:
+    jobs, oldest = Samples(JOBS), Samples(OLDEST, max)
+    paused, workers = Samples(LANE_PAUSED, max), Samples(LANE_WORKERS, max)
+    lanes = list(lanes)
+    labels = Labels(lane.name for lane in lanes)
+    for lane in lanes:
+        label = labels.of(lane.name)
+        for state, count in lane.counts.items():
+            jobs.put(count, label, state)
+        age = 0 if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
+        oldest.put(age / 1000, label)
+        paused.put(lane.paused, label)
+        workers.put(lane.workers, label)
+    yield from (some.metric() for some in (jobs, oldest, paused, workers))
+
+
+def _of_latencies(latencies: Iterable[LaneLatency]) -> Iterator[Metric]:
+    reached, target = Samples(LATENCY, max), Samples(LATENCY_TARGET, min)
+    breached = Samples(LATENCY_BREACHED, max)
+    for lane in latencies:
+        if lane.target_ms is None:
+            continue
+        target.put(lane.target_ms / 1000, lane.lane)
+        breached.put(lane.breached, lane.lane)
+        for quantile, ms in (("0.5", lane.p50_ms), ("0.95", lane.p95_ms), ("1", lane.max_ms)):
+            if ms is not None:
+                reached.put(ms / 1000, lane.lane, quantile)
+    yield from (some.metric() for some in (reached, target, breached))
+
+
+def _of_gates(gates: Iterable[GateState]) -> Iterator[Metric]:
+    count, closed = Samples(GATES), Samples(GATES_CLOSED)
+    used, capacity = Samples(GATE_USED), Samples(GATE_CAPACITY)
+    parked = Samples(GATE_PARKED)
+    gates = list(gates)
+    labels = Labels(gate_label(gate) for gate in gates)
+    for gate in gates:
+        label = labels.of(gate_label(gate))
+        count.put(1, label)
+        closed.put(not gate.open, label)
+        used.put(gate.used, label)
+        parked.put(gate.parked, label)
+        if gate.capacity is not None:
+            capacity.put(gate.capacity, label)
+    yield from (some.metric() for some in (count, closed, used, capacity, parked))
+
+
+def _of_workers(workers: Iterable[WorkerView], now: int) -> Iterator[Metric]:
+    workers = list(workers)
+    live = [worker for worker in workers if worker.lease_until > now]
+    over = [now - worker.lease_until for worker in workers if worker.running and worker not in live]
+    yield one(WORKERS, len(live))
+    yield one(WORKER_RUNS, sum(worker.running for worker in live))
+    yield one(SWEEP_LAG, max(over, default=0) / 1000)
+
+
+def gate_label(gate: GateState) -> str:
+    """Return the label of a gate: its template, for names may hold a phone number or a tenant."""
+    if gate.template is not None:
+        return gate.template
+    return f"{_TENANT}{{tenant}}" if gate.name.startswith(_TENANT) else gate.name
+
+
+def _printable(text: str) -> str:
+    """Return a text without control characters: what reads the metrics may be a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
+class Labels:
+    """Labels for names of which there may be any number."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Give the first names by order their own labels."""
+        self._own = frozenset(sorted(set(names))[:MOST_LABELS])
+
+    def of(self, name: str) -> str:
+        """Return the label of a name."""
+        return name if name in self._own else OTHER
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+UNKNOWN = "unknown"
+"""The label of a route or a method that there is not."""
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class RequestMetrics:
+    """Counts of one server's requests.
+
+    Attributes:
+        registry: where they are kept, with what the process uses.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            REQUESTS.name, REQUESTS.help, REQUESTS.labels, registry=self.registry
+        )
+        self._durations = Histogram(
+            DURATIONS.name,
+            DURATIONS.help,
+            DURATIONS.labels,
+            registry=self.registry,
+            buckets=BUCKETS,
+        )
+
+    def note(self, scope: Scope, status: int, seconds: float | None) -> None:
+        """Count a request that was answered.
+
+        Args:
+            scope: of the request, as the routes left it.
+            seconds: that it took; None if that says nothing.
+        """
+        route = getattr(scope.get("route"), "path", None) or UNKNOWN
+        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+        self._requests.labels(route, method, str(status)).inc()
+        if seconds is not None:
+            self._durations.labels(route, method).observe(seconds)
+
+
+class MetricsSource(Protocol):
+    """Where the metrics of a system come from."""
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """All families it may report, for the reference."""
+        ...
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """Return the current values, at a bounded cost.
+
+        Args:
+            overview: of the store; None if that does not answer.
+
+        Raises:
+            StoreError: it cannot be read now; the others are still shown.
+        """
+        ...
+
+
+PATIENCE_S = 5.0
+"""How long a scrape waits for the store; Prometheus gives up after ten seconds."""
+SOURCES_S = 3.0
+"""How long it waits for all sources of the systems besides."""
+MOST_TARGETS = 50
+"""Lanes with a target whose latency is looked at, the first by name."""
+
+_log = logging.getLogger("headway.server")
+
+
+class MetricsScraper:
+    """Reads the metrics of a server and its store, one scrape at a time."""
+
+    def __init__(self, store: Store, timing: Timing, requests: RequestMetrics) -> None:
+        self._store = store
+        self._timing = timing
+        self.requests = requests
+        self._sources: list[MetricsSource] = []
+        self._alone = asyncio.Lock()
+
+    def add(self, source: MetricsSource) -> None:
+        """Add the metrics of a system; its `start` is the moment to do it."""
+        self._sources.append(source)
+
+    async def scrape(
+        self, accept: str, *, long_polls: int, event_streams: int, leads: bool
+    ) -> tuple[bytes, str]:
+        """Return what Prometheus reads; also when the store does not answer.
+
+        Returns:
+            The text, and its media type.
+        """
+        found = [
+            one(BUILD, 1, metadata.version("headway")),
+            one(LONG_POLLS, long_polls),
+            one(EVENT_STREAMS, event_streams),
+            one(ALERTS_LEADS, leads),
+        ]
+        async with self._alone:
+            overview, metrics = await self._of_store()
+            found += metrics + await self._of_sources(overview)
+        registry = CollectorRegistry()
+        registry.register(_Found([*found, *self.requests.registry.collect()]))
+        encode, media_type = choose_encoder(accept)
+        return encode(registry), media_type
+
+    async def _of_store(self) -> tuple[Overview | None, list[Metric]]:
+        try:
+            async with self._timing.limit(PATIENCE_S):
+                overview = await read_overview(self._store)
+                latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
+        except (StoreError, TimeoutError) as error:
+            _log.warning("metrics: the store does not answer: %s", error or "timeout")
+            return None, [one(STORE_UP, 0)]
+        return overview, [one(STORE_UP, 1), *of_overview(overview, latencies)]
+
+    async def _of_sources(self, overview: Overview | None) -> list[Metric]:
+        found: list[Metric] = []
+        try:
+            async with self._timing.limit(SOURCES_S):
+                for source in self._sources:
+                    found += await self._of_source(source, overview)
+        except TimeoutError:
+            _log.warning("metrics: the systems take too long")
+        return found
+
+    async def _of_source(self, source: MetricsSource, overview: Overview | None) -> list[Metric]:
+        try:
+            return list(await source.metrics(overview))
+        except StoreError as error:
+            _log.warning("metrics: a system failed: %s", error)
+        except Exception:  # noqa: BLE001  (it may be any bug)
+            # What is wrong with one system must not hide the others.
+            _log.exception("metrics: a system failed")
+        return []
+
+
+class _Found(Collector):
+    """Hands out what was found."""
+
+    def __init__(self, found: Iterable[Metric]) -> None:
+        self._found = list(found)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        yield from self._found

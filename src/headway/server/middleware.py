@@ -1,0 +1,345 @@
+"""Middleware around every request.
+
+It identifies, counts and logs requests, answers unexpected errors, refuses ambiguous headers and
+what a page of another site sends, and limits bodies in bytes and time.
+
+A proxy may read the first of two headers and the server the last; and a body with a content coding
+is not what its Content-Type says. An open server trusts whatever reaches it, and any page that its
+user visits can reach it: by a form, by fetch, or by a name that resolves to 127.0.0.1. Programs
+send none of these headers.
+
+Source: RFC 9112, section 3.2, for Host; Fetch Metadata Request Headers (W3C); RFC 6454, Origin;
+W3C Trace Context, the header `traceparent`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uuid_utils import uuid7
+
+from headway.core.errors import Forbidden, PayloadTooLarge
+from headway.runtime.timing import Timing
+from headway.server.metrics import RequestMetrics
+from headway.server.problems import problem, problem_of, unexpected
+
+HEADER = b"x-request-id"
+_USABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_access_log = structlog.stdlib.get_logger("headway.access")
+_log = logging.getLogger("headway.server")
+
+ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class RequestEnvelope:
+    """What surrounds each request: its id, the log, counts, safe headers, and unexpected errors.
+
+    The id stands on the reply, its problem and its log lines. A request is logged at info if it
+    failed, else at debug, and counted, also if a check refused it. An unexpected error is logged,
+    and answered with a problem that reveals nothing.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, timing: Timing, metrics: RequestMetrics | None = None
+    ) -> None:
+        self._app = app
+        self._timing = timing
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request.
+
+        Raises:
+            Exception: one that came when the reply had begun; the connection is closed.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        began_at = self._timing.monotonic()
+        status, replying, streams = 500, False, False
+
+        async def noted(message: Message) -> None:
+            nonlocal status, replying, streams
+            replying = True
+            if message["type"] == "http.response.start":
+                status = int(message["status"])  # not as a member of an enumeration
+                headers = _made_safe(message.get("headers", ()))
+                streams = dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
+                message["headers"] = [*headers, (HEADER, request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            _log.exception("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
+            if replying:
+                raise
+            await unexpected(Request(scope))(scope, receive, noted)
+        finally:
+            seconds = self._timing.monotonic() - began_at
+            if self._metrics is not None:
+                self._metrics.note(scope, status, None if streams else seconds)
+            _log_request(scope, status, seconds)
+
+
+def _request_id(scope: Scope) -> str:
+    given = next((value for name, value in scope["headers"] if name == HEADER), b"")
+    said = given.decode("latin-1")
+    return said if _USABLE.fullmatch(said) else str(uuid7())
+
+
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    log = _access_log.info if status >= 400 else _access_log.debug
+    state = scope["state"]
+    why = {"problem": state["problem"]} if "problem" in state else {}
+    log(
+        "request",
+        method=scope["method"],
+        # The query stays out: it may hold a signature.
+        path=scope["path"],
+        status=status,
+        ms=round(1000 * seconds, 1),
+        caller=getattr(state.get("caller"), "name", None),
+        **why,
+    )
+
+
+def _made_safe(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a reply, with those that it has not said otherwise."""
+    headers = list(given)
+    said = dict(headers)
+    headers += [one for one in ALWAYS if one[0] not in said]
+    if NO_PAGE[0] not in said and not said.get(b"content-type", b"").startswith(b"text/html"):
+        headers.append(NO_PAGE)
+    return headers
+
+
+ONCE = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"if-match",
+        b"origin",
+        b"sec-fetch-site",
+        b"transfer-encoding",
+    }
+)
+"""Headers that decide something, and so must not come twice."""
+CODINGS = {b"content-encoding": b"identity", b"transfer-encoding": b"chunked"}
+"""How a body may be coded."""
+
+
+class UnambiguousHeaders:
+    """Refuses requests that say something twice or name no host, and bodies that are compressed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        refused = _refused(scope) if scope["type"] == "http" else None
+        await (refused or self._app)(scope, receive, send)
+
+
+def _refused(scope: Scope) -> Response | None:
+    seen: set[bytes] = set()
+    for name, value in scope["headers"]:
+        if name not in ONCE:
+            continue
+        if name in seen:
+            return problem(
+                HTTPStatus.BAD_REQUEST,
+                code="invalid_value",
+                detail=f"the header {name.decode()} came twice",
+                hint="send it once",
+                request=Request(scope),
+            )
+        seen.add(name)
+        if name in CODINGS and value.strip().lower() != CODINGS[name]:
+            return problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                code="unsupported_media_type",
+                detail=f"a body is taken as it is, and the header {name.decode()} says otherwise",
+                hint="send the body without compression",
+                request=Request(scope),
+            )
+    if scope["http_version"] == "1.1" and b"host" not in seen:
+        return problem(
+            HTTPStatus.BAD_REQUEST,
+            code="invalid_value",
+            detail="the header Host is missing",
+            hint="HTTP/1.1 needs it: the name under which the server is called",
+            request=Request(scope),
+        )
+    return None
+
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+OUTSIDE = (
+    *("/hooks/", "/calls/hooks/", "/field-service/hooks/", "/notifications/hooks/"),
+    *("/notifications/unsubscribe/", "/healthz", "/readyz"),
+)
+"""What is there for the outside world, whatever name it uses."""
+
+
+class CrossSiteCheck:
+    """Refuses what a browser sends on behalf of another site."""
+
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...] | None) -> None:
+        """Stand before an app.
+
+        Args:
+            hosts: names under which it may be called; None for any.
+        """
+        self._app = app
+        self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http" and not scope["path"].startswith(OUTSIDE):
+            wrong = self._wrong(scope["method"], Headers(scope=scope))
+            if wrong is not None:
+                await problem_of(wrong, Request(scope))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _wrong(self, method: str, headers: Headers) -> Forbidden | None:
+        host = headers.get("host", "")
+        if self._hosts is not None and _name(f"//{host}") not in self._hosts:
+            message = f"this server is not called {host[:80]!r}"
+            return Forbidden(message, hint="it is open, so it answers to its loopback names only")
+        if method in SAFE:
+            return None
+        site = headers.get("sec-fetch-site")
+        if site is not None and site not in {"same-origin", "none"}:
+            message = "a page of another site sent this"
+            return Forbidden(message, hint="call from a program, or from this server's own pages")
+        origin = headers.get("origin")
+        if site is None and origin is not None and _netloc(origin) != host:
+            message = f"a page of {origin[:80]!r} sent this"
+            return Forbidden(message, hint="call from a program, or from this server's own pages")
+        return None
+
+
+def _netloc(url: str) -> str | None:
+    """Return where a page is from; None for nowhere that has a name, such as "null"."""
+    try:
+        return urlsplit(url).netloc or None
+    except ValueError:
+        return None
+
+
+def _name(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+class BodyLimit:
+    """Refuses a body that is too large, at its first byte too many, or too slow."""
+
+    def __init__(self, app: ASGIApp, *, most: int, seconds: float, timing: Timing) -> None:
+        """Stand before an app.
+
+        Args:
+            most: bytes of a body.
+            seconds: from the first look at a body to its end.
+        """
+        self._app = app
+        self._most = most
+        self._seconds = seconds
+        self._timing = timing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if said.isdigit() and int(said[:20]) > self._most:
+            # Refused unread; the connection gives its client little time for the rest.
+            await problem_of(self._too_large(), Request(scope))(scope, receive, send)
+            return
+        await self._app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        size = 0
+        whole = False
+        until = self._timing.monotonic() + self._seconds
+
+        async def counted() -> Message:
+            nonlocal size, whole
+            if whole:
+                return await receive()  # waits for the client to go away
+            try:
+                async with self._timing.limit(max(until - self._timing.monotonic(), 0)):
+                    message = await receive()
+            except TimeoutError:
+                late = f"the body did not arrive within {self._seconds:g} s"
+                raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, late) from None
+            size += len(message.get("body", b""))
+            if size > self._most:
+                raise self._too_large()
+            whole = not message.get("more_body", False)
+            return message
+
+        return counted
+
+    def _too_large(self) -> PayloadTooLarge:
+        message = f"the body has more than {self._most} bytes"
+        return PayloadTooLarge(message, hint="send it in parts")
+
+
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
+
+
+class TraceContext:
+    """Serves each request within the span that its caller names, for the jobs that it creates."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        # Only those who trace have what it needs.
+        from opentelemetry import context  # noqa: PLC0415
+        from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415
+
+        self._app = app
+        self._context = context
+        self._propagator = tracecontext.TraceContextTextMapPropagator()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        carried = {
+            key: value.decode("latin-1")
+            for name, value in scope["headers"]
+            if (key := name.decode("latin-1")) in _TRACE_HEADERS
+        }
+        token = self._context.attach(self._propagator.extract(carried, self._context.Context()))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._context.detach(token)

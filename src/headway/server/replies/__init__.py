@@ -1,1 +1,0 @@
-"""What routes answer with, and how it is described."""
