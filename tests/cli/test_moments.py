@@ -4,9 +4,8 @@ import pytest
 
 from headway.cli.terminal import LocalClock
 from headway.core.errors import InvalidValue
-from headway.core.instant import parse_instant
-from headway.core.moment import Moment, optional_moment, parse_moment
-from headway.core.zone import MAX_AT
+from headway.core.instant import Moment, optional_moment, parse_instant, parse_moment
+from headway.core.local_time import MAX_AT
 
 
 def test_a_moment_is_an_instant_or_a_span_from_now():

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.contract.definitions import DefineRequest, NoteUse
+from headway.contract.definitions import DefineRequest, NoteUse, Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery, TokensQuery, TokenView, TrailQuery, TrailView
 from headway.runtime.tokens import digest, matches, new_token, parse
 from tests.cli.conftest import Headway

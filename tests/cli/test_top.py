@@ -15,9 +15,8 @@ from headway.cli.top.looking import Looker, StoreFinder, View
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.remote_store import RemoteStore
-from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate, Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.contract.views import (
     GatesQuery,
     JobQuery,
@@ -351,7 +350,7 @@ async def test_running_jobs_are_found_below_many_that_wait_and_a_look_reads_few_
 
 LOOKED_AT = (
     "headway.stores.ledger.paging.LOOKED_AT",
-    "headway.stores.memory.jobs.listing.LOOKED_AT",
+    "headway.stores.memory.jobs.LOOKED_AT",
 )
 
 

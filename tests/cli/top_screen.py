@@ -17,10 +17,9 @@ from headway.cli.top.screen import Top
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import Claimed, ClaimRequest
-from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec
+from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec, Role
 from headway.contract.outcomes import Died, SettleRequest
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import EntryView, JobQuery, LanesQuery, SpecsQuery, TimetableQuery
 from headway.stores.memory import MemoryStore
 from tests.server.rig import serving

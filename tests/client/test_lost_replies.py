@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import headway as hw
+from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
-from headway.contract.tokens import Role
 from headway.core.state import State
 from tests.client.waiting import Ended, at_work, final, until
 from tests.server.rig import serving

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL

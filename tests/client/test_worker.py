@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import headway as hw
+from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
-from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery, WorkersQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL

@@ -8,14 +8,12 @@ from typing import Any
 
 from headway.client.address import ServerAddress
 from headway.client.remote_store import RemoteStore
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Enqueued, InFlight, Store
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,

@@ -9,8 +9,8 @@ from pkgutil import iter_modules
 import pytest
 
 import headway.testing.conformance as package
+from headway.contract.claims import SweepReply
 from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import StoreConformance

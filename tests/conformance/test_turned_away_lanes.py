@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.moving import Movable
+from headway.contract.extensions import Movable
 from headway.contract.outcomes import Succeeded
 from headway.core.gates.slots import Slots
 from headway.stores import open_store
-from headway.stores.ledger.chunks import decode
 from headway.stores.ledger.gaterows import ANY_LANE, MOST_LANES
+from headway.stores.ledger.verbs.moving import decode
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.rig import Rig
 from headway.testing.jobs import use_of

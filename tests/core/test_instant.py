@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant, parse_instant
-from headway.core.zone import MAX_AT
+from headway.core.local_time import MAX_AT
 
 ZONES = [None, "UTC", "Asia/Kathmandu", "America/St_Johns", "Africa/Monrovia", "Pacific/Apia"]
 

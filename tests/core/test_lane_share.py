@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.lane_share import share
+from headway.core.fairness import share
 
 weights = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 

@@ -6,10 +6,14 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant, parse_instant
-from headway.core.timetable.fires import fires_between, latest_fires, next_fires
-from headway.core.timetable.misfire import MisfirePolicy, missed
-from headway.core.timetable.schedule import At, Cron, Every
-from headway.core.timetable.text import format_schedule, parse_schedule
+from headway.core.timetable.fires import (
+    MisfirePolicy,
+    fires_between,
+    latest_fires,
+    missed,
+    next_fires,
+)
+from headway.core.timetable.schedule import At, Cron, Every, format_schedule, parse_schedule
 
 MINUTE = 60_000
 START_AT = parse_instant("2026-11-21T00:00Z")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant, parse_instant
+from headway.core.local_time import MAX_AT
 from headway.core.timetable.fires import fires_after, fires_between, next_fires
 from headway.core.timetable.schedule import At, Cron
-from headway.core.zone import MAX_AT
 from tests.core.cron_oracle import CronOracle
 from tests.core.minute_walk import MINUTE_MS, clock_changes, days_round, walk
 from tests.depth import DEPTH

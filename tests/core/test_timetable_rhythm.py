@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.core.instant import parse_instant
 from headway.core.timetable.fires import fires_between, next_fires
-from headway.core.timetable.rhythm import cycle_ms, rhythm, tick_ms
+from headway.core.timetable.plan import cycle_ms, rhythm, tick_ms
 from headway.core.timetable.schedule import At, Cron, Every
 
 MINUTE = 60_000

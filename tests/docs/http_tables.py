@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.errors import HeadwayError
 from headway.server.access import policy_of
 from headway.server.build import ROUTERS

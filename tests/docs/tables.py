@@ -24,8 +24,8 @@ from headway.cli.failures import exit_code
 from headway.cli.settings import PREFIX, Settings
 from headway.client.client import JobsAsked
 from headway.client.work_requests import ClaimAsked
+from headway.contract.definitions import Role
 from headway.contract.operate import Acted, Verb
-from headway.contract.tokens import Role
 from headway.core.duration import format_duration
 from headway.core.errors import HeadwayError
 from headway.core.gates.spec import GateSpec

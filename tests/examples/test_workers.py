@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import StatsQuery, WorkersQuery
 from headway.core.state import State
 from tests.client.waiting import final, until

@@ -20,12 +20,14 @@ from headway.contract.definitions import (
     ResetGate,
     ResetLane,
     RevokeToken,
+    Role,
     SetGate,
     SetLane,
     SetToken,
+    TokenSecret,
+    TokenSpec,
 )
 from headway.contract.operate import Edit
-from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.core.gates.hours import hours_spec
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -34,7 +36,7 @@ from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.job import FollowUp, JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import Every
 
 LANES = ("x", "y")

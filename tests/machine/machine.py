@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
+from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DeclareGate, DefineRequest, FireRequest
-from headway.contract.enqueue import InFlight
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.outcomes import (
     Closing,
@@ -32,8 +30,7 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.contract.signals import Decided, Signal, SignalKind
-from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Clock, InFlight, Store
 from headway.contract.views import (
     EntryView,
     FlowsQuery,

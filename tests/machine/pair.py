@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
-from headway.contract.store import Store
+from headway.contract.store import Clock, Store
 from headway.contract.views import JobView, Page, StatsView, TrailView
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.stores.memory import MemoryStore

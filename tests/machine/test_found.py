@@ -13,10 +13,9 @@ import pytest_asyncio
 
 from headway.contract.claims import Claimed, ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.enqueue import InFlight
 from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Succeeded
 from headway.contract.signals import Decided, Signal, SignalKind
-from headway.contract.store import Store
+from headway.contract.store import InFlight, Store
 from headway.contract.views import JobQuery
 from headway.core.errors import IdConflict, InvalidState, UnknownGate
 from headway.core.gates.slots import Slots

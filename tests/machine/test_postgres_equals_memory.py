@@ -11,9 +11,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, OpenGate, ResetGate, ResetLane
-from headway.contract.store import Store
+from headway.contract.store import Clock, Store
 from headway.core.job import NewJob
 from headway.stores import open_store
 from tests.conformance.plain_first import Counted, PlainFirstStore

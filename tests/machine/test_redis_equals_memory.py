@@ -6,8 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from headway.contract.clock import Clock
-from headway.contract.store import Store
+from headway.contract.store import Clock, Store
 from headway.stores import open_store
 from tests.depth import DEPTH
 from tests.machine.machine import LONG, StoresMachine

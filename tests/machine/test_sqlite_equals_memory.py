@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.contract.clock import Clock
-from headway.contract.store import Store
+from headway.contract.store import Clock, Store
 from headway.stores import open_store
 from tests.machine.machine import LONG, SHORT, StoresMachine
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.errors import KeyConflict
 from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.connection import Connection

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import psycopg
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
 

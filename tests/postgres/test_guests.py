@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.postgres.connection import Connection

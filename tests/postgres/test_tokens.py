@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
-from headway.contract.moving import Movable
+from headway.contract.extensions import Movable
 from headway.contract.views import StatsQuery, TokensQuery
 from headway.core.errors import SchemaMismatch
 from headway.stores import open_store

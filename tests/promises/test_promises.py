@@ -42,8 +42,7 @@ from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.job import FollowUp
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.core.timetable.fires import fires_between
-from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.fires import MisfirePolicy, fires_between
 from headway.core.timetable.schedule import Cron
 from headway.stores import open_store
 from headway.testing.conformance.rig import AUTHOR, REASON, Rig, dial, for_candidate, policy_with

@@ -8,8 +8,8 @@ from uuid import uuid4
 import redis
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.store import Clock
 from headway.core.job import NewJob
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.store import RedisStore

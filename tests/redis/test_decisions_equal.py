@@ -11,17 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.core.cascade import Answer, Cascade, in_turn
+from headway.core.fairness import share
 from headway.core.gates.hours import is_open, next_opening
 from headway.core.gates.pool import choose
 from headway.core.gates.spec import STRATEGIES, GateKind, GateSpec, GateUse
 from headway.core.gates.view import MemberView
 from headway.core.job import DEFAULT_POLICY, FollowUp, body_hash, derived_id, ids_after
-from headway.core.lane_share import share
 from headway.core.retry import JITTERS, RetryPolicy
 from headway.core.state import State
-from headway.stores.ledger.followups import follow_up, reconcile_job
-from headway.stores.ledger.gatenames import place_of
-from headway.stores.ledger.gaterows import TemplateRow
+from headway.stores.ledger.gaterows import TemplateRow, place_of
+from headway.stores.ledger.insert import follow_up, reconcile_job
 from headway.stores.ledger.rows import JobRow
 from tests.redis.harness import Snippets
 from tests.redis.worlds import DECIDE, World, decided, world

@@ -15,10 +15,10 @@ from headway.contract.definitions import (
     EntrySpec,
     FireRequest,
 )
-from headway.contract.enqueue import InFlight
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Failed, HandedOver, SettleRequest, Succeeded
 from headway.contract.signals import Signal
+from headway.contract.store import InFlight
 from headway.contract.views import JobQuery, StatsQuery
 from headway.core.errors import StoreFull
 from headway.core.gates.slots import Slots

@@ -13,9 +13,8 @@ from headway.contract.definitions import (
     EntrySpec,
     FireRequest,
 )
-from headway.contract.enqueue import InFlight
 from headway.contract.outcomes import NextStage, Outcome, SettleRequest, Succeeded
-from headway.contract.store import Store
+from headway.contract.store import InFlight, Store
 from headway.contract.views import GatesQuery
 from headway.core.gates.opening import Hours
 from headway.core.gates.spec import GateUse

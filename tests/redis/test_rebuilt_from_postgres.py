@@ -14,7 +14,7 @@ import pytest
 import redis
 
 import headway as hw
-from headway.contract.repair import Repairable
+from headway.contract.extensions import Repairable
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import StoreChanged
 from tests.servers.fixtures import made

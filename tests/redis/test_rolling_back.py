@@ -19,7 +19,6 @@ from headway.contract.definitions import (
     Item,
     SetGate,
 )
-from headway.contract.enqueue import InFlight
 from headway.contract.outcomes import (
     Closing,
     HandedOver,
@@ -31,7 +30,7 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.contract.signals import Signal
-from headway.contract.store import Store
+from headway.contract.store import InFlight, Store
 from headway.core.errors import (
     CallerError,
     IdConflict,

@@ -19,8 +19,7 @@ from headway.stores.ledger.gaterows import FOREVER, GateRow, PermitRow
 from headway.stores.ledger.rows import KeyRow, LaneRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
 from headway.stores.memory.journal import Journal
-from headway.stores.memory.lanes import MemoryCounts
-from headway.stores.memory.records import MemorySignals, MemoryWorkers
+from headway.stores.memory.records import MemoryCounts, MemorySignals, MemoryWorkers
 from headway.stores.memory.timing import StepTime
 from tests.redis.harness import Snippets
 from tests.redis.job_pair import NAMES

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
-from headway.contract.repair import Repairable
+from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.sqlite import SqliteStore

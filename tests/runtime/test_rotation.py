@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.tokens import Role, TokenSecret, TokenSpec
+from headway.contract.definitions import Role, TokenSecret, TokenSpec
 from headway.contract.views import TokenView
 from headway.core.errors import InvalidState
 from headway.runtime.tokens import parse, rotate, shown_token

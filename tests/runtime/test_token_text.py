@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.contract.tokens import Role, TokenSecret, TokenSpec
+from headway.contract.definitions import Role, TokenSecret, TokenSpec
 from headway.core.errors import Unauthenticated
 from headway.runtime.tokens import digest, matches, new_token, parse
 

@@ -27,9 +27,8 @@ from psycopg import AsyncConnection
 
 import headway as hw
 from headway.contract.claims import ClaimRequest
-from headway.contract.inserting import InsertsWithin
+from headway.contract.extensions import InsertsWithin, Repairable
 from headway.contract.outcomes import SettleRequest, Succeeded
-from headway.contract.repair import Repairable
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store

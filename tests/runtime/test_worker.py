@@ -8,7 +8,7 @@ from typing import Any
 
 import headway as hw
 from headway.contract.definitions import CloseGate, DefineRequest
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working

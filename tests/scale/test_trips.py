@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import ClaimRequest, SweepReply
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded
 from headway.contract.signals import Heard, SignalKind
 from headway.contract.signals import Signal as Event
-from headway.contract.sweeps import SweepReply
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,

@@ -10,9 +10,8 @@ from typing import Any
 
 import httpx
 
-from headway.contract.definitions import DefineRequest, SetToken
+from headway.contract.definitions import DefineRequest, Role, SetToken, TokenSpec
 from headway.contract.store import Store
-from headway.contract.tokens import Role, TokenSpec
 from headway.runtime.app import App
 from headway.runtime.tokens import new_token
 from headway.server.build import alive, build

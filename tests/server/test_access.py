@@ -14,8 +14,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from headway.contract.definitions import DefineRequest, RevokeToken
-from headway.contract.tokens import Role
+from headway.contract.definitions import DefineRequest, RevokeToken, Role
 from headway.core.errors import Forbidden, InvariantBroken
 from headway.runtime.tokens import new_token
 from headway.server.access import policy_of

@@ -15,8 +15,8 @@ import pytest
 import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import Died, SettleRequest
-from headway.contract.repair import Suspicion
 from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
 from headway.server.alerts.engine import (

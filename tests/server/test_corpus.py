@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.server.rig import Rig, serving
 from tests.servers.stores import DURABLE, NewUrl
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.contract.claims import ClaimRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.instant import parse_instant
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.api_docs import api_page
 from headway.server.build import ROUTERS, build
 from headway.server.service import ServerOptions, Service

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
-from headway.contract.tokens import Role
+from headway.contract.definitions import DefineRequest, RevokeToken, Role, SetToken
 from headway.contract.views import TokensQuery
 from headway.server import access as token_book
 from tests.server.problems import problem

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.errors import StoreUnavailable
 from headway.server.overview import (
     MOST_WAITING,

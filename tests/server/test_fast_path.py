@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server import build as building
 from tests.server.rig import serving
 

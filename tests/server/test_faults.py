@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from headway import systems
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.bodies.jobs import OneOrMany
 from headway.server.build import ROUTERS
 from headway.server.hooks.signals import SignalBody

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.contract.repair import Suspicion
+from headway.contract.extensions import Suspicion
 from headway.core.errors import SchemaMismatch, StoreUnavailable
 from headway.server.service import Readiness
 from tests.server.rig import Rig, serving

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Response
 from pydantic import AfterValidator, TypeAdapter
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.runtime.timing import REAL
 from headway.server import listener as connection

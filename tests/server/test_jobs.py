@@ -9,8 +9,7 @@ import pytest
 
 import headway as hw
 from headway.contract.claims import ClaimRequest
-from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec
-from headway.contract.tokens import Role
+from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec, Role
 from headway.contract.views import JobQuery
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -422,7 +421,7 @@ async def test_jobs_under_way_that_carry_much_are_a_bounded_part_of_a_page(rig: 
 async def test_jobs_under_way_are_found_whatever_else_there_is(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
     for _ in range(9):
         await rig.send(lane="later", due="1h")
     held = [await rig.send(lane="a", kind=f"k{n % 3}") for n in range(30)]

@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
-from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.definitions import CloseGate, DefineRequest, Role
 from headway.contract.outcomes import Died, SettleRequest
-from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
 from headway.server.metrics import (
     DURATIONS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.contract.claims import ClaimRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, NewUrl

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.server.rig import serving
 
 

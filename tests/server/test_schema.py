@@ -25,7 +25,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.parameters import ParameterLocation
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.build import build
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import TokensQuery
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving

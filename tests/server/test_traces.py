@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.runtime.tracing.trace import trace
 from tests.server.rig import serving
 

@@ -10,7 +10,7 @@ import pytest
 from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.stores.ledger import paging
-from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.columns import CODES
 from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey
 

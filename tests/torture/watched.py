@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.enqueue import Enqueued
 from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
-from headway.contract.store import Store
+from headway.contract.store import Enqueued, Store
 from headway.core.job import NewJob
 from tests.torture.fate import Fate
 from tests.torture.witness import Witness

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import DeclareGate, DefineRequest, Role
 from headway.contract.views import GatesQuery, TrailQuery
 from headway.core.errors import Forbidden
 from headway.core.gates.slots import Slots

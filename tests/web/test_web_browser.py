@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from headway.contract.definitions import CloseGate, DefineRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import CloseGate, DefineRequest, Role
 from headway.contract.views import GatesQuery
 from headway.web.pages import PAGES
 from headway.web.rendering import span

@@ -12,9 +12,9 @@ import httpx
 
 from headway import App
 from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import Role
 from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.signals import Decided, Signal
-from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobsQuery
 from headway.core.job import JobPolicy, NewJob, derived_id
 from headway.stores import open_store

@@ -8,8 +8,7 @@ from unittest.mock import patch
 import pytest
 from fastapi import Request, Response
 
-from headway.contract.definitions import DefineRequest, RevokeToken
-from headway.contract.tokens import Role
+from headway.contract.definitions import DefineRequest, RevokeToken, Role
 from headway.contract.views import TokensQuery
 from headway.web import dashboard as dashboard_module
 from headway.web import feed

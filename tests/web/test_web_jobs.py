@@ -15,9 +15,8 @@ import httpx
 import pytest
 
 from headway.contract.claims import Claimed, ClaimRequest
-from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.definitions import DeclareGate, DefineRequest, Role
 from headway.contract.outcomes import Died, Failed, HandedOver, Outcome, SettleRequest, Succeeded
-from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import httpx
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from headway.contract.claims import ClaimRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, GateState
 from headway.web.sight import GateTrack
 from tests.server.rig import Rig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.state import State
 from headway.systems.automations import pages as automations

@@ -11,9 +11,8 @@ import httpx
 
 from headway import App
 from headway.contract.claims import ClaimRequest
-from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec
+from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec, Role
 from headway.contract.outcomes import Died, SettleRequest, Succeeded
-from headway.contract.tokens import Role
 from headway.contract.views import (
     EntryView,
     JobsQuery,

@@ -10,9 +10,8 @@ import pytest
 import headway as hw
 from headway.bridges.cassandra.reader import Reader
 from headway.bridges.kafka.watching import kafka_page
-from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, Role
 from headway.contract.outcomes import Died, Failed, HandedOver
-from headway.contract.tokens import Role
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots

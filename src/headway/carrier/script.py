@@ -13,9 +13,9 @@ from typing import Annotated, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from headway.core.draw import draw
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.retry import draw
 from headway.runtime.settings_table import Span, read_table
 from headway.systems.telephony.phone import Phone
 from headway.systems.telephony.voice import CallStatus

@@ -15,7 +15,7 @@ import structlog
 
 from headway.carrier.application import DeliveryFailed, DeliveryRefused
 from headway.carrier.script import Rates
-from headway.core.draw import draw
+from headway.core.retry import draw
 from headway.runtime.timing import Timing
 
 

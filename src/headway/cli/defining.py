@@ -7,7 +7,7 @@ from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, StatsQuery
-from headway.core.moment import optional_moment
+from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean
 
 LANE = "lane:"

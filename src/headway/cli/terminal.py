@@ -15,7 +15,7 @@ from rich.text import Text
 from headway.cli.text import printable, printable_json, to_json
 from headway.core.duration import format_duration
 from headway.core.instant import format_instant, parse_instant
-from headway.core.zone import MAX_AT
+from headway.core.local_time import MAX_AT
 
 _FOR_GOOD_AT = parse_instant("9999-01-01T00:00Z")
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 import msgspec
 
 from headway.client.address import HttpRequest, HttpTransport, ReplyLost, ServerAddress, Unreachable
-from headway.core.draw import draw
 from headway.core.errors import (
     CallerError,
     Forbidden,
@@ -25,6 +24,7 @@ from headway.core.errors import (
     TooManyRequests,
     Unauthenticated,
 )
+from headway.core.retry import draw
 from headway.runtime.timing import Timing
 
 PROBLEM = "application/problem+json"

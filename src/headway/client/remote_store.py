@@ -25,13 +25,19 @@ from headway.client.work_requests import (
     settle_call,
     signal_body,
 )
-from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
+from headway.contract.claims import (
+    BeatReply,
+    BeatRequest,
+    Claimed,
+    ClaimReply,
+    ClaimRequest,
+    SweepReply,
+)
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Released, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Enqueued, InFlight
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
 from headway.core.errors import (
     CallerError,

@@ -35,8 +35,7 @@ from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
 from headway.core.local_time import format_days
 from headway.core.retry import RetryPolicy
-from headway.core.timetable.schedule import Every
-from headway.core.timetable.text import format_schedule
+from headway.core.timetable.schedule import Every, format_schedule
 
 Fields = dict[str, object]
 

@@ -1,13 +1,25 @@
-"""Backoff: how long a job waits before its next attempt."""
+"""Backoff: how long a job waits before its next attempt; reproducible draws for its jitter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Literal, get_args
 
-from headway.core.draw import draw
 from headway.core.duration import format_duration, parse_duration
 from headway.core.errors import InvalidValue
+
+
+def draw(seed: str) -> float:
+    """A number from 0 to below 1 that looks random; the same seed gives the same.
+
+    Args:
+        seed: what it is drawn from.
+    """
+    # SHA-1 for its place in Redis, whose scripts must draw the same; 52 bits, exact in a double.
+    drawn = sha1(seed.encode(), usedforsecurity=False).hexdigest()[:13]
+    return int(drawn, 16) / 2**52
+
 
 Jitter = Literal["full", "equal", "none"]
 JITTERS: tuple[Jitter, ...] = get_args(Jitter)

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 from pydantic import ValidationError
 
 from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.local_time import find_zone
 from headway.core.naming import did_you_mean
-from headway.core.zone import find_zone
 from headway.lab.declared import backoff, gate_spec
 from headway.lab.scenario import Scenario
 

@@ -14,8 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from headway.core.duration import MAX_DURATION_MS, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
-from headway.core.local_time import parse_minute
-from headway.core.zone import find_zone, first_instant, wall_clock
+from headway.core.local_time import find_zone, first_instant, parse_minute, wall_clock
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

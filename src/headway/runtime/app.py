@@ -10,7 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from headway.contract.inserting import InsertsWithin
+from headway.contract.extensions import InsertsWithin
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery

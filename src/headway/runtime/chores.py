@@ -9,8 +9,13 @@ from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
-from headway.core.timetable.fires import fires_between, latest_fires, next_fires
-from headway.core.timetable.misfire import MisfirePolicy, missed
+from headway.core.timetable.fires import (
+    MisfirePolicy,
+    fires_between,
+    latest_fires,
+    missed,
+    next_fires,
+)
 from headway.runtime.timing import PASSING, Timing
 
 SWEEP_SIZE = 500

@@ -22,9 +22,8 @@ from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
 from headway.core.job import derived_id
 from headway.core.naming import check_name
-from headway.core.timetable.misfire import MisfirePolicy
-from headway.core.timetable.schedule import At, Cron, Every, Schedule
-from headway.core.timetable.text import parse_schedule
+from headway.core.timetable.fires import MisfirePolicy
+from headway.core.timetable.schedule import At, Cron, Every, Schedule, parse_schedule
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from headway.contract.inserting import InsertsWithin
+from headway.contract.extensions import InsertsWithin
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob

@@ -16,10 +16,10 @@ from headway.core.job import (
     MAX_PRIORITY,
     MAX_SHARED_GATES,
 )
+from headway.core.local_time import find_zone
 from headway.core.naming import ALWAYS_KNOWN, check_name, placeholders, resolve
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
-from headway.core.zone import find_zone
 
 Gates = Sequence[GateSpec | GateNeed]
 

@@ -23,17 +23,16 @@ from itertools import islice
 from typing import Any, TypedDict, TypeVar, cast
 from uuid import uuid4
 
-from headway.contract.enqueue import InFlight
-from headway.contract.repair import Repairable
-from headway.contract.store import Store
+from headway.contract.extensions import Repairable
+from headway.contract.store import InFlight, Store
 from headway.contract.views import StatsQuery
-from headway.core.draw import draw
 from headway.core.duration import parse_duration
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import check_name
+from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
 

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from headway.contract.tokens import Role, TokenSecret, TokenSpec
+from headway.contract.definitions import Role, TokenSecret, TokenSpec
 from headway.contract.views import TokenView
 from headway.core.errors import InvalidState, Unauthenticated
 

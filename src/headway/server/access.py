@@ -16,9 +16,8 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 
-from headway.contract.definitions import DefineRequest, NoteUse
+from headway.contract.definitions import DefineRequest, NoteUse, TokenSpec
 from headway.contract.store import Store
-from headway.contract.tokens import TokenSpec
 from headway.contract.views import TokensQuery, TokenView
 from headway.core.errors import Forbidden, StoreError, TooManyRequests, Unauthenticated
 from headway.runtime.timing import Timing

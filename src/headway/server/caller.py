@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from headway.contract.tokens import Role, TokenSpec
+from headway.contract.definitions import Role, TokenSpec
 from headway.contract.views import JobView, WaitingFlow
 from headway.core.errors import Forbidden, InvalidValue
 from headway.core.naming import check_name

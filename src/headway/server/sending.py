@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from uuid_utils import uuid7
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.errors import (
     HeadwayError,
     IdConflict,
@@ -31,10 +31,10 @@ from headway.core.job import (
     NewJob,
     derived_id,
 )
+from headway.core.local_time import find_zone
 from headway.core.naming import placeholders, resolve
 from headway.core.retry import Backoff, RetryPolicy
 from headway.core.state import State
-from headway.core.zone import find_zone
 from headway.runtime.handler import RESERVED
 from headway.runtime.kind import Kind
 from headway.server.bodies.jobs import POLICY_FIELDS, GateBody, JobBody

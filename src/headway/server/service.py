@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from fastapi import APIRouter
 
-from headway.contract.repair import Repairable
+from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.contract.views import SpecsQuery, StatsQuery
 from headway.core.errors import HeadwayError, StoreChanged, StoreUnavailable, UnknownGate

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.contract.clock import Clock
-from headway.contract.store import Store
+from headway.contract.store import Clock, Store
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.redis.options import parse_url as parse_redis_url

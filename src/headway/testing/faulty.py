@@ -6,14 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Enqueued, InFlight, Store
 from headway.contract.views import Query
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob

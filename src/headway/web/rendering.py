@@ -20,7 +20,7 @@ from markupsafe import Markup
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant, parse_instant
-from headway.core.zone import MAX_AT
+from headway.core.local_time import MAX_AT
 from headway.web.page import ENGINE
 from headway.web.sign_in import BASE
 

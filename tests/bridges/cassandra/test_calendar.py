@@ -11,8 +11,8 @@ import pytest
 
 from headway.bridges.cassandra.link import Cql, Values
 from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
-from headway.contract.enqueue import Enqueued
 from headway.contract.operate import Acted
+from headway.contract.store import Enqueued
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown
 from headway.core.job import NewJob
 from headway.core.state import State

@@ -12,7 +12,7 @@ from headway.bridges.cassandra.link import Cql, Values, read_cassandra
 from headway.bridges.cassandra.monitoring import FAMILIES, CalendarStatus, calendar_rules
 from headway.bridges.cassandra.reader import Reader
 from headway.bridges.cassandra.rows import Progress
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.runtime.timing import REAL

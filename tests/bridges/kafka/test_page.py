@@ -7,7 +7,7 @@ import threading
 
 from headway.bridges.kafka.settings import KafkaSettings, read_kafka_settings
 from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_page
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.web.rig import HOSTILE, dashboard, signed_in
 from tests.web.test_web_pages import plain
 

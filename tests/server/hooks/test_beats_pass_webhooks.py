@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
 from headway.stores.sqlite import SqliteStore
 from headway.testing.clock import START_AT

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.runtime.signals import LIVES_MS, SignalUrls
 from headway.runtime.timing import REAL
 from headway.server.routes.signals import signal_urls

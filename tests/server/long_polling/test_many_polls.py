@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.server.long_polling.rig import Counted, job, until
 from tests.server.rig import Rig, serving
 

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.tokens import Role
+from headway.contract.definitions import DeclareGate, DefineRequest, Role
 from headway.contract.views import JobQuery, WhyQuery, WorkersQuery
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.state import State
 from tests.servers.browser import browsing
 from tests.systems.automations.sessions_rig import new_repository

@@ -14,7 +14,7 @@ from typing import Any, cast
 import httpx
 
 from headway.app import App
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery, JobView
 from headway.core.state import State
 from headway.core.timetable.schedule import Cron, Every

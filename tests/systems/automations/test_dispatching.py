@@ -18,7 +18,7 @@ from headway.contract.definitions import DeclareEntry, DefineRequest
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
-from headway.core.timetable.text import format_schedule
+from headway.core.timetable.schedule import format_schedule
 from headway.runtime.timing import REAL
 from headway.systems.automations import make
 from tests.server.rig import Rig, serving

@@ -13,9 +13,8 @@ import httpx
 from twilio.request_validator import RequestValidator
 
 import headway as hw
-from headway.contract.definitions import DefineRequest, OpenGate
+from headway.contract.definitions import DefineRequest, OpenGate, Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.contract.views import AuditQuery, JobQuery, JobView
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker

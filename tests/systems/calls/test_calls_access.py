@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.access import policy_of
 from headway.server.caller import ROLES, Permission
 from tests.server.problems import problem

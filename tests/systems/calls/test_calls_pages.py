@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.systems.calls.lead import Outcome
 from headway.systems.calls.pages import Campaign
 from headway.web.rendering import fragments

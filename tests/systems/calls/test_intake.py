@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.systems.calls.calls_rig import PHONE, Calls, calling
 
 LATER = "2027-06-01T10:00:00Z"

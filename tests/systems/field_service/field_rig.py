@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import headway as hw
+from headway.contract.definitions import Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker

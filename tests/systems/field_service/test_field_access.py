@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.access import policy_of
 from headway.server.caller import ROLES, Permission
 from headway.systems.field_service import answering, dispatching, doctor, request_routes

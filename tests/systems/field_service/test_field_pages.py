@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
 from tests.servers.browser import browsing
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field

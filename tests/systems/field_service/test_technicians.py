@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.server.caller import ROLES, Permission
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import HERE, FieldRig, a_field

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 import headway as hw
+from headway.contract.definitions import Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue
 from headway.stores import open_store
 from headway.systems.lanes import make

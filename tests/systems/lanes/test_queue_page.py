@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL
 from headway.systems.lanes import make

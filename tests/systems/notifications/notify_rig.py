@@ -11,8 +11,8 @@ from typing import Any
 
 import headway as hw
 from headway.bridges.cassandra.link import Link
+from headway.contract.definitions import Role
 from headway.contract.store import Store
-from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobView
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker

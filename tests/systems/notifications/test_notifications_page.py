@@ -11,7 +11,7 @@ from unittest.mock import patch
 import httpx
 from fastapi import FastAPI
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery
 from headway.server.build import build
 from headway.server.service import Service

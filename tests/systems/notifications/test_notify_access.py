@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import notifying
 

@@ -24,9 +24,8 @@ from headway.bridges.cassandra.rows import (
     row_of,
     write_stamp,
 )
-from headway.contract.enqueue import Enqueued
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
-from headway.contract.store import Store
+from headway.contract.store import Enqueued, Store
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.check import check_jobs, is_job_id
 from headway.core.errors import CallerError, IdConflict, KeyConflict

@@ -31,7 +31,7 @@ from headway.cli.options import Signed
 from headway.cli.progress import progress
 from headway.cli.session import Session, store_file
 from headway.cli.terminal import rough
-from headway.contract.repair import Repairable
+from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreError

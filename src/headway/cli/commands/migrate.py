@@ -15,7 +15,7 @@ from headway.cli.options import Signed
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session, store_file
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
-from headway.contract.moving import Movable
+from headway.contract.extensions import Movable
 from headway.contract.store import Store
 from headway.contract.views import (
     GatesQuery,

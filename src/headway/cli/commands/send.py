@@ -16,14 +16,12 @@ from headway.cli.options import AppName, complete_kind
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.cli.text import to_json
-from headway.contract.enqueue import Enqueued
-from headway.contract.store import Store
+from headway.contract.store import Enqueued, Store
 from headway.contract.views import StatsQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
-from headway.core.instant import format_instant
+from headway.core.instant import format_instant, optional_moment
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
-from headway.core.moment import optional_moment
 from headway.core.naming import check_name
 from headway.runtime.app import App
 from headway.runtime.handler import RESERVED

@@ -11,13 +11,12 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import definition_request
 from headway.cli.options import Signed
 from headway.cli.session import Session
-from headway.contract.definitions import RevokeToken, SetToken
+from headway.contract.definitions import RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.store import Store
-from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, Unauthenticated
-from headway.core.moment import optional_moment
+from headway.core.instant import optional_moment
 from headway.runtime.records import record
 from headway.runtime.tokens import NewToken, ShownToken, new_token, parse, rotate, shown_token
 

@@ -21,8 +21,8 @@ from headway.contract.views import (
     WhyQuery,
 )
 from headway.core.duration import format_duration
+from headway.core.local_time import DAY_MS
 from headway.core.state import State
-from headway.core.zone import DAY_MS
 from headway.server.finding import underway_jobs
 
 

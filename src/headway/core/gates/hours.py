@@ -25,14 +25,18 @@ from typing import cast
 from headway.core.errors import InvalidValue
 from headway.core.local_time import (
     DAY_MINUTES,
+    DAY_MS,
     EVERY_DAY,
+    find_zone,
     format_days,
     format_minute,
     parse_days,
     parse_minute,
+    stretches,
+    wall_clock,
+    wall_ms,
 )
 from headway.core.naming import placeholders
-from headway.core.zone import DAY_MS, find_zone, stretches, wall_clock, wall_ms
 
 Spans = tuple[tuple[int, int], ...]
 Intervals = tuple[tuple[int, int], ...]

@@ -1,4 +1,4 @@
-"""The moments at which a schedule fires, changes of the clock included.
+"""The moments at which a schedule fires, changes of the clock included; which missed ones count.
 
 What happens when clocks change:
 
@@ -16,25 +16,60 @@ The jump of a whole day (Apia, 30 December 2011) is a gap like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
+from enum import StrEnum
 from itertools import islice, takewhile
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
-from headway.core.local_time import parse_days, parse_minute
-from headway.core.timetable.cron_expression import CronExpression, read_cron
-from headway.core.timetable.schedule import At, Cron, Every, Schedule
-from headway.core.zone import (
+from headway.core.local_time import (
     DAY_MS,
     EPOCH,
     MAX_AT,
     find_zone,
     first_instant,
+    parse_days,
+    parse_minute,
     stretches,
     wall_clock,
     wall_ms,
 )
+from headway.core.timetable.schedule import At, Cron, CronExpression, Every, Schedule, read_cron
+
+
+class MisfirePolicy(StrEnum):
+    """Which of the missed fires still happen."""
+
+    SKIP = "skip"
+    """None."""
+    ONCE = "once"
+    """The latest one, for all."""
+    ALL = "all"
+    """Each one, the latest first to be kept when there are more than the cap."""
+
+
+def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]:
+    """Choose the missed fires that still happen.
+
+    Args:
+        moments: the missed fires, ms UTC, in order.
+        policy: which of them.
+        cap: with `all`, at most so many.
+
+    Returns:
+        Some of the moments, in order.
+    """
+    match policy:
+        case MisfirePolicy.SKIP:
+            return []
+        case MisfirePolicy.ONCE:
+            return list(moments[-1:])
+        case MisfirePolicy.ALL:
+            return list(moments[max(len(moments) - max(cap, 0), 0) :])
+        case _:
+            assert_never(policy)
+
 
 _LOOK_MS = 366 * DAY_MS
 _SECOND = timedelta(seconds=1)

@@ -29,7 +29,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
-from headway.contract.enqueue import Enqueued
 from headway.contract.outcomes import (
     Died,
     Failed,
@@ -47,6 +46,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Signal, SignalReply
+from headway.contract.store import Enqueued
 from headway.core.job import NewJob
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL

@@ -16,12 +16,10 @@ from opentelemetry.trace import (
 )
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.enqueue import Enqueued
-from headway.contract.inserting import InsertsWithin
+from headway.contract.extensions import InsertsWithin, Repairable
 from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.repair import Repairable
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Store
+from headway.contract.store import Enqueued, Store
 from headway.core.job import NewJob
 from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App

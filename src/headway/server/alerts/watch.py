@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from headway.contract.repair import Repairable
+from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreUnavailable
 from headway.runtime.latency import lane_latencies

@@ -23,8 +23,8 @@ from headway.core.check import LATEST
 from headway.core.duration import MAX_DURATION_MS, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import MAX_CAPACITY
+from headway.core.instant import Moment, parse_moment
 from headway.core.job import MAX_PRIORITY
-from headway.core.moment import Moment, parse_moment
 from headway.core.naming import MAX_NAME, check_name
 from headway.server.strict_json import yield_to_loop
 

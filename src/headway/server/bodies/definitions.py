@@ -14,9 +14,8 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
-from headway.core.timetable.misfire import MisfirePolicy
-from headway.core.timetable.schedule import Schedule
-from headway.core.timetable.text import parse_schedule
+from headway.core.timetable.fires import MisfirePolicy
+from headway.core.timetable.schedule import Schedule, parse_schedule
 from headway.runtime.declaration import LaneOptions, read_lane
 from headway.server.bodies.base import (
     Body,

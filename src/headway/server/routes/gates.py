@@ -11,7 +11,7 @@ from pydantic import Field
 from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, ResetGate
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
-from headway.core.zone import MAX_AT
+from headway.core.local_time import MAX_AT
 from headway.server.access import Definer, Observer, needs
 from headway.server.bodies.base import Name
 from headway.server.bodies.definitions import (

@@ -8,7 +8,7 @@ from fastapi import Body, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.contract.views import FlowsQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue

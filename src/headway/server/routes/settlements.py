@@ -29,8 +29,8 @@ from headway.contract.outcomes import (
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict
 from headway.core.gates.spec import GateUse
+from headway.core.instant import Moment
 from headway.core.job import NewJob, derived_id
-from headway.core.moment import Moment
 from headway.server.access import needs
 from headway.server.bodies.work import (
     AnyOutcome,

@@ -15,7 +15,7 @@ from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
 from headway.core.job import derived_id
 from headway.core.timetable.fires import next_fires
-from headway.core.timetable.text import format_schedule
+from headway.core.timetable.schedule import format_schedule
 from headway.runtime.records import record
 from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel

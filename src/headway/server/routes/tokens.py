@@ -9,8 +9,7 @@ from typing import Annotated
 from fastapi import Path, Response
 from pydantic import ConfigDict, Field
 
-from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
-from headway.contract.tokens import Role, TokenSpec
+from headway.contract.definitions import DefineRequest, RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.errors import Forbidden, IdConflict, InvalidValue
 from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token

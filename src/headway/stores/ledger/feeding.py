@@ -9,8 +9,8 @@ from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.gatebook import GateBook, use_at
+from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import JobRow
 
 FEED_FLOWS = 256

@@ -7,11 +7,11 @@ import socket
 from threading import Lock
 from typing import NamedTuple
 
-from headway.contract.repair import Suspicion
+from headway.contract.extensions import Suspicion
 from headway.core.errors import StoreChanged
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import TrailRow
-from headway.stores.ledger.tables.records import TrailTable
+from headway.stores.ledger.tables import TrailTable
 
 MARKED = "store changed"
 """The verb of the trail's line with the reason why claims are refused."""

@@ -1,4 +1,4 @@
-"""The gates of one step: their room, and the permits taken and returned."""
+"""The gates of one step: their room, the permits taken and returned, and the hours ahead."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head
-from headway.core.gates.hours import is_open, next_opening
+from headway.core.gates.hours import intervals, is_open, next_opening
 from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import RESERVED_MS, GateView, MemberView
+from headway.core.job import DAY_MS
 from headway.stores.ledger.gaterows import FOREVER, GateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -345,3 +346,41 @@ def use_at(head: Head, gate: str) -> GateUse:
                 return turn
     message = f"job {head.id} is parked at {gate!r}, which it does not ask for"
     raise InvariantBroken(message)
+
+
+HORIZON_MS = 16 * DAY_MS
+"""How far ahead intervals are computed."""
+EXTEND_BELOW_MS = 15 * DAY_MS
+"""A sweep extends hours that are computed for less than this."""
+
+
+def ensure_hours(book: GateBook, use: GateUse) -> None:
+    """Create the row of an Hours gate that is used for the first time."""
+    row = book.find(use.name)
+    if row is None or row.horizon_at is None:
+        extend(book, use.name, use.template, use.zone or "UTC")
+
+
+def extend(book: GateBook, name: str, template: str, zone: str) -> None:
+    """Compute the open intervals of an Hours gate from now to its horizon."""
+    spec = book.spec(template)
+    if spec is None or spec.hours is None:
+        return
+    now = book.ledger.now
+    row = book.change(name, template)
+    row.zone = zone
+    row.opens = intervals(spec.hours, zone, now, now + HORIZON_MS)
+    row.horizon_at = now + HORIZON_MS
+    book.forget_view(name)
+
+
+def extend_short(book: GateBook, limit: int) -> int:
+    """Extend hours whose horizon is near.
+
+    Returns:
+        How many were extended.
+    """
+    rows = book.ledger.gates.short_horizons(book.ledger.now + EXTEND_BELOW_MS, limit)
+    for row in rows:
+        extend(book, row.name, row.template, row.zone or "UTC")
+    return len(rows)

@@ -11,9 +11,15 @@ from headway.core.gates.spec import GateKind, GateSpec, check_count
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
-from headway.stores.ledger.gatenames import implicit_hold, is_implicit, place_of
-from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
-from headway.stores.ledger.horizon import extend
+from headway.stores.ledger.gatebook import extend
+from headway.stores.ledger.gaterows import (
+    GateRow,
+    PermitRow,
+    TemplateRow,
+    implicit_hold,
+    is_implicit,
+    place_of,
+)
 from headway.stores.ledger.step import Step
 
 PAGE = 1_000

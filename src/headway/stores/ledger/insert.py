@@ -2,24 +2,149 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.cascade import Cascade
-from headway.core.check import check_jobs
-from headway.core.errors import BacklogFull, IdConflict, KeyConflict
+from headway.core.check import check_gates, check_jobs
+from headway.core.errors import BacklogFull, IdConflict, InvalidValue, KeyConflict, UnknownGate
 from headway.core.gates.spec import GateUse
-from headway.core.job import DEFAULT_POLICY, NewJob, body_hash, ids_after
+from headway.core.job import (
+    DEFAULT_POLICY,
+    FollowUp,
+    JobPolicy,
+    NewJob,
+    body_hash,
+    derived_id,
+    ids_after,
+)
+from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
-from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.flow_of import flow_key, flow_of
-from headway.stores.ledger.followups import follow_up
-from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.retention import kept_for
-from headway.stores.ledger.rows import JobRow, KeyRow
+from headway.stores.ledger.gatebook import GateBook, ensure_hours
+from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
+
+
+def kept_for(policy: JobPolicy, *, keyed: bool) -> int:
+    """Return how long a job is kept after its end, ms; at least as long as its key refers to it."""
+    return max(policy.keep_ms, policy.key_for_ms) if keyed else policy.keep_ms
+
+
+# It retries until the deadline: giving up sooner would keep the permits taken until then.
+_RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=100_000, base_ms=1_000, cap_ms=30_000))
+
+
+def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
+    """Return the `on_final` job of a job that ended; the same life gives the same job.
+
+    Args:
+        follow: as its kind declares it.
+
+    Returns:
+        The job; its id is derived. If that is taken, the next id of the series is used.
+    """
+    body = {"job": row.id, "state": str(row.state), "reason": row.reason}
+    return NewJob(
+        id=derived_id("on_final", row.id, row.life),
+        kind=follow.kind,
+        lane=follow.lane or row.lane,
+        tenant=row.tenant,
+        subject=row.subject,
+        args=json.dumps(body, separators=(",", ":")).encode(),
+    )
+
+
+def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
+    """Return the `on_accepted` job of a job that was accepted; the same run gives the same job.
+
+    Args:
+        row: the accepted job; it awaits its end.
+        follow: as its kind declares it.
+
+    Returns:
+        The job; its id is derived, as of `follow_up`.
+    """
+    body = {"job": row.id, "state": "accepted", "candidate": row.candidate, "run": row.run}
+    return NewJob(
+        id=derived_id("on_accepted", row.id, row.run),
+        kind=follow.kind,
+        lane=follow.lane or row.lane,
+        tenant=row.tenant,
+        subject=row.subject,
+        args=json.dumps(body, separators=(",", ":")).encode(),
+    )
+
+
+def reconcile_job(row: JobRow, kind: str) -> NewJob:
+    """Return the job that asks the provider about a run.
+
+    Returns:
+        The job; its id is derived from the run and the number of times it was asked about.
+    """
+    body = {"job": row.id, "run": row.run, "asked": row.reconciles}
+    return NewJob(
+        id=derived_id("reconcile", row.id, row.run, row.reconciles),
+        kind=kind,
+        lane=row.lane,
+        tenant=row.tenant,
+        subject=row.subject,
+        args=json.dumps(body, separators=(",", ":")).encode(),
+        policy=_RECONCILE_POLICY,
+    )
+
+
+def flow_of(
+    book: GateBook, lane: str, tenant: str, kind: str, gates: Sequence[GateUse]
+) -> tuple[int, tuple[GateUse, ...]]:
+    """Find or make the flow of a job.
+
+    Args:
+        book: the step's gates; hours that are new are added to it.
+
+    Returns:
+        The flow's number, and those of the gates that are keyed.
+
+    Raises:
+        UnknownGate: a gate is not declared; the step must be rolled back.
+        InvalidValue: the gates cannot be asked for together, or one is declared as a shared gate
+            and asked for as a keyed one or the reverse; the step must be rolled back.
+    """
+    make_ready(book, kind, gates)
+    keyed = tuple(use for use in gates if not use.shared)
+    return book.ledger.jobs.flow_number(flow_key(lane, tenant, kind, gates)), keyed
+
+
+def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> FlowKey:
+    """Return the flow of a job that asks for these gates."""
+    return FlowKey(lane, tenant, kind, tuple(use for use in gates if use.shared))
+
+
+def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
+    """Check that a job can ask for these gates, and compute hours that are new.
+
+    Args:
+        book: the step's gates; hours that are new are added to it.
+
+    Raises:
+        UnknownGate: as `flow_of`.
+        InvalidValue: as `flow_of`.
+    """
+    check_gates(kind, gates)
+    for use in gates:
+        spec = book.spec(use.template)
+        if spec is None:
+            message = f"a job of kind {kind!r} needs the gate {use.template!r}"
+            raise UnknownGate(message, hint="it is not declared; declare it before you enqueue")
+        if spec.shared != use.shared:
+            one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
+            message = f"the gate {use.template!r} is {one}, and is asked for as {other}"
+            raise InvalidValue(message, hint="ask for it as it is declared")
+        if use.zone is not None:
+            ensure_hours(book, use)
+
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})

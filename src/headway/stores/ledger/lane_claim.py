@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.cascade import CANDIDATE
 from headway.core.claim import Decision, Park, Start, decide
 from headway.core.fairness import Fairness
@@ -12,13 +13,34 @@ from headway.core.flow import FlowView, Order
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gatebook import use_at
 from headway.stores.ledger.gaterows import GateRow
+from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.start_writer import StartWriter
 from headway.stores.ledger.step import Step
+
+BEGAN = ""
+"""The key, among a claim's cursors by lane, of the last wake before the round began."""
+
+
+def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
+    """Add to a claim's reply the number of the last wake that `wait` may ignore.
+
+    Jobs that arrive during a round may be behind its cursor, so the reply that ends a round gives
+    the number from its begin.
+
+    Args:
+        seen: the number of the last wake before the claim.
+
+    Returns:
+        The reply with `seen`, and with the cursor of the round.
+    """
+    began = min(seen, request.after.get(BEGAN, seen))
+    after = {**reply.after, BEGAN: began} if reply.after else reply.after
+    return replace(reply, seen=began, after=after)
+
 
 FLOWS = 256
 """Flows that one claim examines in a lane."""

@@ -1,23 +1,62 @@
-"""A ledger: the tables of one store as one step sees them."""
+"""A ledger: the tables of one store as one step sees them, and what a step reads ahead."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.rows import ShutSpell
-from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
-from headway.stores.ledger.tables.jobs import JobTable
-from headway.stores.ledger.tables.lanes import CountTable, LaneTable
-from headway.stores.ledger.tables.records import (
+from headway.stores.ledger.rows import FlowKey, JobRow, ShutSpell
+from headway.stores.ledger.tables import (
+    CountTable,
     EntryTable,
     FactTable,
+    GateTable,
+    JobTable,
     KeyTable,
+    LaneTable,
+    PermitTable,
     SignalTable,
+    StartTable,
+    TokenTable,
     TrailTable,
     WorkerTable,
 )
-from headway.stores.ledger.tables.tokens import TokenTable
+
+
+class Ahead(NamedTuple):
+    """What a step will read.
+
+    Attributes:
+        keys: signal keys of runs, and the jobs of these runs.
+        kept: signal keys for which events may be kept.
+        events: by (scope, event).
+        jobs: ids, with the permits that they hold.
+        permits: ids of jobs whose permits alone are read.
+        ends: jobs that may end: their keys, and the gates at which they hold or wait.
+        runs: ids of jobs whose former runs are read.
+        gates: names, with the jobs that are parked there or wait with a ticket.
+        refits: gates whose unfit jobs are examined again.
+        dedupe: enqueue keys, by (tenant, key).
+        workers: ids of workers whose jobs are taken.
+        flows: flows that may be new.
+    """
+
+    keys: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    events: Sequence[tuple[str, str]] = ()
+    jobs: Sequence[str] = ()
+    permits: Sequence[str] = ()
+    ends: Sequence[JobRow] = ()
+    runs: Sequence[str] = ()
+    gates: Sequence[str] = ()
+    refits: Sequence[str] = ()
+    dedupe: Sequence[tuple[str, str]] = ()
+    workers: Sequence[str] = ()
+    flows: Sequence[FlowKey] = ()
+
+
+NOTHING = Ahead()
+"""Nothing to read."""
 
 
 class Ledger(Protocol):

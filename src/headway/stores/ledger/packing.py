@@ -1,4 +1,4 @@
-"""Nested values in columns: MessagePack, by position for the most frequent ones."""
+"""Encoded columns: MessagePack for nested values, JSON for signals and replies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from headway.contract.definitions import EntrySpec, LaneSpec, Overlap
+from headway.contract.operate import ActReply
+from headway.contract.signals import Signal
 from headway.core.cascade import Asked, Cascade
 from headway.core.gates.spec import GateSpec, GateUse, Hold
 from headway.core.job import JobPolicy, NewJob
-from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every
 from headway.stores.ledger.rows import FlowKey
 
@@ -179,3 +181,28 @@ def decoder(kind: type[Value]) -> Callable[[bytes], Value]:
     """Return a decoder of one type."""
     made: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
     return made.decode
+
+
+_encoder = msgspec.json.Encoder()
+_signals = msgspec.json.Decoder(Signal)
+_replies = msgspec.json.Decoder(list[ActReply])
+
+
+def encode_signal(signal: Signal) -> bytes:
+    """Encode a signal for storage."""
+    return _encoder.encode(signal)
+
+
+def decode_signal(data: bytes) -> Signal:
+    """Decode a stored signal."""
+    return _signals.decode(data)
+
+
+def encode_replies(replies: list[ActReply]) -> bytes:
+    """Encode replies that a repeated request gets again."""
+    return _encoder.encode(replies)
+
+
+def decode_replies(data: bytes) -> list[ActReply]:
+    """Decode stored replies."""
+    return _replies.decode(data)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
-from headway.stores.ledger.columns.states import CODES, STATES
+from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.rows import FlowKey
 
 LOOKED_AT = 5_000

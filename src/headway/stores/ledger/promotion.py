@@ -1,12 +1,87 @@
-"""Promotion: scheduled jobs that are due become waiting."""
+"""Promotion of due jobs, and the overlap of the fires of a timetable entry."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.core.job import MAX_BATCH
-from headway.core.state import State
-from headway.stores.ledger.overlap import decide_fires
-from headway.stores.ledger.rows import DueRow
+from headway.core.state import QUEUED, State
+from headway.core.timetable.fires import MisfirePolicy
+from headway.stores.ledger.rows import DueRow, EntryRow, JobRow
 from headway.stores.ledger.step import Step
+
+MISSED_AFTER_MS = 60_000
+"""A fire that is promoted later than this was missed."""
+
+
+def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
+    """Decide which of an entry's due fires become waiting; the others are folded.
+
+    After an outage, while fires up to now are still missing, nothing is decided: they are inserted
+    first, so that the misfire policy sees all of them.
+
+    Args:
+        step: the step; folded fires end in it.
+        due: its fires that are due.
+
+    Returns:
+        The seqs to promote.
+    """
+    row = step.ledger.entries.load(entry)
+    if row is None or row.spec is None:
+        return [one.seq for one in due]
+    if row.ahead_until is not None and row.ahead_until < step.ledger.now:
+        return []
+    kept = _by_misfire(step, row, list(due))
+    kept = _by_overlap(step, row, kept)
+    folded = {one.id for one in due} - {one.id for one in kept}
+    if folded:
+        step.load(folded)
+        for job in folded:
+            fold(step, row, step.rows[job])
+        step.ledger.entries.save(row)
+    return [one.seq for one in kept]
+
+
+def fold(step: Step, entry: EntryRow, job: JobRow, reason: str = "folded") -> None:
+    """End an unwanted fire, and count it."""
+    step.end(job, State.CANCELLED, "", reason=reason)
+    entry.folded += 1
+    step.ledger.counts.happened("folded")
+
+
+def _by_misfire(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
+    spec = entry.spec
+    if spec is None:
+        return due
+    late = step.ledger.now - MISSED_AFTER_MS
+    missed = [one for one in due if (one.fired_at or 0) < late]
+    fresh = [one for one in due if (one.fired_at or 0) >= late]
+    if spec.misfire is MisfirePolicy.SKIP:
+        return fresh
+    if spec.misfire is MisfirePolicy.ONCE:
+        # The fire that is due now makes up for all that were missed.
+        return fresh or missed[-1:]
+    return missed[-spec.misfire_cap :] + fresh if spec.misfire_cap else fresh
+
+
+def _by_overlap(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
+    spec = entry.spec
+    if spec is None or spec.overlap == "all" or not due:
+        return due
+    ids = {one.id for one in due}
+    earlier = [
+        job
+        for job in step.ledger.jobs.of_entry(entry.name)
+        if job.id not in ids and (job.state is not State.SCHEDULED or job.run)
+    ]
+    if spec.overlap == "skip":
+        return [] if earlier else due[:1]
+    # "one": at most one waits behind the one that runs.
+    queued = [job for job in earlier if job.state in QUEUED]
+    if queued:
+        return []
+    return due[:1]
 
 
 def promote(step: Step, lane: str) -> int:

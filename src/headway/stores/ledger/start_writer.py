@@ -11,8 +11,7 @@ from headway.core.flow import FlowView
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, Hold
 from headway.core.state import State
-from headway.stores.ledger.gatenames import implicit_hold
-from headway.stores.ledger.gaterows import PermitRow
+from headway.stores.ledger.gaterows import PermitRow, implicit_hold
 from headway.stores.ledger.rows import GatedStart
 from headway.stores.ledger.step import Step
 

@@ -11,15 +11,11 @@ from collections.abc import Iterable
 from headway.contract.outcomes import Closing
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
-from headway.stores.ledger.ahead import NOTHING, Ahead
 from headway.stores.ledger.feeding import feed_flow, feed_gate
-from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.gatenames import place_of
-from headway.stores.ledger.gaterows import ANY_LANE, FOREVER, PermitRow
-from headway.stores.ledger.insert import insert_new
-from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.retention import kept_for
+from headway.stores.ledger.gaterows import ANY_LANE, FOREVER, PermitRow, place_of
+from headway.stores.ledger.insert import follow_up, insert_new, kept_for
+from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
 from headway.stores.ledger.rows import JobRow, KeyRow, RunRow
 
 

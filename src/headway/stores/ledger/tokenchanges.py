@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from headway.contract.definitions import NoteUse
-from headway.contract.tokens import Role, TokenSpec
+from headway.contract.definitions import NoteUse, Role, TokenSpec
 from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
 from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.tables.tokens import TokenRow
+from headway.stores.ledger.tables import TokenRow
 
 MAX_TOKENS = 10_000
 """Tokens that a store holds at most."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 
 
 class _Waiter:

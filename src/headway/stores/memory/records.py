@@ -1,15 +1,17 @@
-"""Keys, signals, workers, the timetable, the trail and the store's own facts in memory."""
+"""Lanes, counts, keys, signals, workers, entries, the trail, facts and tokens in memory."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
 from sortedcontainers import SortedDict
 
-from headway.stores.ledger.rows import EntryRow, KeyRow, SignalRow, TrailRow, WorkerRow
+from headway.core.state import State
+from headway.stores.ledger.rows import EntryRow, KeyRow, LaneRow, SignalRow, TrailRow, WorkerRow
+from headway.stores.ledger.tables import TokenRow
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
@@ -248,3 +250,91 @@ class MemoryFacts:
 
     def set_leader(self, role: str, holder: str, term: int, until_at: int) -> None:
         self._journal.put(self._leaders, role, (holder, term, until_at))
+
+
+class MemoryLanes:
+    """See `LaneTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: dict[str, LaneRow] = {}
+        self._starts: dict[tuple[str, str], int] = {}
+
+    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
+        return {name: replace(self._rows[name]) for name in names if name in self._rows}
+
+    def ensure(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._rows:
+                self._journal.put(self._rows, name, LaneRow(name=name))
+
+    def save(self, row: LaneRow) -> None:
+        self._journal.put(self._rows, row.name, replace(row))
+
+    def names(self) -> list[str]:
+        return sorted(self._rows)
+
+    def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
+        found = ((tenant, self._starts.get((lane, tenant))) for tenant in tenants)
+        return {tenant: number for tenant, number in found if number is not None}
+
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        return {tenant: n for (name, tenant), n in self._starts.items() if name == lane}
+
+    def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
+        for tenant, number in starts.items():
+            self._journal.put(self._starts, (lane, tenant), number)
+
+
+class MemoryCounts:
+    """See `CountTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lanes: dict[str, dict[State, int]] = {}
+        self._states: dict[State, int] = {}
+        self._totals: dict[str, int] = {}
+
+    def move(self, lane: str, old: State | None, new: State | None, n: int = 1) -> None:
+        counts = self._lanes.setdefault(lane, {})
+        for state, change in ((old, -n), (new, n)):
+            if state is not None:
+                self._journal.put(counts, state, counts.get(state, 0) + change)
+                self._journal.put(self._states, state, self._states.get(state, 0) + change)
+
+    def happened(self, what: str, n: int = 1) -> None:
+        if n:
+            self._journal.put(self._totals, what, self._totals.get(what, 0) + n)
+
+    def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
+        return {lane: dict(self._lanes[lane]) for lane in lanes if lane in self._lanes}
+
+    def of_states(self) -> dict[State, int]:
+        return dict(self._states)
+
+    def totals(self) -> dict[str, int]:
+        return dict(self._totals)
+
+
+class MemoryTokens:
+    """See `TokenTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: dict[str, TokenRow] = {}
+
+    def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
+        return {one: replace(self._rows[one]) for one in ids if one in self._rows}
+
+    def all(self) -> list[TokenRow]:
+        return [replace(row) for row in self._rows.values()]
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def save(self, rows: Iterable[TokenRow]) -> None:
+        for row in rows:
+            self._journal.put(self._rows, row.spec.id, replace(row))
+
+    def remove(self, token: str) -> None:
+        self._journal.drop(self._rows, token)

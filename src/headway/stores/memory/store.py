@@ -6,22 +6,85 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import TypeVar
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import ExportChunk
+from headway.contract.extensions import ExportChunk
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Clock, Enqueued, InFlight
 from headway.contract.views import Query
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
-from headway.stores.ledger.rounds import with_seen
-from headway.stores.memory.ledger import MemoryLedger
-from headway.stores.memory.timing import machine_clock
+from headway.stores.ledger.lane_claim import with_seen
+from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.rows import ShutSpell
+from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
+from headway.stores.memory.jobs import MemoryJobs
+from headway.stores.memory.journal import Journal
+from headway.stores.memory.records import (
+    MemoryCounts,
+    MemoryEntries,
+    MemoryFacts,
+    MemoryKeys,
+    MemoryLanes,
+    MemorySignals,
+    MemoryTokens,
+    MemoryTrail,
+    MemoryWorkers,
+)
+from headway.stores.memory.timing import StepTime, machine_clock
 from headway.stores.memory.wakes import Wakes
+
+
+class MemoryLedger:
+    """See `Ledger`."""
+
+    def __init__(self, clock: Clock, identity: str) -> None:
+        self._time = time = StepTime(clock)
+        self._journal = journal = Journal()
+        self.keys = MemoryKeys(journal)
+        self.signals = MemorySignals(time, journal)
+        self.jobs = MemoryJobs(time, journal, self.keys, self.signals)
+        self.gates = MemoryGates(time, journal)
+        self.permits = MemoryPermits(journal)
+        self.starts = MemoryStarts(time, journal)
+        self.lanes = MemoryLanes(journal)
+        self.counts = MemoryCounts(journal)
+        self.workers = MemoryWorkers(time, journal)
+        self.entries = MemoryEntries(journal)
+        self.tokens = MemoryTokens(journal)
+        self.trail = MemoryTrail(journal)
+        self.facts = MemoryFacts(time, journal, identity)
+        self.shut_spells: dict[int, ShutSpell] = {}
+        self.woken: dict[tuple[str | None, int | None], None] = {}
+
+    @property
+    def now(self) -> int:
+        """The time of the step."""
+        return self._time.now
+
+    def read_ahead(self, ahead: Ahead) -> None:
+        """Do nothing: all tables are in memory."""
+
+    def wake(self, lane: str | None, at: int | None = None) -> None:
+        """Record which lane to wake after the step."""
+        self.woken[lane, at if at is not None and at > self.now else None] = None
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._time.begin()
+        self.woken.clear()
+
+    def commit(self) -> None:
+        """Commit the step."""
+        self._journal.keep()
+
+    def roll_back(self) -> None:
+        """Undo the step."""
+        self._journal.roll_back()
+        self.woken.clear()
+
 
 Answer = TypeVar("Answer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 
 
 def machine_clock() -> int:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from threading import Lock
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 
 
 class Waiter:

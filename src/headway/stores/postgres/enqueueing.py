@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Semaphore
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.errors import CallerError
 from headway.core.job import MAX_BATCH, NewJob
-from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.horizon import ensure_hours
+from headway.stores.ledger.gatebook import GateBook, ensure_hours
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.postgres.call_queue import AnyCall, serve_alone
 from headway.stores.postgres.connection import Connection

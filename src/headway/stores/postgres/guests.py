@@ -15,7 +15,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.stores.postgres.connection import ADAPTERS, Connection

@@ -8,9 +8,9 @@ from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import QUEUED
-from headway.stores.ledger.ahead import Ahead
 from headway.stores.ledger.feeding import FEED_HEADS
-from headway.stores.ledger.gatenames import is_implicit, place_of
+from headway.stores.ledger.gaterows import is_implicit, place_of
+from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import JobRow, ShutSpell
 from headway.stores.postgres.arrays import Texts, ids_of
 from headway.stores.postgres.numbers import SUSPECT

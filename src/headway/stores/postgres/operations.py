@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
+from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
-from headway.contract.repair import Suspicion
-from headway.contract.sweeps import SweepReply
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.stores.ledger import verbs

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
 from headway.core.errors import OutcomeUnknown, StoreError
 from headway.core.state import State
-from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.columns import CODES
 from headway.stores.ledger.packing import encode
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.claim import check_claim

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.ledger.gaterows import is_implicit
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read

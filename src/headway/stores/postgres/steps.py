@@ -9,7 +9,7 @@ import psycopg
 from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
-from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.ledger import PostgresLedger, reads_of

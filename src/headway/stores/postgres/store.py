@@ -8,13 +8,11 @@ from typing import TypeVar
 
 import psycopg
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
-from headway.contract.enqueue import Enqueued
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
+from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Clock, Enqueued
 from headway.core.errors import (
     InvariantBroken,
     OutcomeUnknown,
@@ -26,7 +24,7 @@ from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
-from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.signal import look_of as signals_read
 from headway.stores.ledger.verbs.signal import signals as apply_signals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from threading import Lock
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 
 monotonic = time.monotonic
 """Seconds that only grow; for limits within one process."""

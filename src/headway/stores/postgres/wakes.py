@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.stores.ledger import wakes
 from headway.stores.postgres.listening import Listening
 from headway.stores.postgres.options import PostgresOptions

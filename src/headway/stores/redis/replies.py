@@ -7,19 +7,18 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from headway.contract.claims import BeatReply, Claimed, ClaimReply
+from headway.contract.claims import BeatReply, Claimed, ClaimReply, SweepReply
 from headway.contract.definitions import FireReply
-from headway.contract.enqueue import Enqueued
+from headway.contract.extensions import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
-from headway.contract.repair import Suspicion
 from headway.contract.signals import Heard, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Enqueued
 from headway.core import errors
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.core.gates.hours import HoursSpec, intervals
 from headway.core.job import JobPolicy, NewJob
-from headway.stores.ledger.horizon import HORIZON_MS
+from headway.stores.ledger.gatebook import HORIZON_MS
 from headway.stores.redis.values import bytes_of, decode_untyped
 
 Value = TypeVar("Value")

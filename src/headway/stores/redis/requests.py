@@ -20,8 +20,7 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
-from headway.contract.enqueue import InFlight
-from headway.contract.moving import ExportChunk
+from headway.contract.extensions import ExportChunk
 from headway.contract.outcomes import (
     Died,
     Failed,
@@ -31,16 +30,17 @@ from headway.contract.outcomes import (
     Snoozed,
     Succeeded,
 )
+from headway.contract.store import InFlight
 from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, JobPolicy, NewJob
 from headway.core.naming import check_name
-from headway.stores.ledger.chunks import decode
 from headway.stores.ledger.gatechanges import check_set
+from headway.stores.ledger.lane_claim import BEGAN
 from headway.stores.ledger.packing import decode_entry
-from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
+from headway.stores.ledger.verbs.moving import decode
 from headway.stores.ledger.verbs.settle import check_outcomes
 from headway.stores.redis.values import (
     named,

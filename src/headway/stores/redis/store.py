@@ -9,16 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import ExportChunk
+from headway.contract.extensions import ExportChunk, Suspicion
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Clock, Enqueued, InFlight
 from headway.contract.views import Query
 from headway.core.errors import (
     HeadwayError,
@@ -31,7 +28,7 @@ from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import process_name, store_changed
-from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.verbs.act import check_edit
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.ledger.verbs.enqueue import check_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 
 monotonic = time.monotonic
 """Seconds that only grow; for limits within one process."""

@@ -17,7 +17,7 @@ from headway.contract.signals import Signal
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy
 from headway.core.timetable.schedule import At, Cron, Every
-from headway.stores.ledger.codec import decode_signal, encode_signal
+from headway.stores.ledger.packing import decode_signal, encode_signal
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 

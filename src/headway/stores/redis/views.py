@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from headway.contract.moving import ExportChunk
+from headway.contract.extensions import ExportChunk
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,
@@ -29,10 +29,9 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.core.job import MAX_BATCH
-from headway.stores.ledger.reads.audit import PARTS
-from headway.stores.ledger.reads.flows import COUNTED, check_flows
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
-from headway.stores.ledger.reads.jobs import NOTES
+from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
+from headway.stores.ledger.reads.listings import PARTS
 from headway.stores.ledger.reads.why import CANDIDATES, PLACES
 from headway.stores.ledger.tokenchanges import is_token_id
 from headway.stores.ledger.verbs import export_chunk, read

@@ -13,13 +13,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from headway.contract.definitions import EntrySpec, Overlap
-from headway.contract.repair import Suspicion
+from headway.contract.extensions import Suspicion
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head, Order
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
-from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
@@ -36,7 +36,7 @@ from headway.stores.ledger.rows import (
     TrailRow,
     WorkerRow,
 )
-from headway.stores.ledger.tables.tokens import TokenRow
+from headway.stores.ledger.tables import TokenRow
 from headway.stores.redis.replies import suspicion
 from headway.stores.redis.values import signal_from_script
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from headway.contract.views import JobsQuery
 from headway.core.job import JobPolicy
-from headway.stores.ledger.columns.jobs import encode_rest
-from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.columns import CODES, encode_job_rest
 from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
 from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
@@ -90,7 +89,7 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
         row.candidate or None,
         encode_cascade(row.cascade),
         row.cancel_requested,
-        encode_rest(row),
+        encode_job_rest(row),
         row.args,
     )
 

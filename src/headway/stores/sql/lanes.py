@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from headway.core.state import State
-from headway.stores.ledger.columns.states import CODES, STATES
+from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.packing import decode_lane_spec
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.sql.statement import FIRST_TOTAL, WIDTH, Ask, Rows, SqlSession, of

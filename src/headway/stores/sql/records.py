@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.contract.repair import Suspicion
-from headway.stores.ledger.columns.entries import ENTRY, entry_values, read_entry
-from headway.stores.ledger.columns.tokens import TOKEN, read_token, token_values
+from headway.contract.extensions import Suspicion
+from headway.stores.ledger.columns import (
+    ENTRY,
+    TOKEN,
+    entry_values,
+    read_entry,
+    read_token,
+    token_values,
+)
 from headway.stores.ledger.fingerprint import suspicion
 from headway.stores.ledger.rows import EntryRow, SignalRow, TrailRow
-from headway.stores.ledger.tables.records import TrailTable
-from headway.stores.ledger.tables.tokens import TokenRow
+from headway.stores.ledger.tables import TokenRow, TrailTable
 from headway.stores.sql.statement import EPOCH, IDENTITY, REVISION, Ask, Row, SqlSession, Tell, of
 
 _ENTRY = Ask(f"SELECT {ENTRY} FROM @entry WHERE name = $1", of("entry"))  # noqa: S608  (names only)

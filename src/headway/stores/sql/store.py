@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.enqueue import Enqueued, InFlight
-from headway.contract.moving import ExportChunk
+from headway.contract.extensions import ExportChunk, Suspicion
 from headway.contract.operate import ActReply, ActRequest
-from headway.contract.repair import Suspicion
+from headway.contract.store import Enqueued, InFlight
 from headway.contract.views import Query
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.core.errors import (
     InvariantBroken,
     SchemaMismatch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.stores.ledger.ahead import Ahead
+from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
 from headway.stores.sql.statement import HIGH_WATER

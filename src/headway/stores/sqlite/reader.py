@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.stores.ledger.calls import deliver
 from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.core.errors import SchemaMismatch
 from headway.core.job import JobPolicy
 from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.clock import Clock
-from headway.contract.enqueue import Enqueued
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
+from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.repair import Suspicion
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Clock, Enqueued
 from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.fingerprint import store_changed
-from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.sql.store import SqlStore
 from headway.stores.sqlite.call_queue import Call, CallQueue

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.core.errors import ClockSkewed
 from headway.core.instant import format_instant
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from headway.contract.clock import Clock
+from headway.contract.store import Clock
 from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.calls import deliver

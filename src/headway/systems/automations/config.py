@@ -23,8 +23,7 @@ from headway.core.gates.opening import Hours
 from headway.core.gates.spec import GateSpec
 from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
 from headway.core.naming import did_you_mean
-from headway.core.timetable.schedule import Schedule
-from headway.core.timetable.text import parse_schedule
+from headway.core.timetable.schedule import Schedule, parse_schedule
 from headway.runtime.settings_table import Span as AnySpan
 from headway.systems.automations.repository import Repository, read_repository
 

@@ -18,11 +18,10 @@ from markupsafe import Markup
 from headway.contract.views import EntryView, GatesQuery, JobQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob, UnknownRecord
+from headway.core.local_time import DAY_MS
 from headway.core.state import State
 from headway.core.timetable.fires import fires_between, next_fires
-from headway.core.timetable.schedule import Schedule
-from headway.core.timetable.text import format_schedule
-from headway.core.zone import DAY_MS
+from headway.core.timetable.schedule import Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (

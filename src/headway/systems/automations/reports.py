@@ -15,7 +15,7 @@ from headway.contract.views import GatesQuery, JobQuery, JobsQuery, JobView, Sta
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.plan import make_plan, next_fire
-from headway.core.timetable.text import format_schedule
+from headway.core.timetable.schedule import format_schedule
 from headway.systems.automations.dispatcher import (
     LANE,
     LIMIT,

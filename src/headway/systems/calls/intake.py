@@ -12,12 +12,12 @@ from jsonschema import Draft202012Validator
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field
 from uuid_utils import uuid7
 
-from headway.core.draw import draw
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
 from headway.core.job import NewJob
-from headway.core.zone import find_zone
+from headway.core.local_time import find_zone
+from headway.core.retry import draw
 from headway.server.bodies.base import Body, FailFastList, Name, TenantName, When, one_or_many
 from headway.server.caller import Caller
 from headway.server.problems import add_members

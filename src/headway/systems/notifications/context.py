@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated
 
 from headway.bridges.cassandra.calendar import Calendar
-from headway.contract.enqueue import Enqueued
+from headway.contract.store import Enqueued
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
 from headway.server.caller import Caller

@@ -22,9 +22,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
 
 from headway.contract.views import JobsQuery
-from headway.core.draw import draw
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
+from headway.core.retry import draw
 from headway.server.bodies.base import Body, FailFastList, Name, When, one_or_many
 from headway.server.problems import add_members
 from headway.server.service import Service

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
-from headway.core.zone import find_zone
+from headway.core.local_time import find_zone
 from headway.server.alerts.apprise_sink import beginning, is_known
 from headway.server.bodies.base import Body, FailFastList
 from headway.server.paging import PageQuery

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.gates.hours import hours_spec, intervals, is_open
-from headway.core.zone import DAY_MS
+from headway.core.local_time import DAY_MS
 from headway.systems.directory.database import (
     Directory,
     Schema,

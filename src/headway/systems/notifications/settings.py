@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from headway.core.zone import DAY_MS
+from headway.core.local_time import DAY_MS
 from headway.runtime.settings_table import Span, Table
 from headway.systems.notifications.mail import SmtpTable, read_address
 from headway.systems.notifications.notification import Channel

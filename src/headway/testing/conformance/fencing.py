@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 
 from headway.contract.claims import Claimed
-from headway.contract.enqueue import InFlight
 from headway.contract.operate import Verb
 from headway.contract.outcomes import (
     Closing,
@@ -27,6 +26,7 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
+from headway.contract.store import InFlight
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse

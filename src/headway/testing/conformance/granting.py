@@ -11,10 +11,12 @@ from headway.contract.definitions import (
     DefineRequest,
     NoteUse,
     RevokeToken,
+    Role,
     SetGate,
     SetToken,
+    TokenSecret,
+    TokenSpec,
 )
-from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.contract.views import StatsQuery, TokensQuery, TokenView
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownGate
 from headway.core.gates.slots import Slots

@@ -19,11 +19,11 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
-from headway.contract.enqueue import InFlight
-from headway.contract.moving import ExportChunk, Movable
+from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.store import InFlight
 from headway.contract.views import TimetableQuery
 from headway.core.errors import InvalidValue, KeyConflict, UnknownGate
 from headway.core.gates.hours import hours_spec

@@ -19,7 +19,6 @@ from headway.contract.definitions import (
     LaneSpec,
     SetGate,
 )
-from headway.contract.enqueue import InFlight
 from headway.contract.operate import Verb
 from headway.contract.outcomes import (
     Died,
@@ -36,6 +35,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Decided, Signal, SignalKind
+from headway.contract.store import InFlight
 from headway.contract.views import AuditQuery
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.gates.pool import Pool

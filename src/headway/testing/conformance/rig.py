@@ -14,7 +14,7 @@ from typing import TypedDict, TypeVar, Unpack
 import pytest
 import pytest_asyncio
 
-from headway.contract.claims import Claimed
+from headway.contract.claims import Claimed, SweepReply
 from headway.contract.definitions import (
     CloseGate,
     DeclareGate,
@@ -24,12 +24,10 @@ from headway.contract.definitions import (
     ResetGate,
     SetGate,
 )
-from headway.contract.enqueue import Enqueued
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.outcomes import HandedOver
 from headway.contract.signals import Decided, Signal, SignalKind, SignalReply
-from headway.contract.store import Store
-from headway.contract.sweeps import SweepReply
+from headway.contract.store import Enqueued, Store
 from headway.contract.views import (
     GatesQuery,
     GateState,

@@ -21,7 +21,7 @@ from headway.core.errors import UnknownEntry
 from headway.core.gates.slots import Slots
 from headway.core.job import derived_id, ids_after
 from headway.core.state import State
-from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import ConformanceGroup, Rig, take_ids

@@ -15,11 +15,10 @@ from zoneinfo import ZoneInfo
 from headway.contract.views import EntryView, JobsQuery, JobView, StatsQuery, TimetableQuery
 from headway.core.errors import InvalidValue, UnknownEntry
 from headway.core.job import fire_id
+from headway.core.local_time import find_zone, first_instant, wall_clock
 from headway.core.state import State
 from headway.core.timetable.fires import fires_between, latest_fires, next_fires
-from headway.core.timetable.schedule import Every, Schedule
-from headway.core.timetable.text import format_schedule
-from headway.core.zone import find_zone, first_instant, wall_clock
+from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.routes import timetable as routes
 from headway.web.page import Action, Call, Facts, Look, Page, Values

@@ -9,8 +9,7 @@ from fastapi import APIRouter
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 import headway as hw
-from headway.contract.definitions import CloseGate, DefineRequest, SetGate
-from headway.contract.tokens import Role
+from headway.contract.definitions import CloseGate, DefineRequest, Role, SetGate
 from headway.server.access import needs
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import FAMILIES as ENGINE

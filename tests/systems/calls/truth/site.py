@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 import headway as hw
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.settings_table import read_table

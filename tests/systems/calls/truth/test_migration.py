@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.systems.calls.truth.databases import COLUMNS, STATUSES, make_theirs, settings_of

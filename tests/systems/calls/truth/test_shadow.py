@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery
 from tests.systems.calls.truth.databases import run
 from tests.systems.calls.truth.site import Site

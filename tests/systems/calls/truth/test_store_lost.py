@@ -10,8 +10,8 @@ import pytest
 import redis
 
 import headway as hw
-from headway.contract.repair import Repairable
-from headway.contract.tokens import Role
+from headway.contract.definitions import Role
+from headway.contract.extensions import Repairable
 from headway.contract.views import GatesQuery
 from headway.core.errors import StoreError
 from headway.core.gates.slots import Slots

@@ -11,8 +11,14 @@ from headway.core.gates.slots import UNLIMITED
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.gatenames import is_implicit, place_of
-from headway.stores.ledger.gaterows import FOREVER, NO_HOLDERS, GateRow, PermitRow
+from headway.stores.ledger.gaterows import (
+    FOREVER,
+    NO_HOLDERS,
+    GateRow,
+    PermitRow,
+    is_implicit,
+    place_of,
+)
 from headway.stores.ledger.ledger import Ledger
 
 HOLDERS = 10

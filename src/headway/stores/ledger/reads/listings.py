@@ -1,8 +1,11 @@
-"""Views of lanes, workers, the timetable, the trail and the store's counts."""
+"""Views of lanes, workers, the timetable, the trail, tokens, counts, and the audit of permits."""
 
 from __future__ import annotations
 
 from headway.contract.views import (
+    AuditQuery,
+    AuditView,
+    Difference,
     EntryView,
     LanesQuery,
     LaneView,
@@ -10,15 +13,22 @@ from headway.contract.views import (
     StatsQuery,
     StatsView,
     TimetableQuery,
+    TokensQuery,
+    TokenView,
     TrailQuery,
     TrailView,
     WorkersQuery,
     WorkerView,
 )
 from headway.core.errors import InvalidValue
+from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import GateKind
+from headway.core.state import HELD, State
 from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import LaneRow
+from headway.stores.ledger.rows import JobRow, LaneRow
+from headway.stores.ledger.tokenchanges import is_token_id
 
 
 def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
@@ -118,3 +128,131 @@ def read_stats(ledger: Ledger, query: StatsQuery) -> StatsView:
         revision=ledger.facts.revision(),
         clock_ahead_ms=ledger.facts.clock_ahead_ms(),
     )
+
+
+def read_tokens(ledger: Ledger, query: TokensQuery) -> tuple[TokenView, ...]:
+    """Return tokens by id, each once."""
+    if query.ids is None:
+        rows = ledger.tokens.all()
+    else:
+        rows = ledger.tokens.load(token for token in query.ids if is_token_id(token)).values()
+    views = (
+        TokenView(
+            spec=row.spec,
+            created_at=row.created_at,
+            created_by=row.created_by,
+            used_at=row.used_at,
+        )
+        for row in rows
+    )
+    return tuple(sorted(views, key=lambda view: view.spec.id))
+
+
+PARTS = ("gates", "permits", "held")
+
+
+def read_audit(ledger: Ledger, query: AuditQuery) -> AuditView:
+    """Return a page of the audit: gates by name, then permits, then held jobs."""
+    return _Audit(ledger, query).view()
+
+
+class _Audit:
+    def __init__(self, ledger: Ledger, query: AuditQuery) -> None:
+        self.ledger = ledger
+        self.left = query.limit
+        self.found: list[Difference] = []
+        part, _, rest = (query.cursor or "gates\x1f").partition("\x1f")
+        if part not in PARTS or query.limit < 1:
+            message = f"the cursor {query.cursor!r} is not one of an audit"
+            raise InvalidValue(message, hint="pass the cursor of the page before")
+        self.part, self.after = part, rest
+        self.seen = dict.fromkeys(PARTS, 0)
+
+    def view(self) -> AuditView:
+        cursor: str | None = None
+        for part in PARTS[PARTS.index(self.part) :]:
+            after = self.after if part == self.part else ""
+            end = getattr(self, f"_{part}")(after)
+            if end is not None:
+                cursor = f"{part}\x1f{end}"
+                break
+        return AuditView(
+            differences=tuple(self.found),
+            gates=self.seen["gates"],
+            permits=self.seen["permits"],
+            held=self.seen["held"],
+            cursor=cursor,
+        )
+
+    def _report(self, where: str, what: str) -> None:
+        self.found.append(Difference(where=where, what=what))
+
+    def _gates(self, after: str) -> str | None:
+        rows = self.ledger.gates.page(after, max(1, self.left))
+        holders = self.ledger.permits.at([row.name for row in rows], 0)
+        for row in rows:
+            self._gate(row, *holders.get(row.name, NO_HOLDERS)[:2])
+        sums = self.ledger.permits.sums(after, max(1, self.left))
+        known = self.ledger.gates.load(name for name, _ in sums)
+        for name, amount in sums:
+            if name not in known:
+                self._report(name, f"{amount} permits are out, but the gate has no row")
+        self.seen["gates"] += len(rows)
+        self.left -= len(rows)
+        return rows[-1].name if self.left <= 0 and rows else None
+
+    def _gate(self, row: GateRow, count: int, amount: int) -> None:
+        template = self.ledger.gates.templates().get(row.template)
+        kind = template.current.kind if template else None
+        if kind is GateKind.RATE and not row.pool:
+            counted = self.ledger.starts.total(row.name, -1)
+            if counted != row.used:
+                self._report(row.name, f"counts {row.used} starts, but {counted} are kept")
+            if count:
+                self._report(row.name, f"is a rate, but {count} permits of it are out")
+        elif row.used != amount:
+            self._report(row.name, f"counts {row.used} permits out, but holders have {amount}")
+
+    def _permits(self, after: str) -> str | None:
+        gate, _, job = after.partition("\x1f")
+        rows = self.ledger.permits.page((gate, job), max(1, self.left))
+        jobs = self.ledger.jobs.load({one.job for one in rows})
+        for one in rows:
+            self._permit(one, jobs.get(one.job))
+        self.seen["permits"] += len(rows)
+        self.left -= len(rows)
+        return f"{rows[-1].gate}\x1f{rows[-1].job}" if self.left <= 0 and rows else None
+
+    def _permit(self, one: PermitRow, row: JobRow | None) -> None:
+        if row is None:
+            self._report(one.gate, f"a permit is held by job {one.job}, which does not exist")
+        elif row.state not in HELD:
+            self._report(one.gate, f"a permit is held by job {one.job}, which is {row.state}")
+        elif row.run != one.run:
+            self._report(
+                one.gate, f"a permit is held by run {one.run} of job {one.job}, now at {row.run}"
+            )
+        elif row.state is State.AWAITING and one.hold == "run":
+            self._report(one.gate, f"a permit of the run is held by job {one.job}, which awaits")
+
+    def _held(self, after: str) -> str | None:
+        rows = self.ledger.jobs.held(after, max(1, self.left))
+        permits: dict[str, set[str]] = {}
+        for one in self.ledger.permits.of_jobs(row.id for row in rows):
+            permits.setdefault(one.job, set()).add(one.gate)
+        for row in rows:
+            self._held_job(row, permits.get(row.id, set()))
+        self.seen["held"] += len(rows)
+        self.left -= len(rows)
+        return rows[-1].id if self.left <= 0 and rows else None
+
+    def _held_job(self, row: JobRow, gates: set[str]) -> None:
+        allowed = set(row.members) | {
+            member_gate(pool, member) for pool, member in row.members.items() if member
+        }
+        for gate in gates - allowed:
+            self._report(gate, f"job {row.id} holds a permit that its run did not take")
+        if row.state is State.RUNNING and row.worker is None:
+            self._report(row.id, "is running, but with no worker")
+        if row.ticket is not None or row.parked_at is not None:
+            self._report(row.id, f"is {row.state}, but carries a ticket or is parked")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from headway.stores.ledger.verbs.act import act
-from headway.stores.ledger.verbs.beat import beat
-from headway.stores.ledger.verbs.claim import claim
+from headway.stores.ledger.verbs.act import act, release_permit
+from headway.stores.ledger.verbs.claim import beat, claim, lead
 from headway.stores.ledger.verbs.define import define
-from headway.stores.ledger.verbs.enqueue import enqueue
-from headway.stores.ledger.verbs.fire import fire
-from headway.stores.ledger.verbs.lead import lead
+from headway.stores.ledger.verbs.enqueue import enqueue, fire, restore
 from headway.stores.ledger.verbs.moving import export_chunk, import_chunk
 from headway.stores.ledger.verbs.read import read
-from headway.stores.ledger.verbs.release_permit import release_permit
-from headway.stores.ledger.verbs.restore import restore
 from headway.stores.ledger.verbs.settle import settle
 from headway.stores.ledger.verbs.signal import signal
 from headway.stores.ledger.verbs.sweep import sweep

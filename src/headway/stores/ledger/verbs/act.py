@@ -1,4 +1,4 @@
-"""Act: an operator's actions on jobs, each recorded on the trail."""
+"""Act: an operator's actions on jobs, each recorded on the trail; and the release of a permit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.core.job import MAX_ARGS, MAX_PRIORITY, body_hash
 from headway.core.naming import check_name
 from headway.core.state import FINAL, HELD, QUEUED, State
-from headway.stores.ledger.codec import decode_replies, encode_replies
+from headway.stores.ledger.attempts import Stage, enter, stage_of
+from headway.stores.ledger.feeding import feed_gate
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.packing import decode_replies, encode_replies
 from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
-from headway.stores.ledger.staging import Stage, enter, stage_of
 from headway.stores.ledger.step import Step, run_error
 from headway.stores.ledger.verbs.enqueue import check_batch
 
@@ -205,3 +206,18 @@ _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
     Verb.SUCCEED: _settle(State.SUCCEEDED),
     Verb.KILL: _settle(State.DEAD),
 }
+
+
+def release_permit(ledger: Ledger, gate: str, job: str, author: str, reason: str) -> bool:
+    """See `Store.release_permit`."""
+    check_name("author", author)
+    permits = [one for one in ledger.permits.of_jobs([job]) if gate in {one.gate, one.pool}]
+    if not permits:
+        return False
+    step = Step(ledger)
+    freed = step.return_permits(permits)
+    for name in freed:
+        feed_gate(step.book, name)
+    step.flush()
+    ledger.trail.add([TrailRow(0, ledger.now, author, reason, "release_permit", gate, job)])
+    return True

@@ -1,23 +1,24 @@
-"""Claim: promote due jobs, then start jobs in order, each with all its permits."""
+"""Claim: promote due jobs, then start jobs in order. Beat: extend leases. Lead: elect one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
+from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
 from headway.core.claim import Start
 from headway.core.errors import InvalidValue
+from headway.core.fairness import share
 from headway.core.flow import FlowView
 from headway.core.job import MAX_BATCH
-from headway.core.lane_share import share
+from headway.core.state import State
+from headway.stores.ledger.attempts import lapse
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.lane_claim import LaneClaim
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import JobRow, WorkerRow
 from headway.stores.ledger.step import Step
-from headway.stores.ledger.verbs.expire import expire
-from headway.stores.ledger.verbs.lapse import lapse
+from headway.stores.ledger.verbs.sweep import expire
 
 TIMERS = 100
 """Timers of keyed gates that one claim processes."""
@@ -214,3 +215,78 @@ class _ClaimRun:
         moments += [self.ledger.jobs.next_due(lane) for lane in self.lanes]
         moments.append(self.ledger.gates.next_timer())
         return min((at for at in moments if at is not None), default=None)
+
+
+def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
+    """See `Store.beat`."""
+    step = Step(ledger)
+    known = ledger.workers.load(request.worker)
+    worker = known or WorkerRow(id=request.worker)
+    if known and worker.lease_until <= ledger.now and not worker.lapsed:
+        lapse(step, worker)
+        step.flush()
+    held = {(one.id, one.run): one for one in ledger.jobs.held_by(request.worker)}
+    listed = set(request.running)
+    unused = [
+        one
+        for key, one in held.items()
+        if key not in listed
+        and one.state is State.RUNNING
+        and (one.request <= request.request or request.leaving)
+    ]
+    step.load(one.id for one in unused)
+    for one in unused:
+        release_unused(step, one.id)
+    _progress(step, request, set(held))
+    worker.name = request.name or worker.name
+    worker.lanes = request.lanes or worker.lanes
+    worker.seen_at = ledger.now
+    worker.lease_until = ledger.now if request.leaving else ledger.now + request.lease_ms
+    worker.lapsed = request.leaving
+    if request.leaving:
+        # Write the released runs first, so that they do not count as lost.
+        step.flush()
+        lapse(step, worker)
+    ledger.workers.save(worker)
+    step.flush()
+    cancel = (key for key in request.running if key in held and held[key].cancel_requested)
+    return BeatReply(
+        now=ledger.now,
+        lease_until=worker.lease_until,
+        lost=tuple(key for key in request.running if key not in held),
+        cancel=tuple(cancel),
+    )
+
+
+def release_unused(step: Step, job: str) -> None:
+    """Requeue a run whose claim's reply never reached its worker; its attempt is not counted."""
+    row = step.row(job)
+    if row is not None and row.state is State.RUNNING:
+        step.requeue(row, "unused", due_at=None, repeat=True)
+
+
+def _progress(step: Step, request: BeatRequest, held: set[tuple[str, int]]) -> None:
+    live = [(job, data) for job, run, data in request.progress if (job, run) in held]
+    step.load(job for job, _ in live)
+    for job, data in live:
+        row = step.row(job)
+        if row is not None:
+            row.progress = data
+            step.changed(row)
+
+
+def lead(ledger: Ledger, role: str, holder: str, lease_ms: int) -> int | None:
+    """See `Store.lead`."""
+    current = ledger.facts.leader(role)
+    now = ledger.now
+    if current is None:
+        term = 1
+    else:
+        leader, term, until_at = current
+        if leader != holder or until_at <= now:
+            if until_at > now:
+                return None
+            # Also for the same holder: it cannot know whether others have led meanwhile.
+            term += 1
+    ledger.facts.set_leader(role, holder, term, now + lease_ms)
+    return term

@@ -36,7 +36,7 @@ from headway.stores.ledger.gatechanges import (
 )
 from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.overlap import fold
+from headway.stores.ledger.promotion import fold
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.tokenchanges import (

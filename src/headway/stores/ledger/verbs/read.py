@@ -23,18 +23,17 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvariantBroken
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.reads.audit import read_audit
-from headway.stores.ledger.reads.flows import read_flows
 from headway.stores.ledger.reads.gates import read_gates, read_specs
-from headway.stores.ledger.reads.jobs import read_job, read_jobs
+from headway.stores.ledger.reads.jobs import read_flows, read_job, read_jobs
 from headway.stores.ledger.reads.listings import (
+    read_audit,
     read_lanes,
     read_stats,
     read_timetable,
+    read_tokens,
     read_trail,
     read_workers,
 )
-from headway.stores.ledger.reads.tokens import read_tokens
 from headway.stores.ledger.reads.why import read_why
 
 Answer = TypeVar("Answer")

@@ -26,14 +26,11 @@ from headway.core.check import check_stage
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
 from headway.core.state import HELD, State
-from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.cascade_turns import end_turn
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.attempts import another_stage, end_turn, enter, fail, stage_of
+from headway.stores.ledger.ledger import Ahead, Ledger
 from headway.stores.ledger.rows import JobRow
-from headway.stores.ledger.staging import another_stage, enter, stage_of
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
-from headway.stores.ledger.verbs.lapse import fail
 from headway.stores.ledger.verbs.signal import apply_kept
 
 LOST_WORDS = frozenset({"lost", "unused", "forced"})

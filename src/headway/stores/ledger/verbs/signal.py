@@ -10,15 +10,12 @@ from headway.core.check import check_stage, is_job_id
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.naming import check_name
 from headway.core.state import HELD, State
-from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.cascade_turns import accept, end_turn
-from headway.stores.ledger.codec import decode_signal, encode_signal
-from headway.stores.ledger.flow_of import make_ready
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.attempts import accept, another_stage, end_turn, enter, fail
+from headway.stores.ledger.insert import make_ready
+from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.packing import decode_signal, encode_signal
 from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
-from headway.stores.ledger.staging import another_stage, enter
 from headway.stores.ledger.step import Step
-from headway.stores.ledger.verbs.lapse import fail
 
 KEPT_MS = 3_600_000
 """How long an event waits for its run."""

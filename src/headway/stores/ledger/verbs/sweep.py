@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from headway.contract.sweeps import SweepReply
+from headway.contract.claims import SweepReply
 from headway.core.cascade import Answer
 from headway.core.job import TRAIL_KEPT_MS
 from headway.core.state import State
-from headway.stores.ledger.ahead import Ahead
-from headway.stores.ledger.cascade_turns import end_turn
+from headway.stores.ledger.attempts import ask_provider, end_turn, fail, take_from
 from headway.stores.ledger.feeding import run_timers
-from headway.stores.ledger.horizon import extend_short
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.gatebook import extend_short
+from headway.stores.ledger.ledger import Ahead, Ledger
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
-from headway.stores.ledger.verbs.expire import expire
-from headway.stores.ledger.verbs.lapse import ask_provider, fail, take_from
+
+
+def expire(step: Step, limit: int) -> int:
+    """End queued jobs past their `expires_at`.
+
+    Args:
+        limit: the most jobs.
+
+    Returns:
+        How many ended.
+    """
+    ids = step.ledger.jobs.expired(limit)
+    if not ids:
+        return 0
+    step.load(ids)
+    for job in ids:
+        step.end(step.rows[job], State.DEAD, "", reason="expired")
+    return len(ids)
+
 
 LANES = 16
 """Lanes in which one sweep promotes jobs."""

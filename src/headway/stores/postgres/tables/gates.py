@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
-from headway.stores.ledger.gatenames import is_implicit
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow, is_implicit
 from headway.stores.ledger.packing import encode, encode_gate_spec
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
@@ -27,9 +26,9 @@ _SAVE_TEMPLATE = Tell(
 _UNUSED = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL"
 _IDLE = f"{_UNUSED} AND rest IS NULL"
 _LANES = ("lane",)
-_OPEN = (encode_rest(GateRow(name="", template="", lanes=_LANES)) or b"").partition(encode(_LANES))[
-    0
-]
+_OPEN = (encode_gate_rest(GateRow(name="", template="", lanes=_LANES)) or b"").partition(
+    encode(_LANES)
+)[0]
 PASSES = (
     f"{_UNUSED} AND (rest IS NULL OR substr(rest, 1, {len(_OPEN)}) = '\\x{_OPEN.hex()}'::bytea)"
 )
@@ -196,7 +195,7 @@ def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blob
         Numbers(row.used for row in rows),
         MaybeNumbers(row.timer_at for row in rows),
         MaybeNumbers(row.horizon_at for row in rows),
-        Blobs(encode_rest(row) for row in rows),
+        Blobs(encode_gate_rest(row) for row in rows),
     )
 
 

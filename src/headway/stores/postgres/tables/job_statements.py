@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.stores.ledger.columns import jobs
+from headway.stores.ledger import columns
 from headway.stores.postgres.arrays import Numbers, Texts, ids_of
 from headway.stores.postgres.statement import Each, Mode
 from headway.stores.postgres.tables.records import DROP_EVENTS
 from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
 from headway.stores.sql.statement import ANY_JOB, Ask, Tell, of
 
-COLUMNS = jobs.JOB.format(id="id::text")
-HEAD = jobs.HEAD.format(id="id::text")
+COLUMNS = columns.JOB.format(id="id::text")
+HEAD = columns.HEAD.format(id="id::text")
 FINAL = (*NEW, "finished_at", "purge_at", "reason")
 _NAMES = {
     "uuid": ("id",),

@@ -7,8 +7,7 @@ from typing import Any
 
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED, State
-from headway.stores.ledger.columns.jobs import read_heads, read_job
-from headway.stores.ledger.columns.states import STATES
+from headway.stores.ledger.columns import STATES, read_heads, read_job
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
 from headway.stores.ledger.rows import (
     DueRow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway.core.state import State
-from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.columns import CODES
 from headway.stores.ledger.packing import encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headway.stores.ledger.columns.workers import WORKER, read_worker, worker_values
+from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.numbers import HASTE

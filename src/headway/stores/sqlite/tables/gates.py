@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
+from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.packing import encode_gate_spec
 from headway.stores.sql.statement import DEFINITIONS
@@ -89,7 +89,7 @@ class SqliteGates:
 
 
 def _columns(row: GateRow) -> _Kept:
-    rest = encode_rest(row)
+    rest = encode_gate_rest(row)
     return (row.name, row.template, row.pool, row.used, row.timer_at, row.horizon_at, rest)
 
 

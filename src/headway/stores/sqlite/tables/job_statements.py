@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from headway.stores.ledger.columns import jobs
+from headway.stores.ledger import columns
 from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
 
-COLUMNS = jobs.JOB.format(id="id")
-HEAD = jobs.HEAD.format(id="id")
+COLUMNS = columns.JOB.format(id="id")
+HEAD = columns.HEAD.format(id="id")
 _ZERO = (
     *("run", "attempt", "request", "gated", "blocked_ms", "ticket_amount", "unfit"),
     *("parked_since", "cancel_requested"),

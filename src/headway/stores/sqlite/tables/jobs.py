@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED
-from headway.stores.ledger.columns.jobs import encode_rest, read_heads, read_job
-from headway.stores.ledger.columns.states import STATES
+from headway.stores.ledger.columns import STATES, encode_job_rest, read_heads, read_job
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
 from headway.stores.ledger.rows import (
     DueRow,
@@ -330,5 +329,5 @@ def _ended_values(row: JobRow, word: Callable[[str], int]) -> Row:
         row.claimed_at,
         row.gated,
         encode_members(row.members) if row.members else None,
-        encode_rest(row),
+        encode_job_rest(row),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.stores.ledger.columns.workers import WORKER, read_worker, worker_values
+from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
 from headway.stores.sql.statement import KEPT_EVENTS, Ask, of

@@ -13,9 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from headway.contract.enqueue import InFlight
 from headway.contract.operate import ActRequest, Edit, Verb
-from headway.contract.store import Store
+from headway.contract.store import InFlight, Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import CallerError
 from headway.core.gates.spec import GateKind, GateSpec

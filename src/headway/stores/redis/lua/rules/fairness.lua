@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.core.fairness: change that.
--- Fairness between the tenants of a lane.
+-- Fairness: between the tenants of a lane, and between the lanes of a claim.
 -- needs: base.python
 
 local Fairness = {}

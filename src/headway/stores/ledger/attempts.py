@@ -1,13 +1,105 @@
-"""Lapse: when a lease has ended, running jobs are retried, and handed-over ones are in doubt."""
+"""How an attempt goes on: another stage, the next candidate, a retry, or its worker's lapse."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from headway.core.state import State
-from headway.stores.ledger.followups import reconcile_job
+from headway.core.cascade import Answer
+from headway.core.gates.spec import GateUse
+from headway.core.state import QUEUED, State
+from headway.stores.ledger.insert import accepted_job, flow_of, reconcile_job
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
+
+
+class Stage(NamedTuple):
+    """A stage of a job.
+
+    Attributes:
+        name: empty in a kind without stages.
+        flow: the number of the flow in which the job waits for it.
+        keyed: its keyed gates.
+    """
+
+    name: str
+    flow: int
+    keyed: tuple[GateUse, ...]
+
+
+def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage:
+    """Resolve a stage and its gates for a job.
+
+    Args:
+        gates: that it asks for there.
+
+    Returns:
+        What `enter` takes.
+
+    Raises:
+        UnknownGate: a gate is not declared; the step must be rolled back.
+        InvalidValue: the gates cannot be asked for; the step must be rolled back.
+    """
+    flow, keyed = flow_of(step.book, row.lane, row.tenant, row.kind, gates)
+    return Stage(name, flow, keyed)
+
+
+def another_stage(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage | None:
+    """As `stage_of`; None for an empty name, which means the job's current stage."""
+    return stage_of(step, row, name, gates) if name else None
+
+
+def enter(step: Step, row: JobRow, stage: Stage | None) -> None:
+    """Move a job that is back in its queue to a stage; one that has ended stays as it was.
+
+    Args:
+        row: already out of its former queue.
+        stage: None to stay at the current one.
+    """
+    if stage is None or row.state not in QUEUED:
+        return
+    row.stage, row.flow, row.keyed = stage
+    step.changed(row)
+
+
+def end_turn(step: Step, row: JobRow, answer: Answer, reason: str) -> State:
+    """End the offer to a candidate; the next turn begins, or the cascade is exhausted.
+
+    Returns:
+        The job's state now.
+    """
+    if row.cascade is None:
+        # Not a cascade: there is no other candidate.
+        return step.end(row, State.DEAD, str(answer), reason=reason or str(answer))
+    row.cascade = row.cascade.end(answer, step.ledger.now, reason)
+    if row.cascade.exhausted:
+        return step.end(row, State.DEAD, str(answer), reason="exhausted")
+    # The next candidate's turn is a new run of the same attempt.
+    return step.requeue(row, str(answer), due_at=None, repeat=True)
+
+
+def accept(step: Step, row: JobRow, body: bytes | None) -> State:
+    """Accept the job for the candidate whose turn it is; it ends, or awaits its end.
+
+    Args:
+        body: the candidate's reply, JSON; kept as the result.
+
+    Returns:
+        The job's state now.
+    """
+    candidate = row.candidate
+    reason = f"accepted by {candidate}" if candidate else ""
+    if row.cascade is not None:
+        row.cascade = row.cascade.end(Answer.ACCEPTED, step.ledger.now)
+    follow = step.ledger.jobs.policy(row.policy).on_accepted
+    if follow is None or row.cascade is None or row.cancel_requested:
+        return step.end(row, State.SUCCEEDED, "accepted", reason=reason, result=body)
+    row.reason, row.result = reason, body
+    # Only a signal or an operator ends it now: neither a deadline nor its worker's death.
+    row.deadline_at, row.in_doubt = None, False
+    step.changed(row)
+    step.follow.append(accepted_job(row, follow))
+    return row.state
 
 
 def lapse(step: Step, worker: WorkerRow, most: int | None = None) -> tuple[int, int]:

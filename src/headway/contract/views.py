@@ -1,0 +1,516 @@
+"""What can be asked of a store: each query, and the view that answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from headway.contract.definitions import EntrySpec, LaneSpec, TokenSpec
+from headway.core.cascade import Cascade
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.job import JobPolicy
+from headway.core.state import State
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query(Generic[Reply]):
+    """A question; its type says what the answer is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page(Generic[Reply]):
+    """Some rows, and where to go on.
+
+    Attributes:
+        rows: in the listing's order.
+        cursor: to be given to the next call; None at the end. A page may be short or even empty
+            and yet have a cursor: a bounded number of rows was looked at.
+    """
+
+    rows: tuple[Reply, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunView:
+    """One run of a job.
+
+    Attributes:
+        run: its number, from 1, never reset.
+        attempt: of its life, from 1.
+        stage: of a kind with stages.
+        worker: its random id.
+        claimed_at: when it started.
+        handed_at: when it handed over; None if it did not.
+        ended_at: when it was settled; None if it lives.
+        outcome: a word: succeeded, failed, snoozed, lost, …; empty if it lives.
+        error: that this run ended with; empty if it had none.
+        permits: each gate it took, and the member chosen, or "" where it is no pool.
+        blocked_ms: of its wait, the time behind gates.
+        due_at: when it was due.
+        candidate: of a cascade.
+        keys: under which signals find it beside its reference, by name.
+    """
+
+    run: int
+    attempt: int
+    stage: str
+    worker: str
+    claimed_at: int
+    handed_at: int | None
+    ended_at: int | None
+    outcome: str
+    error: str
+    permits: dict[str, str]
+    blocked_ms: int
+    due_at: int
+    candidate: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoteView:
+    """One line of a job's trail: an operator's move, a note, a signal."""
+
+    at: int
+    what: str
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """A job and its whole record.
+
+    Attributes:
+        state: as stored.
+        shown: as shown: `ready` and `blocked` stand for a waiting one where that is known.
+        gates: those of its stage, shared ones first.
+        run: of the last claim; 0 if never.
+        attempt: used in this life, the present one included.
+        life: 1, and one more for each operator's retry.
+        reason: of its end, or of its last failure.
+        error: of its last run that failed; empty once a run died without an error, or handed over.
+        runs: oldest first; empty in listings that do not ask for them.
+        trail: the last hundred lines, oldest first; empty in listings that do not ask for it.
+        in_doubt: it awaits, and its worker died before its handler returned.
+        seq: its arrival: it grows from job to job, with gaps.
+        (the others: as in NewJob and RunView)
+    """
+
+    id: str
+    kind: str
+    lane: str
+    tenant: str
+    subject: str | None
+    stage: str
+    state: State
+    shown: str
+    priority: int
+    due_at: int
+    created_at: int
+    expires_at: int | None
+    finished_at: int | None
+    deadline_at: int | None
+    args: bytes
+    result: bytes | None
+    progress: bytes | None
+    key: str | None
+    gates: tuple[GateUse, ...]
+    policy: JobPolicy
+    run: int
+    attempt: int
+    life: int
+    reason: str
+    error: str
+    parked_at: str | None
+    worker: str | None
+    cancel_requested: bool
+    in_doubt: bool
+    entry: str | None
+    fired_at: int | None
+    cascade: Cascade | None
+    seq: int
+    runs: tuple[RunView, ...] = ()
+    trail: tuple[NoteView, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobQuery(Query[JobView | None]):
+    """One job with its runs and trail."""
+
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobsQuery(Query[Page[JobView]]):
+    """Jobs by any of these; oldest arrival first (`newest` turns it round).
+
+    Attributes:
+        ids: only these, in this order.
+        key: with `tenant`, the job that has this key.
+        subject: with `tenant`, the jobs about this.
+        lane: only of this lane.
+        tenant: only of this tenant; None for any.
+        kind: only of this kind.
+        worker: only running and awaiting jobs of this worker, in the order in which jobs start;
+            no other filter applies, and there is one page.
+        states: only in these.
+        runs: whether to add each job's runs.
+        trail: whether to add each job's trail.
+        newest: newest arrival first.
+        cursor: of the page before.
+        limit: 1 to 1000.
+    """
+
+    ids: tuple[str, ...] | None = None
+    key: str | None = None
+    subject: str | None = None
+    lane: str | None = None
+    tenant: str | None = None
+    kind: str | None = None
+    worker: str | None = None
+    states: tuple[State, ...] = ()
+    runs: bool = False
+    trail: bool = False
+    newest: bool = False
+    cursor: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingFlow:
+    """Waiting or parked jobs of one lane, tenant, kind and set of shared gates.
+
+    Attributes:
+        tenant: "" for none.
+        shared: the gates without a key that each of them needs.
+        parked_at: the keyed gate at which they are parked; None for waiting jobs.
+        unfit: whether they ask for more than the gate can ever give.
+        count: of waiting jobs, exact to 1000; of parked ones, the number of ids in `first`.
+        first: the ids of the first jobs, in the order in which they start.
+    """
+
+    lane: str
+    tenant: str
+    kind: str
+    shared: tuple[GateUse, ...]
+    parked_at: str | None
+    unfit: bool = False
+    count: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowsQuery(Query[Page[WaitingFlow]]):
+    """The flows with waiting jobs of a lane, or those with jobs parked at a gate.
+
+    Its cost depends on the flows and jobs that it returns and counts, not on the number of other
+    jobs. So it finds jobs among any number of others, where `JobsQuery` examines a bounded number
+    of jobs by arrival. The first page of a gate begins with its unfit jobs, the first `first` of
+    them; they do not count towards `limit`.
+
+    Attributes:
+        lane: whose waiting jobs are read; ignored if `gate` is given.
+        gate: the resolved name of a keyed gate whose parked jobs are read.
+        first: how many ids of each flow are returned, 1 to 100.
+        cursor: of the page before.
+        limit: 1 to 100 flows.
+    """
+
+    lane: str = ""
+    gate: str | None = None
+    first: int = 1
+    cursor: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HolderView:
+    """A permit: a row that names its holder."""
+
+    gate: str
+    job: str
+    run: int
+    member: str
+    amount: int
+    since: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateState:
+    """A gate as it stands.
+
+    Attributes:
+        name: resolved, or the template's where no instance is meant.
+        kind: slots, rate, hours, pool; "implicit" for one that is only open or closed.
+        shared: jobs wait for it in their flows.
+        template: under which it is declared; None for an implicit one.
+        capacity: permits, or the limit of a rate; None for unlimited or where it has none.
+        per_ms: of a rate.
+        used: permits out, or starts in the window.
+        free: what could be taken now; None for unlimited.
+        open: whether one permit could be taken now.
+        opens_at: when it opens by itself, if it is shut and that is known.
+        closed_until: of a closing; None for none; a moment of the year 9999 or later is for good.
+        closed_by: who closed it.
+        closed_reason: why.
+        overridden: an operator's value holds.
+        reserved: of what is free or becomes free, how much is kept for one job that needs so much.
+        reserved_for: that job.
+        holders: the first ten, oldest first.
+        holder_count: all of them.
+        parked: jobs parked at it, exact to 1000.
+        members: of a pool.
+        horizon_at: of an Hours: known up to here; past it, closed.
+    """
+
+    name: str
+    kind: str
+    shared: bool
+    template: str | None
+    capacity: int | None
+    per_ms: int | None
+    used: int
+    free: int | None
+    open: bool
+    opens_at: int | None
+    closed_until: int | None
+    closed_by: str
+    closed_reason: str
+    overridden: bool
+    reserved: int = 0
+    reserved_for: str | None = None
+    holders: tuple[HolderView, ...] = ()
+    holder_count: int = 0
+    parked: int = 0
+    members: tuple[GateState, ...] = ()
+    horizon_at: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatesQuery(Query[Page[GateState]]):
+    """Gates that are declared, capped, closed, or held; by name.
+
+    Attributes:
+        names: only these.
+        parked: only those with parked jobs; a page costs as much as the gates that it returns.
+        cursor: of the page before.
+    """
+
+    names: tuple[str, ...] | None = None
+    parked: bool = False
+    cursor: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpecsQuery(Query[tuple[GateSpec, ...]]):
+    """The gates as they are declared, an operator's values applied."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhyView:
+    """Why a job stands where it stands.
+
+    Attributes:
+        id: the job.
+        state: as stored.
+        shown: as shown.
+        sentence: all of it in one sentence.
+        closed: every gate that is closed for it, in the order it asks for them.
+        never_fits: gates that could never give what it asks, as they are defined now.
+        place: its place in its flow from 1, exact to 1000; None if it waits in none.
+        workers: live workers that serve its lane.
+        now: the store's time.
+        next_at: when the next thing that is known happens: due, opening, deadline, lease end.
+    """
+
+    id: str
+    state: State
+    shown: str
+    sentence: str
+    closed: tuple[GateState, ...]
+    never_fits: tuple[str, ...]
+    place: int | None
+    workers: int
+    now: int
+    next_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhyQuery(Query[WhyView | None]):
+    """Why a job is not running; bounded cost at any size."""
+
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneView:
+    """A lane, what it carries, and how many jobs it holds in each state."""
+
+    name: str
+    spec: LaneSpec
+    overridden: bool
+    counts: dict[str, int]
+    workers: int
+    oldest_due_at: int | None
+    paused: bool
+
+    @property
+    def unfinished(self) -> int:
+        """Jobs that are not final."""
+        return sum(n for s, n in self.counts.items() if s not in {"succeeded", "dead", "cancelled"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LanesQuery(Query[tuple[LaneView, ...]]):
+    """Lanes by name; all of them, or these."""
+
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerView:
+    """A worker: its random id, what it serves, how many runs it holds, until when it lives."""
+
+    id: str
+    name: str
+    lanes: tuple[str, ...]
+    seen_at: int
+    lease_until: int
+    running: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkersQuery(Query[tuple[WorkerView, ...]]):
+    """Workers that live, or died less than an hour ago."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryView:
+    """A timetable entry, its revision, the last moment fired, and counts."""
+
+    spec: EntrySpec
+    revision: int
+    last_fired: int | None
+    ahead_until: int | None
+    folded: int
+    first_seen_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimetableQuery(Query[tuple[EntryView, ...]]):
+    """All entries, by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatsView:
+    """Counts of the whole store.
+
+    Attributes:
+        now: the store's time.
+        counts: jobs by state.
+        totals: since the store was made: enqueued, started, succeeded, failed, retried, dead,
+            cancelled, lost, snoozed, handed_over, parked, fed, folded, signals, late_signals.
+        identity: of the store.
+        epoch: of the store.
+        revision: of the definitions.
+        clock_ahead_ms: by how much the store's time is ahead of its clock.
+    """
+
+    now: int
+    counts: dict[str, int]
+    totals: dict[str, int]
+    identity: str
+    epoch: int
+    revision: int
+    clock_ahead_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatsQuery(Query[StatsView]):
+    """Counts of the whole store, without a scan."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrailView:
+    """One move of an operator or of code."""
+
+    seq: int
+    at: int
+    author: str
+    reason: str
+    verb: str
+    target: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrailQuery(Query[Page[TrailView]]):
+    """The trail, newest first; or of one target."""
+
+    target: str | None = None
+    cursor: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenView:
+    """A token, its author, and when it was created and last used.
+
+    Attributes:
+        spec: with the digests of its secrets.
+        created_at: when it was made.
+        created_by: the author of its making.
+        used_at: when it was last used, exact to a minute; None for never.
+    """
+
+    spec: TokenSpec
+    created_at: int
+    created_by: str
+    used_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokensQuery(Query[tuple[TokenView, ...]]):
+    """Tokens by id: all of them, at most 10,000, or these."""
+
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """Something that does not add up."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditView:
+    """What an audit found: nothing, unless there is a bug.
+
+    Attributes:
+        differences: each one named.
+        gates: how many gates were compared.
+        permits: how many permits were compared.
+        held: how many running and awaiting jobs were looked at.
+        cursor: None when it went all the way.
+    """
+
+    differences: tuple[Difference, ...] = field(default=())
+    gates: int = 0
+    permits: int = 0
+    held: int = 0
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditQuery(Query[AuditView]):
+    """Compares permits with holders and caches with permits, in one snapshot a page."""
+
+    cursor: str | None = None
+    limit: int = 10_000

@@ -1,1 +1,0 @@
-"""Columns of the SQL stores, and how rows are read from them by position."""
