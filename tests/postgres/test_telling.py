@@ -18,7 +18,7 @@ def test_first_commit_is_told_at_once_however_lately_the_machine_was_started(
         parse_url("postgresql://127.0.0.1/never_reached"),
         hear=lambda _: None,
         miss=lambda: None,
-        waiting=lambda: False,
+        waiting=set,
     )
     assert one.speech([("main", None)]) is not None
     assert one.speech([("main", None)]) is None

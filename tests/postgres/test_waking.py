@@ -146,16 +146,18 @@ async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wa
     return sum(task.done() for task in tasks)
 
 
-async def test_commit_wakes_two_of_many_processes_that_wait_in_its_lane(options, make):
+@pytest.mark.parametrize("with_its_commit", [False, True])
+async def test_commit_wakes_two_of_many_processes_that_wait_in_its_lane(
+    options, make, with_its_commit
+):
     there, sleepers = make(options), [make(options) for _ in range(6)]
     tasks = [await asleep(wakes) for wakes in sleepers]
-    there.announce([(LANE, None)])
+    if with_its_commit:
+        with psycopg.connect(options.conninfo, autocommit=True) as db:
+            assert say(db, there)
+    else:
+        there.announce([(LANE, None), ("other", None)])
     assert await woken(tasks, there, sleepers) == 2
-    there.announce([(LANE, None), ("other", None)])
-    assert await woken(tasks, there, sleepers) == 4
-    with psycopg.connect(options.conninfo, autocommit=True) as db:
-        assert say(db, make(options))
-    assert await woken(tasks, there, sleepers) == 6
 
 
 async def test_process_with_a_waiter_of_its_own_wakes_one_more(options, make):
@@ -169,6 +171,7 @@ async def test_process_with_a_waiter_of_its_own_wakes_one_more(options, make):
 
 async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, make, monkeypatch):
     monkeypatch.setattr(listening, "MOST_PICKED", 1)
+    monkeypatch.setattr(listening, "LINGER", 3600.0)
     there, busy, idle = make(options), [make(options) for _ in range(3)], make(options)
     for wakes in busy:
         (await asleep(wakes)).cancel()
@@ -183,6 +186,7 @@ async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, ma
 async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, monkeypatch):
     monkeypatch.setattr(listening, "MOST_PICKED", 1)
     monkeypatch.setattr(listening, "MOST_PASSED_ON", 0)
+    monkeypatch.setattr(listening, "LINGER", 3600.0)
     there, busy, sleepers = make(options), make(options), [make(options) for _ in range(3)]
     (await asleep(busy)).cancel()
     for _ in range(100):
@@ -223,10 +227,11 @@ async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(opti
     second.follow(*short)
     assert await woken(tasks, second, sleepers) == 2
     first.follow(*full)
-    assert await woken(tasks, first, sleepers) == 4
+    # The second may be one of the two that are picked: then it passes the wake on.
+    await until(lambda: sum(task.done() for task in tasks) == 4)
     # Once is enough: those that it woke go on.
     first.follow(*full)
-    assert await woken(tasks, first, sleepers) == 4
+    assert not first._listening._to_tell
 
 
 async def test_claim_that_began_before_a_wake_does_not_end_it(options, make):

@@ -477,7 +477,7 @@ async def test_jobs_under_way_are_found_among_many_that_ended_or_are_due_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ):
     monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
-    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
     async with operating(url) as (rig, http):
         held, waiting, parked = await among_many(rig, Worker(rig, "ada"))
@@ -507,7 +507,7 @@ async def test_jobs_under_way_are_found_among_many_that_ended_or_are_due_later(
 
 
 async def test_scoped_tokens_find_their_own_jobs_under_way_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.stores.memory.jobs.listing.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
     monkeypatch.setattr("headway.server.finding.MOST_LANES", 2)
     async with dashboard() as rig:
         held, waiting, parked = await among_many(rig, Worker(rig, "ada"))

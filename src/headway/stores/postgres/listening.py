@@ -17,7 +17,7 @@ import secrets
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from hashlib import blake2b
 from math import inf
@@ -141,7 +141,7 @@ class Listening:
         self._pause = FIRST_PAUSE
         self._stopped = False
         self._lock = threading.Lock()
-        self._to_tell: dict[tuple[str | None, int | None], None] = {}
+        self._to_tell: dict[tuple[str | None, int | None], int] = {}
         self._to_pass_on: dict[str, list[int]] = {}
         self._thread: threading.Thread | None = None
         self._poked, self._poke = socket.socketpair()
@@ -172,10 +172,14 @@ class Listening:
             self._start()
 
     def tell(self, lanes: Lanes) -> None:
-        """Tell the other processes of a commit, soon and together with others."""
+        """Tell the other processes of a commit, soon and together with others.
+
+        To be called before those who wait here are woken: where one does, fewer others are.
+        """
+        told = self._with_most(lanes)
         with self._lock:
             begun = bool(self._to_tell)
-            self._to_tell.update(dict.fromkeys(lanes))
+            self._to_tell.update(told)
         if not begun:
             self._start()
 
@@ -197,28 +201,32 @@ class Listening:
         if self._attending or self._to_tell or now < self._told_at + TELL_EVERY:
             return None
         self._told_at = now
-        return _TELL, self._message(list(lanes))
+        return _TELL, self._message(self._with_most(lanes))
+
+    def _with_most(self, lanes: Lanes) -> dict[tuple[str | None, int | None], int]:
+        """Lanes with how many other processes are to be woken for each."""
+        here = self._waiting()
+        return {one: MOST_PICKED - (one[0] in here) or 1 for one in lanes}
 
     def _message(
-        self, lanes: list[tuple[str | None, int | None]], passed_on: Sequence[int] = ()
+        self, told: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
     ) -> tuple[object, ...]:
         """What `_TELL` is bound to.
 
         Args:
-            lanes: each with from when; None for any lane, None for now.
+            told: lanes, each with from when; None for any lane, None for now. And how many
+                processes are picked for it.
             passed_on: backends of those to which it was told in vain.
         """
+        lanes = list(told)
         head = _encode((self._name, lanes, passed_on))
         if len(head) > _MOST or len(lanes) > MOST_LANES:
             lanes = [ANY_LANE]
             head = _encode((self._name, lanes, ()))
         numbers = {_number(lane) for lane, at in lanes if lane is not None and at is None}
-        here = self._waiting()
-        # Who waits here was woken already.
-        most = 1 if passed_on or any(lane in here for lane, _ in lanes) else MOST_PICKED
         excluded = Numbers((*passed_on, self._backend))
         text = head[:-1].decode() + ","
-        fresh = not passed_on
+        most, fresh = max(told.values()), not passed_on
         return (
             *(self._key, self._channel, text, self._class),
             *(Numbers(numbers), excluded, most, fresh),
@@ -355,16 +363,16 @@ class Listening:
         while self._to_pass_on:
             lane, passed_on = self._to_pass_on.popitem()
             if len(passed_on) <= MOST_PASSED_ON:
-                message = self._message([(lane, None)], passed_on)
+                message = self._message({(lane, None): 1}, passed_on)
             else:
                 # A moment reaches all, and this one is over.
-                message = self._message([(lane, 0)])
+                message = self._message({(lane, 0): 1})
             cursor.execute(_TELL, message)
         if not self._to_tell or monotonic() < self._told_at + TELL_EVERY:
             return
         with self._lock:
-            lanes, self._to_tell = list(self._to_tell), {}
-        cursor.execute(_TELL, self._message(lanes))
+            told, self._to_tell = self._to_tell, {}
+        cursor.execute(_TELL, self._message(told))
         self._told_at = monotonic()
 
     def _until_next(self) -> float:

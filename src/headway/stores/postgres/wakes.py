@@ -32,16 +32,16 @@ class Wakes(wakes.Wakes):
     def announce(
         self, lanes: Iterable[tuple[str | None, int | None]], *, told: bool = False
     ) -> None:
-        """Report a commit: first to those who wait here, then to those who wait elsewhere.
+        """Report a commit to those who wait here and elsewhere.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
             told: who waits elsewhere was told with the commit.
         """
         given = list(lanes)
-        self._heard(given)
         if not told:
             self._listening.tell(given)
+        self._heard(given)
 
     def _heard(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
         given = list(lanes)
