@@ -193,14 +193,13 @@ async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, m
         tasks = [await asleep(wakes) for wakes in sleepers]
         seen = busy.count
         there.announce([(LANE, None)])
-        picked = [asyncio.ensure_future(until(lambda: busy.count > seen)), *tasks]  # noqa: B023
         async with asyncio.timeout(LIMIT):
-            await asyncio.wait(picked, return_when=asyncio.FIRST_COMPLETED)
-        if picked[0].done():
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if busy.count > seen:
             break
-        for task in picked:
+        for task in tasks:
             task.cancel()
-    # By chance the busy one is picked once in four times.
+    # By chance the busy one is picked once in four times, and then passes it on to all.
     async with asyncio.timeout(LIMIT):
         await asyncio.gather(*tasks)
 
@@ -217,20 +216,22 @@ async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
         await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
 
 
-async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(options, make):
+@pytest.mark.parametrize(("taken", "more"), [(3, 2), (2, 0)])
+async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(
+    options, make, monkeypatch, taken, more
+):
     there, sleepers = make(options), [make(options) for _ in range(6)]
     tasks = [await asleep(wakes) for wakes in sleepers]
+    monkeypatch.setattr(listening, "MOST_PICKED", 1)
     there.announce([(LANE, None)])
-    assert await woken(tasks, there, sleepers) == 2
-    first, second = (wakes for wakes, task in zip(sleepers, tasks, strict=True) if task.done())
-    full, short = played(first, jobs=3), played(second, jobs=2)
-    second.follow(*short)
-    assert await woken(tasks, second, sleepers) == 2
-    first.follow(*full)
-    # The second may be one of the two that are picked: then it passes the wake on.
-    await until(lambda: sum(task.done() for task in tasks) == 4)
+    assert await woken(tasks, there, sleepers) == 1
+    monkeypatch.setattr(listening, "MOST_PICKED", 2)
+    (first,) = (wakes for wakes, task in zip(sleepers, tasks, strict=True) if task.done())
+    claim = played(first, jobs=taken)
+    first.follow(*claim)
+    assert await woken(tasks, first, sleepers) == 1 + more
     # Once is enough: those that it woke go on.
-    first.follow(*full)
+    first.follow(*claim)
     assert not first._listening._to_tell
 
 

@@ -226,7 +226,8 @@ class Listening:
         numbers = {_number(lane) for lane, at in lanes if lane is not None and at is None}
         excluded = Numbers((*passed_on, self._backend))
         text = head[:-1].decode() + ","
-        most, fresh = max(told.values()), not passed_on
+        most = max((n for (_, at), n in told.items() if at is None), default=1)
+        fresh = not passed_on
         return (
             *(self._key, self._channel, text, self._class),
             *(Numbers(numbers), excluded, most, fresh),
@@ -422,7 +423,8 @@ class Listening:
                 heard.append((lane, at))
                 if lane not in waiting:
                     self._to_pass_on[lane] = [*passed_on, self._backend]
-        self._hear(heard)
+        if heard:
+            self._hear(heard)
 
     def _hang_up(self) -> None:
         self._attending = False
