@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
-from psycopg.errors import DeadlockDetected
 
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import latest, migrate_schema, shipped, version_of
@@ -41,14 +39,8 @@ def folder_of(path: Path, *, until: int = 0, later: bool = False) -> Path:
 
 
 def migrate_to(url: str, folder: Path) -> int:
-    """Brings a namespace to the schema of a folder; tells its number.
-
-    A migration that changes all tables at once may deadlock with a read of several. PostgreSQL then
-    undoes the migration, and it is run again, as an operator would.
-    """
+    """Brings a namespace to the schema of a folder; returns its number."""
     options = parse_url(url)
     with psycopg.connect(options.conninfo, autocommit=True) as connection:
-        while True:
-            with suppress(DeadlockDetected):
-                migrate_schema(connection, options, folder)
-                return version_of(connection, options).number
+        migrate_schema(connection, options, folder)
+        return version_of(connection, options).number

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from headway import Slots
+from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.outcomes import SettleRequest, Snoozed
 from headway.core.job import NewJob
 from headway.stores.postgres import marks
 from headway.stores.postgres.marks import WHOLE, Marks
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
+from headway.testing.jobs import use_of
 from tests.plain import assert_clean, claim, job, jobs
 from tests.postgres.places import Place
 
@@ -86,3 +89,23 @@ async def test_job_that_comes_late_with_an_old_moment_is_found_when_the_rest_is_
     assert await claimed(store, 9, 3) == []
     await other.enqueue([job(61, due_at=clock() - 9_000)])
     assert len(await claimed(store, 9, 4)) == 1
+
+
+async def test_job_that_comes_late_is_found_by_a_claim_like_the_ones_before_it(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    line = Slots("line", 100)
+    await store.define(
+        DefineRequest(items=(DeclareGate(spec=line),), author="ann", reason="a test")
+    )
+    made = jobs(0, 8, gates=(use_of(line),))
+    await store.enqueue(made)
+    # Claims that begin as the one before them did, with what that one read.
+    for request in (1, 2, 3):
+        assert len(await claimed(store, 2, request)) == 2
+    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    await other.enqueue([late])
+    rest = await claimed(store, 2, 4) + await claimed(store, 2, 5)
+    assert sorted(rest) == sorted([made[6].id, made[7].id, late.id])
+    await assert_clean(store)

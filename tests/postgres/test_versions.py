@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 import headway as hw
 from headway.contract.views import AuditQuery, StatsQuery
 from headway.runtime.timing import pause
+from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import NEEDED, latest
 from tests.postgres.later import folder_of, migrate_to
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
@@ -105,3 +109,35 @@ async def test_program_works_on_every_older_schema_that_it_says_it_knows(
 ) -> None:
     assert migrate_to(url, folder_of(tmp_path, until=number)) == number
     await day(declared(f"{url}&migrate=off"))
+
+
+def test_migration_that_the_server_undid_because_of_a_deadlock_is_run_again(
+    url: str, tmp_path: Path
+) -> None:
+    options = parse_url(url)
+    migrate_to(url, folder_of(tmp_path))
+    step = tmp_path / f"{latest() + 1:04}_two_tables.sql"
+    step.write_text(
+        "SET LOCAL deadlock_timeout = '1s';\n"
+        "ALTER TABLE gate ADD COLUMN later_number bigint;\n"
+        "ALTER TABLE lane ADD COLUMN later_number bigint;\n"
+    )
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
+    lane, gate = (
+        sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(options.namespace, table))
+        for table in ("lane", "gate")
+    )
+    with (
+        psycopg.connect(options.conninfo) as reader,
+        psycopg.connect(options.conninfo, autocommit=True) as watch,
+        ThreadPoolExecutor() as pool,
+    ):
+        # Of the two, the migration is the one that looks for a deadlock.
+        reader.execute("SET deadlock_timeout = '1h'")
+        reader.execute(lane)
+        migrated = pool.submit(migrate_to, url, tmp_path)
+        while watch.execute(waits, (f"{options.namespace}.lane",)).fetchone() == (0,):
+            assert not migrated.done()
+        reader.execute(gate)
+        reader.commit()
+        assert migrated.result(LIMIT) == latest() + 1

@@ -11,7 +11,7 @@ from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
-from headway.stores.postgres.tables.job_heads import flows_bound, heads_bound, take_heads
+from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.job_statements import FLOWS_WAITING, HEADS
 from headway.stores.sql.statement import Ask, of
 
@@ -61,11 +61,11 @@ def begin_with_prefetch(
     before = len(ahead)
     gates = last.gates[:MOST_GATES]
     keyed = Texts(name for name in gates if not is_implicit(name))
-    heads = dict(list(last.heads.items())[:MOST_FLOWS])
+    heads = heads_read(session, dict(list(last.heads.items())[:MOST_FLOWS]))
     ahead += _of_gates(gates, keyed)
     place = len(ahead)
-    if heads:
-        ahead.append((_HEADS, heads_bound(session, heads)))
+    if heads.wanted:
+        ahead.append((_HEADS, heads.bound))
     flows = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
     found = session.begin(mode, ahead, kind=kind, reads=reads)
@@ -76,7 +76,7 @@ def begin_with_prefetch(
     if gates:
         quiet = place - bool(keyed)
         take_gates(session, gates, found[quiet - 1], found[quiet] if keyed else [])
-    if heads:
+    if heads.wanted:
         take_heads(session, heads, found[place])
     for one, rows in zip(last.lanes, found[flows:], strict=True):
         session.cache.lanes_asked[one] = rows

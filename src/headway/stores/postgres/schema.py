@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import DeadlockDetected, InsufficientPrivilege
 
 from headway.core.errors import SchemaMismatch
 from headway.stores.postgres.numbers import OLDEST_PROGRAM
@@ -31,6 +31,8 @@ from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 NEEDED = 1
 """The oldest schema that this program works on."""
 
+MOST_DEADLOCKS = 10
+"""How often a migration is begun that the server undid because of a deadlock."""
 LOCK_SECONDS = 10
 """How long a migration waits for a table in use; all other statements queue behind it."""
 
@@ -193,21 +195,29 @@ def migrate_schema(
 
     Raises:
         SchemaMismatch: the schema is something else's, or newer; nothing was changed.
+        DeadlockDetected: programs got in its way each time; the steps before this one are kept.
     """
     steps = migrations(folder)
     before: int | None = None
+    deadlocks = 0
     while True:
-        with connection.transaction():
-            _take_turn(connection, options)
-            version = version_of(connection, options)
-            if before is None:
-                before = version.number
-            if version.number:
-                check_version(version, options, knows=steps[-1].number, needs=0)
-            left = [step for step in steps if step.number > version.number]
-            if not left:
-                return before, version.number
-            _run(connection, options, left[0], first=version.number == 0)
+        try:
+            with connection.transaction():
+                _take_turn(connection, options)
+                version = version_of(connection, options)
+                if before is None:
+                    before = version.number
+                if version.number:
+                    check_version(version, options, knows=steps[-1].number, needs=0)
+                left = [step for step in steps if step.number > version.number]
+                if not left:
+                    return before, version.number
+                _run(connection, options, left[0], first=version.number == 0)
+        except DeadlockDetected:
+            # It changes several tables beside programs that read several: none of it was kept.
+            deadlocks += 1
+            if deadlocks == MOST_DEADLOCKS:
+                raise
 
 
 def _take_turn(connection: Connection, options: PostgresOptions) -> None:

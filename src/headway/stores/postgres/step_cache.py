@@ -27,7 +27,6 @@ class StepCache:
         wanted: how many heads were asked for, by flow.
         lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None until
             they are read.
-        bounding: flows whose heads are being read from their marks on.
         bounded: flows whose heads were read from their marks on.
         gone: seqs of jobs that no longer wait.
         risen: the places before which nothing waits any more, and how many started, by flow.
@@ -51,7 +50,6 @@ class StepCache:
         self.found: list[int] = []
         self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
         self.bounded: set[int] = set()
-        self.bounding: set[int] = set()
         self.gone: set[int] = set()
         self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.workers: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.marks import WHOLE
@@ -28,30 +29,44 @@ def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[ob
     )
 
 
-def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, ...]:
-    """Return the parameters of `HEADS` for how many heads, by flow."""
+class HeadsRead(NamedTuple):
+    """A read of the first waiting jobs of flows.
+
+    Attributes:
+        wanted: how many heads, by flow.
+        marked: the flows that are read from their marks on.
+        bound: the parameters of `HEADS`.
+    """
+
+    wanted: Mapping[int, int]
+    marked: frozenset[int]
+    bound: tuple[Numbers, ...]
+
+
+def heads_read(session: Session, wanted: Mapping[int, int]) -> HeadsRead:
+    """Return the read of heads of flows, from their marks on."""
     lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
-    parts: list[tuple[int, ...]] = []
-    for one, most in wanted.items():
-        ranges = marks.ranges(one)
-        if ranges is not WHOLE:
-            session.cache.bounding.add(one)
-        parts += [(lane(flow(one).lane), one, most, *part) for part in ranges]
-    return tuple(Numbers(column) for column in zip(*parts, strict=True))
+    ranges = {one: marks.ranges(one) for one in wanted}
+    parts = [
+        (lane(flow(one).lane), one, most, *part)
+        for one, most in wanted.items()
+        for part in ranges[one]
+    ]
+    marked = frozenset(one for one, found in ranges.items() if found is not WHOLE)
+    bound = tuple(Numbers(column) for column in zip(*parts, strict=True))
+    return HeadsRead(wanted, marked, bound)
 
 
-def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
-    """Cache the rows of `HEADS` for the step."""
-    found: dict[int, Rows] = {flow: [] for flow in wanted}
+def take_heads(session: Session, read: HeadsRead, rows: Rows) -> None:
+    """Cache the rows of a read for the step."""
+    found: dict[int, Rows] = {flow: [] for flow in read.wanted}
     for row in rows:
         found[row[0]].append(row[1:])
     for flow, heads in found.items():
-        session.cache.heads[flow] = (wanted[flow], heads[: wanted[flow]])
-        if flow in session.cache.bounding:
-            session.cache.bounded.add(flow)
-        else:
-            session.cache.bounded.discard(flow)
-    session.cache.bounding.clear()
+        most = read.wanted[flow]
+        session.cache.heads[flow] = (most, heads[:most])
+    session.cache.bounded -= read.wanted.keys()
+    session.cache.bounded |= read.marked
 
 
 def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:

@@ -22,7 +22,7 @@ from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Mode
 from headway.stores.postgres.tables import job_statements as sql
-from headway.stores.postgres.tables.job_heads import flows_bound, heads_bound, take_heads
+from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.records import storable
 from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_values, saved_values
 from headway.stores.sql.statement import Ask, Row, Rows
@@ -214,8 +214,8 @@ class PostgresJobs(SqlJobs):
             place = session.cache.found.index(flow) + 1
             others = session.cache.found[place : place + TOGETHER - 1]
             flows += [one for one in others if one not in session.cache.heads]
-        wanted = dict.fromkeys(flows, limit)
-        take_heads(session, wanted, session.fetch(sql.HEADS, heads_bound(session, wanted)))
+        read = heads_read(session, dict.fromkeys(flows, limit))
+        take_heads(session, read, session.fetch(sql.HEADS, read.bound))
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
