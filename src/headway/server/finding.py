@@ -1,4 +1,4 @@
-"""Finding jobs: those that a caller sees, in bounded pages, or by what holds them.
+"""Finding jobs, in bounded pages, or by what holds them; commands and `headway top` use it too.
 
 A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
 reaches none that is under way. Those are read from the indexes of waiting, parked and running jobs,
@@ -7,8 +7,7 @@ so the cost depends on what is returned.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
@@ -16,23 +15,17 @@ from headway.contract.views import (
     FlowsQuery,
     GatesQuery,
     GateState,
-    JobQuery,
     JobsQuery,
     JobView,
     LanesQuery,
     LaneView,
     Page,
     WaitingFlow,
-    WhyQuery,
-    WhyView,
     WorkersQuery,
     WorkerView,
 )
-from headway.core.check import is_job_id
-from headway.core.errors import CallerError, IdConflict, InvalidValue, UnknownJob
 from headway.core.state import HELD, State
 from headway.server.caller import OPEN_CALLER, Caller
-from headway.server.service import Service
 
 MOST_ROWS = 1_000
 """Rows of a page."""
@@ -302,82 +295,3 @@ async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
     if not page.rows and page.cursor is not None:
         page = await store.read(replace(query, newest=True))
     return page.rows
-
-
-_OTHER = "another's job"
-_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-
-
-async def visible_job(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the field's name)
-    """Return a job with its runs and trail.
-
-    Raises:
-        UnknownJob: there is none that the caller sees.
-    """
-    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
-    if found is None or not caller.sees(found):
-        message = f"there is no job {id[:64]!r}"
-        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
-    return found
-
-
-async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
-    """Return which of up to 1000 jobs the caller sees; no read if it may see all."""
-    usable = [one for one in dict.fromkeys(ids) if is_job_id(one)]
-    if caller.tenants is None and caller.lanes is None:
-        return frozenset(usable)
-    if not usable:
-        return frozenset()
-    page = await service.store.read(JobsQuery(ids=tuple(usable), limit=1_000))
-    return frozenset(job.id for job in page.rows if caller.sees(job))
-
-
-async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
-    """Return the error for a caller's conflict with a job.
-
-    Returns:
-        The error as it is, if the caller sees the job; else one that does not name the job.
-    """
-    ids = _ID.findall(error.message)
-    seen = await visible_ids(service, caller, ids)
-    for hidden in set(ids).difference(seen):
-        if isinstance(error, IdConflict):
-            message = f"the id {hidden} cannot be used"
-            return InvalidValue(message, hint="make a new UUID for each job, or leave the id out")
-        error = type(error)(error.message.replace(hidden, _OTHER), hint=error.hint)
-    return error
-
-
-async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002
-    """Return why a job stands where it stands, and the job.
-
-    Who else holds a gate, or has it reserved, is shown only for jobs that the caller sees.
-
-    Raises:
-        UnknownJob: there is no such job that the caller sees.
-    """
-    job = await visible_job(service, caller, id)
-    why = await service.store.read(WhyQuery(id=id))
-    if why is None:
-        message = f"there is no job {id[:64]!r} any more"
-        raise UnknownJob(message, hint="final ones are kept for a time")
-    holders = [one.job for gate in why.closed for one in gate.holders]
-    holders += [gate.reserved_for for gate in why.closed if gate.reserved_for]
-    seen = await visible_ids(service, caller, holders)
-    hidden = set(holders).difference(seen)
-    if not hidden:
-        return job, why
-    sentence = why.sentence
-    for one in hidden:
-        sentence = sentence.replace(one, _OTHER)
-    closed = tuple(_without(gate, hidden) for gate in why.closed)
-    return job, replace(why, sentence=sentence, closed=closed)
-
-
-def _without(gate: GateState, hidden: Collection[str]) -> GateState:
-    return replace(
-        gate,
-        reserved_for=None if gate.reserved_for in hidden else gate.reserved_for,
-        holders=tuple(one for one in gate.holders if one.job not in hidden),
-        members=tuple(_without(one, hidden) for one in gate.members),
-    )

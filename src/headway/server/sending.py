@@ -39,10 +39,10 @@ from headway.runtime.handler import RESERVED
 from headway.runtime.kind import Kind
 from headway.server.bodies.jobs import POLICY_FIELDS, GateBody, JobBody
 from headway.server.caller import OPEN_CALLER, Caller, Permission
-from headway.server.finding import hide_conflict
 from headway.server.paging import check_repeat_key
 from headway.server.problems import add_members
 from headway.server.service import A_TURN_BYTES, DeclaredGates, Service
+from headway.server.visibility import hide_conflict
 
 _CANDIDATE = frozenset({"candidate"})
 _NONE = frozenset[str]()

@@ -23,13 +23,7 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.state import State
-from headway.server.finding import (
-    Flows,
-    parked_flows,
-    parked_gates,
-    some_jobs,
-    waiting_flows,
-)
+from headway.server.finding import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
 from headway.server.overview import Overview
 
 LANES = 10

@@ -22,7 +22,6 @@ from headway.server.bodies.definitions import (
     gate_spec,
 )
 from headway.server.caller import Caller, Permission
-from headway.server.finding import visible_job
 from headway.server.paging import (
     DEFINED,
     IfMatch,
@@ -38,6 +37,7 @@ from headway.server.paging import (
 from headway.server.problems import named_by_body
 from headway.server.replies import CLOSED, CLOSURES, GATE, GATES, RELEASED, answer
 from headway.server.routing import TheService, router
+from headway.server.visibility import visible_job
 
 ROUTES = router("gates", prefix="/v1")
 

@@ -17,13 +17,14 @@ from headway.runtime.records import record
 from headway.server.access import Reader, Sender
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import JobBody, OneOrMany
-from headway.server.finding import bounded_page, underway_jobs, visible_job, visible_why
+from headway.server.finding import bounded_page, underway_jobs
 from headway.server.paging import Cursor, PageQuery, RepeatKey, check_number_cursor
 from headway.server.problems import named_by_body
 from headway.server.replies import FLOWS as FLOWS_PAGE
 from headway.server.replies import JOBS, MADE, MADE_MANY, WHY, answer, json_reply, reply_model
 from headway.server.routing import TheService, router
 from headway.server.sending import make_jobs, send_jobs
+from headway.server.visibility import visible_job, visible_why
 
 ROUTES = router("jobs", prefix="/v1/jobs")
 FLOWS = router("jobs", prefix="/v1/flows")

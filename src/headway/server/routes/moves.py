@@ -20,11 +20,12 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.server.access import needs
 from headway.server.bodies.jobs import EditBody, FilterBody, MovesBody, ReasonBody
 from headway.server.caller import Caller, Permission
-from headway.server.finding import bounded_page, visible_ids
+from headway.server.finding import bounded_page
 from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies import MOVED_MANY, MOVED_ONE, answer
 from headway.server.routing import TheService, router
 from headway.server.service import Service
+from headway.server.visibility import visible_ids
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

@@ -51,13 +51,13 @@ from headway.server.bodies.work import (
     UnfitBody,
 )
 from headway.server.caller import Caller, Permission
-from headway.server.finding import hide_conflict
 from headway.server.long_polling.claiming import LaneSelection, check_lease, is_pattern
 from headway.server.problems import named_by_body
 from headway.server.replies import answer, reply
 from headway.server.routing import TheService, router
 from headway.server.sending import gate_uses, known_gates, make_jobs
 from headway.server.service import Service
+from headway.server.visibility import hide_conflict
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode

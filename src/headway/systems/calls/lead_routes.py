@@ -28,7 +28,7 @@ from headway.runtime.records import record
 from headway.server.access import Reader, Sender
 from headway.server.bodies.base import QueryModel, TenantName, When
 from headway.server.caller import Caller
-from headway.server.finding import bounded_page, visible_why
+from headway.server.finding import bounded_page
 from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.problems import add_members
 from headway.server.replies import (
@@ -40,6 +40,7 @@ from headway.server.replies import (
 )
 from headway.server.routing import TheService, router
 from headway.server.service import Service
+from headway.server.visibility import visible_why
 from headway.systems.calls.call_events import call_off
 from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext, TheContext
 from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads

@@ -14,8 +14,9 @@ from headway.core.errors import UnknownJob
 from headway.core.state import State
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.server.caller import Caller
-from headway.server.finding import bounded_page, visible_job
+from headway.server.finding import bounded_page
 from headway.server.service import Service
+from headway.server.visibility import visible_job
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""

@@ -13,7 +13,7 @@ from headway.core.hidden import hidden_text
 from headway.core.job import derived_id
 from headway.core.state import FINAL, State
 from headway.server.caller import Permission
-from headway.server.finding import visible_why
+from headway.server.visibility import visible_why
 from headway.web.page import Facts, Look, Page, everyone
 from headway.web.pages.jobs import (
     CANCEL,

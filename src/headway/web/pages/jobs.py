@@ -15,9 +15,10 @@ from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
 from headway.core.state import FINAL, QUEUED, State
 from headway.server.caller import Permission
-from headway.server.finding import bounded_page, underway_jobs, visible_job
+from headway.server.finding import bounded_page, underway_jobs
 from headway.server.paging import check_number_cursor
 from headway.server.routes import moves as routes
+from headway.server.visibility import visible_job
 from headway.web.page import (
     REASON,
     Action,

@@ -8,12 +8,7 @@ from headway.contract.views import GatesQuery, LanesQuery, LaneView, StatsQuery
 from headway.core.gates.slots import UNLIMITED
 from headway.core.state import HELD, State
 from headway.server.caller import Caller, Permission
-from headway.server.finding import (
-    held_jobs,
-    parked_flows,
-    parked_gates,
-    waiting_flows,
-)
+from headway.server.finding import held_jobs, parked_flows, parked_gates, waiting_flows
 from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
 from headway.web.page import (
