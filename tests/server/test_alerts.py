@@ -21,15 +21,14 @@ from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
 from headway.server.alerts.engine import (
     AlertSettings,
-    Horizon,
-    NoWorker,
+    engine_book,
     read_alert_settings,
     rules,
 )
 from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
 from headway.server.alerts.rules import Finding, Rule, Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS, Alert, AlertThrottle, AlertWatcher
-from headway.server.build import engine_book, start_alerts
+from headway.server.build import start_alerts
 from headway.server.overview import read_overview
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
@@ -197,8 +196,8 @@ async def test_hours_that_nobody_extends_alert(world: World):
     overview = await read_overview(world.store)
     (gate,) = [one for one in overview.gates if one.name == "office"]
     assert gate.horizon_at is not None
-    rule, facts = Horizon(3 * 86_400_000), Facts(at=0, overview=overview)
-    assert rule.look(facts) == []
+    (rule,) = (one for one in rules(AlertSettings()) if one.name == "horizon")
+    assert rule.look(Facts(at=0, overview=overview)) == []
     for left, text in ((3_600_000, "for 1h only"), (-1, "it is closed")):
         near = replace(gate, horizon_at=overview.stats.now + left)
         (found,) = rule.look(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()
@@ -402,7 +401,7 @@ def finding(subject: str = "a") -> Finding:
     [(Severity.P0, 5), (Severity.P1, 30), (Severity.P2, 15), (Severity.P3, 15)],
 )
 def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severity, minutes: int):
-    rule = NoWorker(0)
+    rule = Another(lambda _: None)
     rule.severity = severity
     throttle = AlertThrottle("page")
     again = minutes * MINUTE
@@ -415,7 +414,7 @@ def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severit
 
 
 def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
-    rule, throttle = NoWorker(0), AlertThrottle("page")
+    rule, throttle = Another(lambda _: None), AlertThrottle("page")
     throttle.update(rule, [finding()], 0)
     assert throttle.update(rule, [], 1_000) == []
     assert throttle.update(rule, [finding()], 2_000) == []
@@ -430,7 +429,7 @@ def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
 def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
     throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]
-    assert len(throttle.update(NoWorker(0), findings, 0)) == 50
+    assert len(throttle.update(Another(lambda _: None), findings, 0)) == 50
 
 
 # ------------------------------------------------------------------------------------- sinks

@@ -13,11 +13,10 @@ import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
-from headway.server.alerts.engine import AlertSettings
+from headway.server.alerts.engine import AlertSettings, engine_book
 from headway.server.alerts.rule_book import Alerts
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS, AlertWatcher
-from headway.server.build import engine_book
 from headway.stores import open_store
 from headway.systems.directory.alert_place import SCHEMA, AlertPlace
 from headway.systems.directory.database import Directory

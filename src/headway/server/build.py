@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.server.access import Authenticator, policy_of
-from headway.server.alerts.engine import AlertSettings, read_alert_settings, rules
-from headway.server.alerts.rule_book import Book, Facts, RuleBook, check_names
+from headway.server.alerts.engine import AlertSettings, engine_book, read_alert_settings
+from headway.server.alerts.rule_book import check_names
 from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
 from headway.server.middleware import (
@@ -104,19 +104,6 @@ def start_alerts(service: Service) -> None:
         each_ms=settings.each_ms,
     )
     service.spawn(watch.run(), "alerts")
-
-
-def engine_book(settings: AlertSettings) -> Book:
-    """Return the rules of the engine; they look at the facts as they are.
-
-    Args:
-        settings: with the values from which on they speak.
-    """
-
-    async def see(facts: Facts) -> Facts:
-        return facts
-
-    return RuleBook(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
 
 
 def _sinks(settings: AlertSettings) -> list[Sink]:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from headway.core.duration import format_duration, parse_duration
-from headway.core.errors import HeadwayError, InvalidValue, StoreChanged, located
-from headway.core.naming import did_you_mean
+from headway.core.duration import format_duration
+from headway.core.errors import InvalidValue, StoreChanged
 from headway.runtime.latency import LaneLatency
-from headway.server.alerts.rule_book import Facts
-from headway.server.alerts.rules import Finding, Growth, Lasting, Rule, Severity
+from headway.server.alerts.rule_book import Book, Facts, RuleBook
+from headway.server.alerts.rules import Grows, Lasts, Now, Rule, Severity, Texts, thresholds_of
 
-_SPANS = {
-    "each": "each_ms",
-    "lane_latency_for": "lane_latency_for_ms",
-    "dead_jobs_within": "dead_jobs_within_ms",
-    "no_worker_for": "no_worker_for_ms",
-    "store_away_for": "store_away_for_ms",
-    "horizon_within": "horizon_within_ms",
-}
-_KNOWN = ("urls", "off", "runbooks", "dead_jobs_more_than", *_SPANS)
-_LEAST_EACH_MS = 100
+LEAST_EACH_MS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,92 +58,98 @@ def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
         InvalidValue: there is no such key, or a value is unusable; the message never contains a
             URL.
     """
-    values: dict[str, object] = {}
-    for key, value in given.items():
-        if key not in _KNOWN:
-            message = f"alerts: there is no setting {key!r:.80}"
-            hint = did_you_mean(key, _KNOWN, f"known: {', '.join(_KNOWN)}")
-            raise InvalidValue(message, hint=hint)
-        values[_SPANS.get(key, key)] = _read(key, value)
-    settings = AlertSettings(**values)  # type: ignore[arg-type]  (each was read by its key)
-    if settings.each_ms < _LEAST_EACH_MS:
+    numbers = {key: value for key, value in given.items() if key not in {"urls", "off"}}
+    if not isinstance(given.get("runbooks", ""), str):
+        message = "alerts.runbooks is not a text"
+        raise InvalidValue(message, hint="the address of a page")
+    settings = thresholds_of("alerts", AlertSettings, numbers)
+    if settings.each_ms < LEAST_EACH_MS:
         message = f"alerts.each is {settings.each_ms} ms"
         raise InvalidValue(message, hint="at least 100ms")
-    return settings
+    return replace(settings, urls=_texts("urls", given), off=frozenset(_texts("off", given)))
 
 
-def _read(key: str, value: object) -> object:
-    if key in _SPANS:
-        with located(f"alerts.{key}: ", HeadwayError):
-            return parse_duration(value)
-    if key in {"urls", "off"}:
-        texts = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
-        if not all(isinstance(one, str) for one in texts):
-            message = f"alerts.{key} is not a list of texts"
-            raise InvalidValue(message, hint=f'write {key} = ["..."]')
-        return tuple(texts) if key == "urls" else frozenset(texts)
-    if key == "runbooks":
-        if not isinstance(value, str):
-            message = "alerts.runbooks is not a text"
-            raise InvalidValue(message, hint="the address of a page")
-        return value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        message = f"alerts.{key} is {value!r:.40}"
-        raise InvalidValue(message, hint="a whole number from 0")
-    return value
+def _texts(key: str, given: Mapping[str, object]) -> tuple[str, ...]:
+    value = given.get(key, ())
+    texts = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    if not all(isinstance(one, str) for one in texts):
+        message = f"alerts.{key} is not a list of texts"
+        raise InvalidValue(message, hint=f'write {key} = ["..."]')
+    return tuple(map(str, texts))
 
 
-class DeadJobs:
-    """Finds lanes whose number of dead jobs has grown lately.
-
-    What was dead before the first look is not counted, and what is retried or forgotten is not
-    taken off.
-    """
-
-    name = "dead_jobs"
-    severity = Severity.P2
-
-    def __init__(self, more_than: int, within_ms: int) -> None:
-        self._more_than = more_than
-        self._within_ms = within_ms
-        self.memory = Growth(within_ms)
-
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
-        """Return the lanes with too many new ones."""
-        if facts.overview is None:
-            return None
-        dead = {lane.name: lane.counts.get("dead", 0) for lane in facts.overview.lanes}
-        return [
-            Finding(subject=lane, text=self._text(lane, new, dead.get(lane, 0)))
-            for lane, new in self.memory.note(dead, facts.at).items()
-            if new > self._more_than
-        ]
-
-    def _text(self, lane: str, new: int, dead: int) -> str:
-        jobs = "1 job" if new == 1 else f"{new} jobs"
-        within = format_duration(self._within_ms)
-        return f"{jobs} of the lane {lane} died within {within}; it holds {dead} dead ones"
+STORE_AWAY = "store_away"
+OTHERS = 3
+"""Servers that do not lead wait so many times as long: the one that does may be away as well."""
 
 
-class Horizon:
-    """Finds gates of opening hours that are not extended; past their horizon they are closed."""
+def engine_book(settings: AlertSettings) -> Book:
+    """Return the rules of the engine; they look at the facts as they are."""
 
-    name = "horizon"
-    severity = Severity.P2
+    async def see(facts: Facts) -> Facts:
+        return facts
 
-    def __init__(self, within_ms: int) -> None:
-        self._within_ms = within_ms
+    return RuleBook(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
 
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
-        """Return the gates whose horizon is too near."""
+
+def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
+    """Return the rules of the engine, also those that are off."""
+    wrong = _Wrong(settings)
+    # What was dead before the first look is not counted, and what is retried or forgotten is not
+    # taken off.
+    dead: Grows[Facts] = Grows(
+        "dead_jobs",
+        Severity.P2,
+        settings.dead_jobs_within_ms,
+        _dead,
+        lambda grown: wrong.dead_jobs(grown, dead.seen or {}),
+    )
+    return (
+        Now(STORE_AWAY, Severity.P0, wrong.store_away),
+        Lasts("no_worker", Severity.P1, settings.no_worker_for_ms, _without_worker),
+        Lasts("lane_latency", Severity.P1, settings.lane_latency_for_ms, _late_lanes),
+        dead,
+        Now("horizon", Severity.P2, wrong.horizon),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """What rules with a threshold find wrong."""
+
+    at: AlertSettings
+
+    def store_away(self, facts: Facts) -> Texts:
+        """The store does not answer, or is not the one it was."""
+        if isinstance(facts.fault, StoreChanged):
+            # It has answered, and no patience heals it.
+            return {"store": f"{facts.fault.message}; {facts.fault.hint}"}
+        patience = self.at.store_away_for_ms * (1 if facts.leads else OTHERS)
+        if facts.fault is None or facts.away_ms < patience:
+            return {}
+        seconds = facts.away_ms // 1000
+        return {"store": f"the store has not answered for {seconds} s: {facts.fault.message}"}
+
+    def dead_jobs(self, grown: Mapping[str, int], dead: Mapping[str, int]) -> Texts:
+        """The number of a lane's dead jobs has grown lately."""
+        within = format_duration(self.at.dead_jobs_within_ms)
+        return {
+            lane: f"{'1 job' if new == 1 else f'{new} jobs'} of the lane {lane} died within "
+            f"{within}; it holds {dead.get(lane, 0)} dead ones"
+            for lane, new in grown.items()
+            if new > self.at.dead_jobs_more_than
+        }
+
+    def horizon(self, facts: Facts) -> Texts | None:
+        """The opening hours of a gate are not extended; past their horizon it is closed."""
         if facts.overview is None:
             return None
         now = facts.overview.stats.now
-        return [
-            Finding(subject=gate.name, text=_horizon_text(gate.name, gate.horizon_at - now))
+        return {
+            gate.name: _horizon_text(gate.name, gate.horizon_at - now)
             for gate in facts.overview.gates
-            if gate.horizon_at is not None and gate.horizon_at - now < self._within_ms
-        ]
+            if gate.horizon_at is not None and gate.horizon_at - now < self.at.horizon_within_ms
+        }
 
 
 def _horizon_text(gate: str, left: int) -> str:
@@ -162,29 +158,21 @@ def _horizon_text(gate: str, left: int) -> str:
     return f"the hours of the gate {gate} are known for {format_duration(left)} only"
 
 
-class LaneLatencyRule:
-    """Finds lanes whose jobs start later than the lane's target allows."""
+def _dead(facts: Facts) -> Mapping[str, int] | None:
+    if facts.overview is None:
+        return None
+    return {lane.name: lane.counts.get("dead", 0) for lane in facts.overview.lanes}
 
-    name = "lane_latency"
-    severity = Severity.P1
 
-    def __init__(self, for_ms: int) -> None:
-        """Make the rule.
+Lasting = Mapping[str, Callable[[int], str]]
 
-        Args:
-            for_ms: how long it must last.
-        """
-        self.memory = Lasting(for_ms)
 
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
-        """Return the lanes that have missed their targets for so long."""
-        if facts.overview is None:
-            return None
-        breached = {lane.lane: lane for lane in facts.latencies if lane.breached}
-        return [
-            Finding(subject=name, text=_latency_text(breached[name]))
-            for name in self.memory.note(breached, facts.at)
-        ]
+def _late_lanes(facts: Facts) -> Lasting | None:
+    """Return the lanes whose jobs start later than the lane's target allows."""
+    if facts.overview is None:
+        return None
+    texts = {lane.lane: _latency_text(lane) for lane in facts.latencies if lane.breached}
+    return {lane: lambda _, text=text: text for lane, text in texts.items()}
 
 
 def _latency_text(lane: LaneLatency) -> str:
@@ -198,85 +186,18 @@ def _latency_text(lane: LaneLatency) -> str:
     return "; ".join(parts)
 
 
-class NoWorker:
-    """Finds lanes with due jobs and no live worker, except paused ones."""
-
-    name = "no_worker"
-    severity = Severity.P1
-
-    def __init__(self, for_ms: int) -> None:
-        """Make the rule.
-
-        Args:
-            for_ms: how long it must last.
-        """
-        self.memory = Lasting(for_ms)
-
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
-        """Return the lanes that have been without a worker for so long."""
-        if facts.overview is None:
-            return None
-        now = facts.overview.stats.now
-        idle = {
-            lane.name: now - lane.oldest_due_at
-            for lane in facts.overview.lanes
-            if lane.oldest_due_at is not None
-            and lane.oldest_due_at <= now
-            and not lane.workers
-            and not lane.paused
-        }
-        return [
-            Finding(
-                subject=name,
-                text=f"no worker serves the lane {name}, where a job has been due for "
-                f"{format_duration(idle[name])}",
-            )
-            for name in self.memory.note(idle, facts.at)
-        ]
-
-
-OTHERS = 3
-"""Servers that do not lead wait so many times as long: the one that does may be away as well."""
-
-
-class StoreAway:
-    """Finds a store that does not answer, or that is not the one it was."""
-
-    name = "store_away"
-    severity = Severity.P0
-
-    def __init__(self, for_ms: int) -> None:
-        """Make the rule.
-
-        Args:
-            for_ms: how long it must last.
-        """
-        self._for_ms = for_ms
-
-    def look(self, facts: Facts) -> Sequence[Finding]:
-        """Return the store, if it has been away for so long."""
-        if isinstance(facts.fault, StoreChanged):
-            # It has answered, and no patience heals it.
-            text = f"{facts.fault.message}; {facts.fault.hint}"
-            return (Finding(subject="store", text=text),)
-        patience = self._for_ms if facts.leads else OTHERS * self._for_ms
-        if facts.fault is None or facts.away_ms < patience:
-            return ()
-        seconds = facts.away_ms // 1000
-        text = f"the store has not answered for {seconds} s: {facts.fault.message}"
-        return (Finding(subject="store", text=text),)
-
-
-def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
-    """Return the rules of the engine, also those that are off.
-
-    Args:
-        settings: with the values from which on they speak.
-    """
-    return (
-        StoreAway(settings.store_away_for_ms),
-        NoWorker(settings.no_worker_for_ms),
-        LaneLatencyRule(settings.lane_latency_for_ms),
-        DeadJobs(settings.dead_jobs_more_than, settings.dead_jobs_within_ms),
-        Horizon(settings.horizon_within_ms),
-    )
+def _without_worker(facts: Facts) -> Lasting | None:
+    """Return the lanes with due jobs and no live worker, except paused ones."""
+    if facts.overview is None:
+        return None
+    now = facts.overview.stats.now
+    texts = {
+        lane.name: f"no worker serves the lane {lane.name}, where a job has been due for "
+        f"{format_duration(now - lane.oldest_due_at)}"
+        for lane in facts.overview.lanes
+        if lane.oldest_due_at is not None
+        and lane.oldest_due_at <= now
+        and not lane.workers
+        and not lane.paused
+    }
+    return {lane: lambda _, text=text: text for lane, text in texts.items()}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Named,
     Noted,
     Remembered,
     Remembering,
@@ -46,38 +45,8 @@ _log = logging.getLogger("headway.alerts")
 Seen = TypeVar("Seen")
 """What the rules of a book look at."""
 
-Found = tuple[Named, Sequence[Finding]]
+Found = tuple[Rule[Any], Sequence[Finding]]
 """A rule, and all that it finds now."""
-
-
-class Book(Protocol):
-    """Rules as those see them who watch, whatever they look at."""
-
-    @property
-    def runbooks(self) -> str:
-        """What stands before `#` and the rule's name in the link of an alert."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Of its rules."""
-        ...
-
-    def renew(self) -> None:
-        """Forget what the rules have seen: others have alerted meanwhile."""
-        ...
-
-    async def look(self, facts: Facts) -> Sequence[Found]:
-        """Return what each rule finds now; rules without enough data are left out."""
-        ...
-
-    def noted(self, ahead_ms: int) -> dict[str, Noted]:
-        """Return what those of its rules have seen that look back, by name; see `Memory.noted`."""
-        ...
-
-    def recall(self, remembered: Remembered, ahead_ms: int) -> None:
-        """Let its rules go on from what others have seen; see `Memory.recall`."""
-        ...
 
 
 class RuleBook(Generic[Seen]):
@@ -105,36 +74,34 @@ class RuleBook(Generic[Seen]):
 
     @property
     def runbooks(self) -> str:
-        """See `Book.runbooks`."""
+        """What stands before `#` and the rule's name in the link of an alert."""
         return self._runbooks
 
     @property
     def names(self) -> Sequence[str]:
-        """See `Book.names`."""
+        """Of its rules."""
         return [rule.name for rule in self._rules]
 
     def renew(self) -> None:
-        """See `Book.renew`."""
+        """Forget what the rules have seen: others have alerted meanwhile."""
         self._rules = self._make()
 
     def noted(self, ahead_ms: int) -> dict[str, Noted]:
-        """See `Book.noted`."""
+        """Return what those of its rules have seen that look back, by name."""
         return {
-            rule.name: rule.memory.noted(ahead_ms)
-            for rule in self._rules
-            if isinstance(rule, Remembering)
+            rule.name: rule.noted(ahead_ms) for rule in self._rules if isinstance(rule, Remembering)
         }
 
     def recall(self, remembered: Remembered, ahead_ms: int) -> None:
-        """See `Book.recall`."""
+        """Let its rules go on from what others have seen."""
         for rule in self._rules:
             noted = remembered.rules.get(rule.name)
             if noted is not None and isinstance(rule, Remembering):
                 standing = {one.subject for one in remembered.standing if one.rule == rule.name}
-                rule.memory.recall(noted, standing, ahead_ms)
+                rule.recall(noted, standing, ahead_ms)
 
     async def look(self, facts: Facts) -> Sequence[Found]:
-        """See `Book.look`."""
+        """Return what each rule finds now; rules without enough data are left out."""
         seen = await self._see(facts)
         found: list[Found] = []
         if seen is None:
@@ -149,6 +116,10 @@ class RuleBook(Generic[Seen]):
             if findings is not None:
                 found.append((rule, findings))
         return found
+
+
+Book = RuleBook[Any]
+"""Rules as those see them who watch, whatever they look at."""
 
 
 class Alerts:

@@ -67,62 +67,23 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     rules: dict[str, Noted] = {}
 
 
-class Memory(Protocol):
-    """What a rule has seen. Inside, moments are on the clock of its looks."""
-
-    def noted(self, ahead_ms: int) -> Noted:
-        """As it is kept.
-
-        Args:
-            ahead_ms: by how much UTC is ahead of the clock of its looks.
-        """
-        ...
-
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """Go on from what another, or it in another life, has seen."""
-        ...
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """A rule that looks back."""
-
-    @property
-    def memory(self) -> Memory:
-        """What it has seen."""
-        ...
-
-
 class AlertStorage(Protocol):
-    """Where it is kept, so that it outlives a server: one for all servers of a store."""
+    """Where it is kept, so that it outlives a server: one for all servers of a store.
+
+    Each operation raises StoreError if it cannot be reached.
+    """
 
     async def read(self) -> bytes | None:
-        """Return what was written last; None for nothing.
-
-        Raises:
-            StoreError: it cannot be reached.
-        """
+        """Return what was written last; None for nothing."""
         ...
 
     async def take_over(self, holder: str) -> bytes | None:
-        """Read, and take over the right to write.
-
-        Raises:
-            StoreError: it cannot be reached.
-        """
+        """Read, and take over the right to write."""
         ...
 
     async def write(self, holder: str, value: bytes) -> None:
-        """Writes; nothing, if another has taken over.
-
-        Raises:
-            StoreError: it cannot be reached.
-        """
+        """Write; nothing, if another has taken over."""
         ...
-
-
-Seen_contra = TypeVar("Seen_contra", contravariant=True)
-"""What a rule looks at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,12 +99,12 @@ class Finding:
     text: str
 
 
-class Named(Protocol):
-    """What a rule is called, and how bad it is what it finds.
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
+"""What a rule looks at."""
 
-    Attributes:
-        name: of the rule, and of its runbook.
-    """
+
+class Rule(Protocol[Seen_contra]):
+    """Looks for one thing that may be wrong."""
 
     @property
     def name(self) -> str:
@@ -155,89 +116,30 @@ class Named(Protocol):
         """The severity of its findings."""
         ...
 
-
-class Rule(Named, Protocol[Seen_contra]):
-    """Looks for one thing that may be wrong."""
-
     def look(self, facts: Seen_contra) -> Sequence[Finding] | None:
         """Return what is wrong now; None if that is unknown."""
         ...
 
 
-class Lasting:
-    """Since when something has been so, for rules that wait before they report it.
+@runtime_checkable
+class Remembering(Protocol):
+    """A rule that looks back. Inside, moments are on the clock of its looks."""
 
-    Args:
-        for_ms: how long it must last.
-    """
-
-    def __init__(self, for_ms: int) -> None:
-        self._for_ms = for_ms
-        self._since: dict[str, int] = {}
-
-    def note(self, subjects: Collection[str], at: int) -> dict[str, int]:
-        """Return the ms for which it has been so, by subject, where that is long enough.
+    def noted(self, ahead_ms: int) -> Noted:
+        """Return what it has seen, for storage.
 
         Args:
-            subjects: of which it is so now; others are forgotten.
-            at: now, in ms.
+            ahead_ms: by how much UTC is ahead of the clock of its looks.
         """
-        self._since = {subject: self._since.get(subject, at) for subject in subjects}
-        lasted = {subject: at - since for subject, since in self._since.items()}
-        return {subject: ms for subject, ms in lasted.items() if ms >= self._for_ms}
-
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Memory.noted`."""
-        return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
+        ...
 
     def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Memory.recall`; a duration that was not reported yet starts again."""
-        since = noted.since.items()
-        self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}
+        """Go on from what another process has seen.
 
-
-class Growth:
-    """By how much counts have grown lately; what they were at the first look is not growth."""
-
-    def __init__(self, within_ms: int) -> None:
-        self._within_ms = within_ms
-        self._seen: Mapping[str, int] | None = None
-        self._grown: dict[str, deque[tuple[int, int]]] = {}
-
-    def note(self, counts: Mapping[str, int], at: int) -> dict[str, int]:
-        """Report by how much each has grown.
-
-        Returns:
-            The growth by label, without those that have not grown.
+        Args:
+            standing: the subjects of its alerts that are not over.
         """
-        before, self._seen = self._seen, dict(counts)
-        for label, count in counts.items():
-            grown = 0 if before is None else count - before.get(label, 0)
-            if grown > 0:
-                self._grown.setdefault(label, deque()).append((at, grown))
-        for label, grown in list(self._grown.items()):
-            while grown and at - grown[0][0] > self._within_ms:
-                grown.popleft()
-            if not grown:
-                del self._grown[label]
-        return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
-
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Memory.noted`."""
-        grown = {
-            label: [(at + ahead_ms, count) for at, count in each]
-            for label, each in self._grown.items()
-        }
-        return Noted(seen=None if self._seen is None else dict(self._seen), grown=grown)
-
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Memory.recall`; growth since the last evaluation counts at the next one."""
-        del standing
-        self._seen = noted.seen
-        self._grown = {
-            label: deque((at - ahead_ms, count) for at, count in each)
-            for label, each in noted.grown.items()
-        }
+        ...
 
 
 class Timed(Protocol):
@@ -249,7 +151,7 @@ class Timed(Protocol):
         ...
 
 
-SeenAt = TypeVar("SeenAt", bound=Timed)
+Seen = TypeVar("Seen", bound=Timed)
 
 T = TypeVar("T", bound=Any)
 
@@ -263,73 +165,118 @@ def _findings(texts: Texts) -> Sequence[Finding]:
     return [Finding(subject=subject, text=text) for subject, text in texts.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Now(Generic[SeenAt]):
+@dataclass(slots=True)
+class Now(Generic[Seen]):
     """Finds what is wrong at one look.
 
     Attributes:
         name: of the rule, and of its runbook.
+        find: what is wrong; None if that is unknown.
     """
 
     name: str
     severity: Severity
-    find: Callable[[SeenAt], Texts]
+    find: Callable[[Seen], Texts | None]
 
-    def look(self, facts: SeenAt) -> Sequence[Finding]:
+    def look(self, facts: Seen) -> Sequence[Finding] | None:
         """See `Rule.look`."""
-        return _findings(self.find(facts))
+        found = self.find(facts)
+        return None if found is None else _findings(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Lasts(Generic[SeenAt]):
+@dataclass(slots=True)
+class Lasts(Generic[Seen]):
     """Finds what has been wrong for some time.
 
     Attributes:
         name: of the rule, and of its runbook.
         for_ms: how long it must last.
-        find: what is wrong, by subject: a text, made of the ms for which it has been.
+        find: what is wrong, by subject: a text, made of the ms for which it has been; None if that
+            is unknown.
     """
 
     name: str
     severity: Severity
     for_ms: int
-    find: Callable[[SeenAt], Mapping[str, Callable[[int], str]]]
-    memory: Lasting = field(init=False)
+    find: Callable[[Seen], Mapping[str, Callable[[int], str]] | None]
+    _since: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "memory", Lasting(self.for_ms))
-
-    def look(self, facts: SeenAt) -> Sequence[Finding]:
+    def look(self, facts: Seen) -> Sequence[Finding] | None:
         """See `Rule.look`."""
         found = self.find(facts)
-        lasted = self.memory.note(found, facts.at)
-        return _findings({one: found[one](ms) for one, ms in lasted.items()})
+        if found is None:
+            return None
+        self._since = {subject: self._since.get(subject, facts.at) for subject in found}
+        lasted = {subject: facts.at - since for subject, since in self._since.items()}
+        return _findings({one: found[one](ms) for one, ms in lasted.items() if ms >= self.for_ms})
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """See `Remembering.noted`."""
+        return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """See `Remembering.recall`; a duration that was not reported yet starts again."""
+        since = noted.since.items()
+        self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}
 
 
-@dataclass(frozen=True, slots=True)
-class Grows(Generic[SeenAt]):
-    """Finds counts that have grown too much lately.
+@dataclass(slots=True)
+class Grows(Generic[Seen]):
+    """Finds counts that have grown too much lately; what they were at the first look is not growth.
 
     Attributes:
         name: of the rule, and of its runbook.
         within_ms: what grew longer ago is forgotten.
-        counts: by label, as they are now.
+        counts: by label, as they are now; None if that is unknown.
         find: what is wrong, of what has grown.
+        seen: the counts of the last look; None before the first.
     """
 
     name: str
     severity: Severity
     within_ms: int
-    counts: Callable[[SeenAt], Mapping[str, int]]
+    counts: Callable[[Seen], Mapping[str, int] | None]
     find: Callable[[Mapping[str, int]], Texts]
-    memory: Growth = field(init=False)
+    seen: Mapping[str, int] | None = field(default=None, init=False)
+    _grown: dict[str, deque[tuple[int, int]]] = field(
+        default_factory=dict[str, deque[tuple[int, int]]], init=False
+    )
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "memory", Growth(self.within_ms))
-
-    def look(self, facts: SeenAt) -> Sequence[Finding]:
+    def look(self, facts: Seen) -> Sequence[Finding] | None:
         """See `Rule.look`."""
-        return _findings(self.find(self.memory.note(self.counts(facts), facts.at)))
+        counts = self.counts(facts)
+        return None if counts is None else _findings(self.find(self._note(counts, facts.at)))
+
+    def _note(self, counts: Mapping[str, int], at: int) -> dict[str, int]:
+        """Return by how much each has grown, without those that have not."""
+        before, self.seen = self.seen, dict(counts)
+        for label, count in counts.items():
+            grown = 0 if before is None else count - before.get(label, 0)
+            if grown > 0:
+                self._grown.setdefault(label, deque()).append((at, grown))
+        for label, grown in list(self._grown.items()):
+            while grown and at - grown[0][0] > self.within_ms:
+                grown.popleft()
+            if not grown:
+                del self._grown[label]
+        return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """See `Remembering.noted`."""
+        grown = {
+            label: [(at + ahead_ms, count) for at, count in each]
+            for label, each in self._grown.items()
+        }
+        return Noted(seen=None if self.seen is None else dict(self.seen), grown=grown)
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """See `Remembering.recall`; growth since the last evaluation counts at the next one."""
+        del standing
+        self.seen = noted.seen
+        self._grown = {
+            label: deque((at - ahead_ms, count) for at, count in each)
+            for label, each in noted.grown.items()
+        }
 
 
 def thresholds_of(where: str, model: type[T], given: Mapping[str, object]) -> T:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -16,20 +16,19 @@ from headway.contract.store import Store
 from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreUnavailable
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
-from headway.server.alerts.engine import StoreAway
+from headway.server.alerts.engine import STORE_AWAY
 from headway.server.alerts.rule_book import Alerts, Book, Facts, Found
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Named,
     Remembered,
+    Rule,
     Severity,
     Standing,
 )
 from headway.server.overview import read_overview
 
 MINUTE_MS = 60_000
-
 
 AGAIN_MS = {
     Severity.P0: 5 * MINUTE_MS,
@@ -136,7 +135,7 @@ class AlertThrottle:
         self._runbooks = runbooks
         self._standing: dict[tuple[str, str], _Standing] = {}
 
-    def update(self, rule: Named, findings: Sequence[Finding], at: int) -> list[Alert]:
+    def update(self, rule: Rule[Any], findings: Sequence[Finding], at: int) -> list[Alert]:
         """Return the alerts of one rule to send.
 
         Returns:
@@ -212,17 +211,8 @@ class AlertThrottle:
                 standing.calm_since = at
             elif at - standing.calm_since >= CALM_MS:
                 del self._standing[key]
-                before = standing.alert
-                healed.append(
-                    Alert(
-                        rule=before.rule,
-                        severity=before.severity,
-                        subject=before.subject,
-                        text=f"over: {before.text}",
-                        runbook=before.runbook,
-                        healed=True,
-                    )
-                )
+                text = f"over: {standing.alert.text}"
+                healed.append(replace(standing.alert, text=text, healed=True))
         return healed
 
 
@@ -324,10 +314,10 @@ class AlertStateKeeper:
         for book, throttle in self._books:
             names = set(book.names) - self._alerts.off
             if only_away:
-                names &= {StoreAway.name}
+                names &= {STORE_AWAY}
             elif self._saw_away:
                 # Each server reports by itself that the store is away, and that it is back.
-                names -= {StoreAway.name}
+                names -= {STORE_AWAY}
             sent = [one for one in kept.standing if one.rule in names]
             throttle.recall(sent, self._ahead_ms)
             if not only_away:
@@ -390,7 +380,7 @@ class AlertWatcher:
         self._alerts.leads = self._leads and facts.fault is None
         if led and not self._leads:
             for book, throttle in self._books:
-                throttle.forget(keep=StoreAway.name)
+                throttle.forget(keep=STORE_AWAY)
                 book.renew()
         if self._keeper is not None:
             await self._keeper.before(leads=self._leads, away=facts.fault is not None)
