@@ -388,7 +388,7 @@ class Client:
             await self.close_async()
 
     async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
-        """Claim jobs, and waits for some if there are none.
+        """Claim jobs, and wait for some if there are none.
 
         Who claims by hand also beats and settles by hand.
 

@@ -90,7 +90,7 @@ _WAITING = (
     " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
 )
 _START = (
-    # From the process's marks on, if no step in an exclusive step has put jobs before them since.
+    # From the process's marks on, if no exclusive step has put jobs before them since.
     "WITH behind AS MATERIALIZED (SELECT head.* FROM unnest($4::bigint[], $5::bigint[],"  # noqa: S608  (constants only)
     " $6::bigint[], $7::bigint[], $8::bigint[]) AS part (flow, priority, due_at, seq, below)"
     " CROSS JOIN LATERAL "
@@ -191,11 +191,11 @@ class PlainClaims:
         if lane.pause:
             lane.pause -= 1
             return False
-        # The counts that these claims append are folded by a step in an exclusive step.
+        # The counts that these claims append are folded by an exclusive step.
         return shared.unfolded < FOLD_EVERY and _is_simple(shared.lanes, name)
 
     def learn(self, request: ClaimRequest, reply: ClaimReply, found: Iterable[int]) -> None:
-        """Record what a exclusive claim has read.
+        """Record what an exclusive claim has read.
 
         Args:
             request: of the claim.
