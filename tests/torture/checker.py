@@ -201,7 +201,8 @@ def _given_back_at(seen: Evidence, one: Doing) -> int:
     if one.handed is None:
         return seen.ended_at(one)
     applied = [since for since, _, answer in seen.signals.get(one.job, ()) if answer == "applied"]
-    return max([one.handed, *applied])
+    # The store's answer may come after the deadline, which is counted from the hand-over itself.
+    return max([min(one.handed, one.begin + seen.plan["deadline_ms"] * MS), *applied])
 
 
 def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:

@@ -18,7 +18,7 @@ from headway.stores import open_store
 from tests.torture import flag
 from tests.torture.fate import Fate
 from tests.torture.plan import (
-    DEADLINE,
+    DEADLINE_MS,
     LIGHT,
     OFFER_MS,
     VARIED,
@@ -213,7 +213,7 @@ class _Process:
         self.begin(job)
         try:
             if self.role.plant != "call early":
-                await job.hand_over(timeout=DEADLINE)
+                await job.hand_over(timeout=f"{DEADLINE_MS}ms")
                 self.fate.meet("after hand-over")
                 self.witness.note("handed", job=job.id, run=job.run)
                 await self.dwell(job)

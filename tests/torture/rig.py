@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from tests.torture import flag, onlookers, process
 from tests.torture.checker import Violation, check
 from tests.torture.evidence import Evidence, read_evidence
 from tests.torture.plan import (
+    DEADLINE_MS,
     GATES,
     OFFER_MS,
     START_WITHIN_MS,
@@ -72,6 +74,7 @@ class Rig:
         self.witness = Witness(witness_file(self.folder))
         plan: dict[str, Any] = {
             "gates": GATES,
+            "deadline_ms": DEADLINE_MS,
             "calm": self.calm,
             "start_within_ms": START_WITHIN_MS,
             "slack_ms": SLACK_MS,
@@ -155,9 +158,22 @@ class Rig:
 
 
 def _start(target: Callable[..., None], *args: Any) -> BaseProcess:
-    one = _PROCESSES.Process(target=target, args=args, daemon=True)
+    one = _PROCESSES.Process(target=_with_its_rig, args=(target, *args), daemon=True)
     one.start()
     return one
+
+
+def _with_its_rig(target: Callable[..., None], *args: Any) -> None:
+    """Runs it, and ends with the rig even if that is killed; its file would grow for ever."""
+    rig = multiprocessing.parent_process()
+    assert rig is not None
+
+    def end() -> None:
+        rig.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+    target(*args)
 
 
 def _join(processes: list[BaseProcess]) -> None:

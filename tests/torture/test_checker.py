@@ -24,6 +24,7 @@ PLAN: Json = {
         "pace": {"kind": "rate", "limit": 2, "per_ms": 1000},
         "tech": {"kind": "slots", "capacity": 1},
     },
+    "deadline_ms": 4_000,
     "start_within_ms": 100,
     "calm": True,
     "audits": 1,
@@ -218,6 +219,21 @@ def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
     h = good()
     h.find("beat", nth=1)["lost"] = [["first", 1]]
     assert h.violated() == set()
+
+
+@pytest.mark.parametrize(("t", "violated"), [(10.9, {"capacity"}), (11.1, set[str]())])
+def test_hand_over_whose_answer_came_late_holds_its_permit_until_its_deadline(
+    t: float, violated: set[str]
+) -> None:
+    h = good()
+    h.find("handed", "silent")["t"] = int(12.0 * SECOND)
+    for fact in h.witness:
+        if fact["event"] == "asked" and fact["jobs"][0][0] == "silent":
+            fact["jobs"][0][1] = [["lock:c", 1, "lock"]]
+    h.ask("next", [["lock:c", 1, "lock"]])
+    h.begin("next", t, pid=2)
+    h.end("next", t + 0.01, pid=2)
+    assert h.violated() == violated
 
 
 def stopped_over_its_lease() -> History:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -238,8 +238,10 @@ class SignalRow:
         key: of its signal.
         at: when it arrived.
         kept_until: until when it is kept for a run that does not await it yet; None once applied.
-        payload: the signal, encoded, while it is kept.
+        payload: the signal, encoded, while it is kept; then `LATE`, or empty if it was applied.
     """
+
+    LATE: ClassVar[bytes] = b"late"
 
     scope: str
     event: str

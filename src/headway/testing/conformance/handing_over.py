@@ -22,11 +22,11 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.views import JobsQuery
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, derived_id, ids_after
+from headway.core.job import FollowUp, JobPolicy, derived_id, ids_after
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with, take_ids
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import use_of
+from headway.testing.jobs import POLICY, use_of
 
 LINE = Slots("line", 1)
 TIMEOUT_MS = 1_800_000
@@ -60,6 +60,41 @@ class HandOverGroup(ConformanceGroup):
         again = HandedOver(call.id, call.run, key=call.key, timeout_ms=TIMEOUT_MS)
         assert await call.worker.report(again) is Verdict.ALREADY
         assert (await rig.dump()).jobs == before
+
+    @pytest.mark.parametrize("policy", [POLICY, policy_with(on_deadline="retry")])
+    async def test_hand_over_repeated_after_its_deadline_is_lost(
+        self, rig: Rig, policy: JobPolicy
+    ) -> None:
+        await rig.declare(LINE)
+        # Shorter than the worker's lease, which must not decide.
+        timeout_ms = LEASE_MS - 1
+        call = await dial(rig, gates=(use_of(LINE),), policy=policy, timeout_ms=timeout_ms)
+        await rig.pass_time(timeout_ms)
+        again = HandedOver(call.id, call.run, key=call.key, timeout_ms=timeout_ms)
+        assert await call.worker.report(again) is Verdict.LOST
+        assert await rig.used("line") == 0
+
+    async def test_hand_over_repeated_after_the_next_candidate_was_chosen_is_lost(
+        self, rig: Rig
+    ) -> None:
+        policy = policy_with(cascade=True)
+        await rig.add(candidates=("ann", "bob"), policy=policy, expires_at=None)
+        run = await rig.worker.take_one()
+        offer = HandedOver(run.id, run.run, key="ann", timeout_ms=LEASE_MS - 1)
+        assert await rig.worker.report(offer) is Verdict.DONE
+        await rig.pass_time(LEASE_MS - 1)
+        assert (await rig.worker.take_one()).candidate == "bob"
+        assert await rig.worker.report(offer) is Verdict.LOST
+
+    async def test_hand_over_that_ended_cancelled_is_lost_when_it_is_repeated(
+        self, rig: Rig
+    ) -> None:
+        await rig.add()
+        run = await rig.worker.take_one()
+        await rig.cancel(run.id)
+        hand_over = HandedOver(run.id, run.run, key="call", timeout_ms=TIMEOUT_MS)
+        assert await rig.worker.report(hand_over) is Verdict.CANCELLED
+        assert await rig.worker.report(hand_over) is Verdict.LOST
 
     async def test_return_of_a_handler_that_handed_over_is_only_recorded(self, rig: Rig) -> None:
         call = await dial(rig)

@@ -14,7 +14,7 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial
+from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
@@ -151,11 +151,25 @@ class SignalGroup(ConformanceGroup):
         assert (late.answer, late.job, late.state) == (Heard.LATE, call.id, State.SUCCEEDED)
         assert await rig.total("late_signals") == 1
 
-    async def test_signal_after_the_deadline_is_late(self, rig: Rig) -> None:
+    async def test_signal_after_the_deadline_is_late_however_often_it_is_sent(
+        self, rig: Rig
+    ) -> None:
         call = await dial(rig)
         await rig.pass_time(TIMEOUT_MS)
-        late = await rig.signal(call.key)
-        assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
+        for _ in range(2):
+            late = await rig.signal(call.key, event="end")
+            assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
+
+    async def test_kept_signal_that_comes_too_late_for_its_candidate_stays_late(
+        self, rig: Rig
+    ) -> None:
+        await rig.add(candidates=("ann", "bob"), policy=policy_with(cascade=True), expires_at=None)
+        run = await rig.worker.take_one()
+        word = Signal(key=ref(run), event="word", decided=Decided.ACCEPTED, candidate="bob")
+        assert (await rig.store.signal(word)).answer is Heard.KEPT
+        await rig.worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=9_000))
+        assert (await rig.store.signal(word)).answer is Heard.LATE
+        assert await rig.state(run.id) is State.AWAITING
 
     async def test_signal_and_deadline_race_in_the_store_and_one_wins(self, rig: Rig) -> None:
         call = await dial(rig)

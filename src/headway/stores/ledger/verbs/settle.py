@@ -169,7 +169,8 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
 
 def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
     """Return ALREADY for a run that has settled itself, and LOST for any other."""
-    if isinstance(outcome, GaveBack | KnownAs):
+    if isinstance(outcome, HandedOver | GaveBack | KnownAs):
+        # Its handler would go on: after its deadline, a cancel or a signal it must not.
         return Verdict.LOST
     if row.run == outcome.run and row.last_worker == worker:
         awaits = row.state is State.AWAITING and not row.in_doubt

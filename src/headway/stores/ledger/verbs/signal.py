@@ -102,26 +102,25 @@ def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
 
 
 def _apply_new(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
-    if not _is_first(step, event, row):
-        return SignalReply(answer=Heard.ALREADY, job=row.id, state=row.state)
+    before = _heard_before(step, event, row)
+    if before is not None:
+        return SignalReply(answer=before, job=row.id, state=row.state)
     if row.run == run and row.state is State.RUNNING and event.kind is not SignalKind.NOTE:
         return _keep(step, event, event.key, row)
-    now = step.ledger.now
-    step.ledger.signals.save(SignalRow(scope=row.id, event=event.event, key=event.key, at=now))
-    step.ledger.counts.happened("signals")
-    return SignalReply(answer=_apply(step, event, row, run), job=row.id, state=row.state)
+    answer = _apply(step, event, row, run, step.ledger.now)
+    return SignalReply(answer=answer, job=row.id, state=row.state)
 
 
-def _is_first(step: Step, event: Signal, row: JobRow) -> bool:
-    """Return whether the event was not applied to the job before."""
+def _heard_before(step: Step, event: Signal, row: JobRow) -> Heard | None:
+    """Return the answer to an event that the job had before; None for a new one."""
     known = step.ledger.signals.heard(row.id, event.event)
     if known is None:
-        return True
+        return None
     if known.kept_until is None:
-        return False
+        return Heard.LATE if known.payload == SignalRow.LATE else Heard.ALREADY
     # It came under the job's bare id, which is not a key, and was kept in the job's own scope.
     step.ledger.signals.drop([known])
-    return True
+    return None
 
 
 def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> SignalReply:
@@ -161,42 +160,47 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
         step.ledger.signals.drop([kept])
         if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
             continue
-        if _is_first(step, event, row):
-            step.ledger.signals.save(
-                SignalRow(scope=row.id, event=event.event, key=key, at=kept.at)
-            )
-            step.ledger.counts.happened("signals")
-            _apply(step, event, row, row.run)
+        if _heard_before(step, event, row) is None:
+            _apply(step, event, row, row.run, kept.at)
 
 
-def _apply(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
+    step.ledger.counts.happened("signals")
     if not event.known_as:
-        return _apply_to_run(step, event, row, run)
+        return _apply_to_run(step, event, row, run, at)
     step.ledger.signals.make_known(event.known_as, row.id, run)
-    answer = _apply_to_run(step, event, row, run)
+    answer = _apply_to_run(step, event, row, run, at)
     if row.run == run:
         # Events that arrived under that key before it was known.
         apply_kept(step, row, event.known_as)
     return answer
 
 
-def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
+    late = event.kind is not SignalKind.NOTE and (
+        row.run != run
+        or row.state is not State.AWAITING
+        or _is_for_another_candidate(row, event)
+        or _is_answered(row, event)
+    )
+    heard = SignalRow(
+        scope=row.id,
+        event=event.event,
+        key=event.key,
+        at=at,
+        payload=SignalRow.LATE if late else b"",
+    )
+    step.ledger.signals.save(heard)
+    if late:
+        step.ledger.counts.happened("late_signals")
+        return Heard.LATE
     if event.kind is SignalKind.NOTE:
         label = event.label or "note"
         author = "signal"
         step.ledger.trail.add(
             [TrailRow(0, step.ledger.now, author, event.reason, "note", row.id, label)]
         )
-        return Heard.APPLIED
-    if (
-        row.run != run
-        or row.state is not State.AWAITING
-        or _is_for_another_candidate(row, event)
-        or _is_answered(row, event)
-    ):
-        step.ledger.counts.happened("late_signals")
-        return Heard.LATE
-    if event.kind is SignalKind.PROGRESS:
+    elif event.kind is SignalKind.PROGRESS:
         _extend(step, event, row)
     else:
         _decide(step, event, row)

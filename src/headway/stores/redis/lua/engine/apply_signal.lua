@@ -7,6 +7,9 @@ local ApplySignal = {}
 -- How long an event waits for its run.
 local KEPT_MS = 3600000
 
+-- The payload of an event that was late: so is its repetition.
+local LATE = 'late'
+
 -- How many events may wait at once.
 local KEPT_MOST = 100000
 
@@ -80,7 +83,20 @@ local function decide(step, event, row)
 end
 
 -- What an event does to a job's run but for its key. Returns applied or late.
-local function apply_to_run(step, event, row, run)
+local function apply_to_run(step, event, row, run, at)
+  local is_late = event.kind ~= 'note'
+    and (
+      row.run ~= run
+      or row.state ~= 'awaiting'
+      or is_other_candidate(row, event)
+      or is_answered(row, event)
+    )
+  local payload = is_late and LATE or ''
+  Signals.save({ scope = row.id, event = event.event, key = event.key, at = at, payload = payload })
+  if is_late then
+    Counts.happened('late_signals', 1)
+    return 'late'
+  end
   if event.kind == 'note' then
     local label = event.label or ''
     Trail.add({
@@ -93,18 +109,7 @@ local function apply_to_run(step, event, row, run)
         detail = label ~= '' and label or 'note',
       },
     })
-    return 'applied'
-  end
-  if
-    row.run ~= run
-    or row.state ~= 'awaiting'
-    or is_other_candidate(row, event)
-    or is_answered(row, event)
-  then
-    Counts.happened('late_signals', 1)
-    return 'late'
-  end
-  if event.kind == 'progress' then
+  elseif event.kind == 'progress' then
     extend(step, event, row)
   else
     decide(step, event, row)
@@ -112,14 +117,15 @@ local function apply_to_run(step, event, row, run)
   return 'applied'
 end
 
--- Applies an event to a job's run. Returns applied or late.
-function ApplySignal.apply(step, event, row, run)
+-- Applies an event that came at a moment to a job's run. Returns applied or late.
+function ApplySignal.apply(step, event, row, run, at)
+  Counts.happened('signals', 1)
   local key = event.known_as or ''
   if key == '' then
-    return apply_to_run(step, event, row, run)
+    return apply_to_run(step, event, row, run, at)
   end
   Signals.make_known(key, row.id, run)
-  local answer = apply_to_run(step, event, row, run)
+  local answer = apply_to_run(step, event, row, run, at)
   if row.run == run then
     -- What came under that key before it was known.
     ApplySignal.apply_kept(step, row, key)
@@ -127,18 +133,18 @@ function ApplySignal.apply(step, event, row, run)
   return answer
 end
 
--- Whether the event was not applied to the job before.
-function ApplySignal.is_first(event, row)
+-- The answer to an event that the job had before; nil for a new one.
+function ApplySignal.heard_before(event, row)
   local known = Signals.heard(row.id, event.event)
   if known == nil then
-    return true
+    return nil
   end
   if known.kept_until == nil then
-    return false
+    return known.payload == LATE and 'late' or 'already'
   end
   -- It came under the job's bare id, which is no key, and was kept in the job's own scope.
   Signals.drop({ known })
-  return true
+  return nil
 end
 
 -- Keeps an event that no run awaits yet, in a scope: its key. Returns kept or already.
@@ -182,10 +188,8 @@ function ApplySignal.apply_kept(step, row, key)
     local event = cmsgpack.unpack(kept.payload)
     Signals.drop({ kept })
     local stale = kept.kept_until ~= nil and kept.kept_until <= Time.now
-    if not stale and ApplySignal.is_first(event, row) then
-      Signals.save({ scope = row.id, event = event.event, key = key, at = kept.at, payload = '' })
-      Counts.happened('signals', 1)
-      ApplySignal.apply(step, event, row, row.run)
+    if not stale and ApplySignal.heard_before(event, row) == nil then
+      ApplySignal.apply(step, event, row, row.run, kept.at)
     end
   end
 end

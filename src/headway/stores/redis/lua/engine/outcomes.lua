@@ -6,6 +6,8 @@ local Outcomes = {}
 -- Bytes of a result.
 local MAX_RESULT = 1000000
 
+-- Their handler goes on: after its run's deadline, a cancel or a signal it must not.
+local NEEDS_LIVE = { HandedOver = true, GaveBack = true, KnownAs = true }
 -- Outcomes that the run did not report itself.
 local LOST_WORDS = { lost = true, unused = true, forced = true }
 
@@ -194,7 +196,7 @@ end
 
 -- A run that has settled itself gets `already`; any other is lost.
 local function already(worker, row, outcome)
-  if outcome.type == 'GaveBack' or outcome.type == 'KnownAs' then
+  if NEEDS_LIVE[outcome.type] then
     return LOST
   end
   if row.run == outcome.run and row.last_worker == worker then

@@ -1,5 +1,5 @@
 -- Signals: an external event is applied once, kept for its run, or refused as late.
--- needs: base.time, base.write, tables.counts, tables.signals
+-- needs: base.time, base.write, tables.signals
 -- needs: engine.apply_signal, engine.horizon, engine.step
 local Signal = {}
 
@@ -23,21 +23,14 @@ local function find(step, key)
 end
 
 local function apply_new(step, event, row, run)
-  if not ApplySignal.is_first(event, row) then
-    return 'already'
+  local before = ApplySignal.heard_before(event, row)
+  if before ~= nil then
+    return before
   end
   if row.run == run and row.state == 'running' and event.kind ~= 'note' then
     return ApplySignal.keep(step, event, event.key, row.kind)
   end
-  Signals.save({
-    scope = row.id,
-    event = event.event,
-    key = event.key,
-    at = Time.now,
-    payload = '',
-  })
-  Counts.happened('signals', 1)
-  return ApplySignal.apply(step, event, row, run)
+  return ApplySignal.apply(step, event, row, run, Time.now)
 end
 
 -- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
