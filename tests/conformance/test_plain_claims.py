@@ -24,7 +24,7 @@ PART = 300
 def counted() -> Iterator[Counted]:
     counted = Counted()
     yield counted
-    enough = counted.claims >= counted.stores / 2 and counted.started >= counted.stores
+    enough = counted.claims >= 0.8 * counted.stores and counted.started >= 3 * counted.stores
     assert counted.stores < PART or enough
 
 

@@ -16,6 +16,7 @@ from headway.contract.outcomes import Failed, SettleRequest
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, TrailQuery, WhyQuery
 from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.options import parse_url
@@ -178,6 +179,26 @@ async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_
     view = await store.read(JobQuery(id=job(1).id))
     assert view is not None
     assert view.created_at == view.runs[0].claimed_at == began_at + 500
+
+
+async def test_rate_counts_a_job_enqueued_while_a_claim_is_under_way_from_its_claim_on_record(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    pace = Rate("pace", 1, per="1s")
+    await other.define(DefineRequest(items=(DeclareGate(spec=pace),), author="ann"))
+    await store.lead("chores", "here", 1_000)
+    held = Held(store._turns)
+    slow = asyncio.ensure_future(claim(store))
+    await held.until_it_came()
+    clock.advance(500)
+    await other.enqueue([job(n, gates=(use_of(pace),)) for n in (1, 2)])
+    held.through.set()
+    assert [one.id for one in (await slow).jobs] == [job(1).id]
+    clock.advance(999)
+    assert (await claim(store, request=2)).jobs == []
+    clock.advance(1)
+    assert [one.id for one in (await claim(store, request=3)).jobs] == [job(2).id]
 
 
 async def test_beat_that_read_its_worker_before_a_sweep_took_some_of_its_jobs_extends_no_lease(

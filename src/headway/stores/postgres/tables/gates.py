@@ -310,7 +310,9 @@ def _permits(rows: Rows) -> list[PermitRow]:
 
 
 _ADD_STARTS = Tell(
-    "INSERT INTO @start AS start SELECT gate, @now, n"
+    # At the moment that the jobs' runs have on record: a claim may start what came after its time.
+    "INSERT INTO @start AS start SELECT gate,"
+    " greatest(@now, (SELECT max(claimed_at) FROM @job WHERE seq = ANY ($3))), n"
     " FROM unnest($1::text[], $2::bigint[]) AS one (gate, n)"
     " ON CONFLICT (gate, at) DO UPDATE SET n = start.n + excluded.n",
     of("start"),
@@ -346,7 +348,8 @@ class PostgresStarts:
 
     def add(self, counts: Mapping[str, int]) -> None:
         session = self._session
-        session.tell(_ADD_STARTS, Texts(counts), Numbers(counts.values()))
+        started = Numbers(session.cache.gone)
+        session.tell(_ADD_STARTS, Texts(counts), Numbers(counts.values()), started)
         _forget(session, counts)
 
     def put(self, gate: str, moments: Mapping[int, int]) -> None:
