@@ -117,7 +117,7 @@ def no_two_runs_at_once(seen: Evidence) -> Iterator[Violation]:
             yield Violation("double start", f"{_name(same[0])} began {len(same)} times")
     for mine in seen.doings_of().values():
         for one, later in pairwise([one for one in mine if not seen.is_shadow(one)]):
-            if later.begin < seen.ended_at(one):
+            if later.begin < _live_until(seen, one):
                 yield Violation("two at once", f"{_name(later)} began while run {one.run} worked")
             if later.run <= one.run:
                 yield Violation("fence", f"{_name(later)} began after run {one.run}")
@@ -196,13 +196,27 @@ def _given_back_at(seen: Evidence, one: Doing) -> int:
     """When its permits were certainly still out for the last time, ns."""
     if one.offered is not None:
         answered = _answered_at(seen, one)
-        # The deadline is counted from the offer, which came after the handler's first line.
-        return seen.ended_at(one) if answered is None else answered
+        return _live_until(seen, one) if answered is None else answered
     if one.handed is None:
-        return seen.ended_at(one)
+        return _live_until(seen, one)
     applied = [since for since, _, answer in seen.signals.get(one.job, ()) if answer == "applied"]
-    # The store's answer may come after the deadline, which is counted from the hand-over itself.
-    return max([min(one.handed, one.begin + seen.plan["deadline_ms"] * MS), *applied])
+    return max([min(one.handed, _live_until(seen, one)), *applied])
+
+
+def _live_until(seen: Evidence, one: Doing) -> int:
+    """When its handler certainly worked on a live run for the last time, ns.
+
+    A deadline counts from the hand-over, which came after the handler's first line. The store's
+    answer may come after it, or be lost; then the handler is told that it has lost its run.
+    """
+    end = seen.ended_at(one)
+    runs = seen.jobs[one.job]["runs"] if one.job in seen.jobs else ()
+    if not any(run["run"] == one.run and run["handed_at"] is not None for run in runs):
+        return end
+    asked = seen.asked.get(one.job)
+    offers = asked is not None and asked.sort == OFFERED
+    deadline_ms = seen.plan["offer_ms" if offers else "deadline_ms"]
+    return min(end, one.begin + deadline_ms * MS)
 
 
 def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:

@@ -221,12 +221,16 @@ def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
     assert h.violated() == set()
 
 
+@pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize(("t", "violated"), [(10.9, {"capacity"}), (11.1, set[str]())])
 def test_hand_over_whose_answer_came_late_holds_its_permit_until_its_deadline(
-    t: float, violated: set[str]
+    t: float, violated: set[str], lost: bool
 ) -> None:
     h = good()
-    h.find("handed", "silent")["t"] = int(12.0 * SECOND)
+    handed = h.find("handed", "silent")
+    handed["t"] = int(12.0 * SECOND)
+    if lost:
+        handed.update(event="end", outcome="stopped")
     for fact in h.witness:
         if fact["event"] == "asked" and fact["jobs"][0][0] == "silent":
             fact["jobs"][0][1] = [["lock:c", 1, "lock"]]
