@@ -140,7 +140,12 @@ async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wa
     there.announce([(LANE, moment)])
 
     def reached() -> bool:
-        return all(one.until_at == moment for wakes in sleepers for one in wakes._waiters)
+        # One that is awake is about to end its task.
+        return all(
+            one.until_at == moment and not one.awake
+            for wakes in sleepers
+            for one in wakes._waiters
+        )
 
     await until(reached)
     return sum(task.done() for task in tasks)
