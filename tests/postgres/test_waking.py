@@ -142,9 +142,7 @@ async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wa
     def reached() -> bool:
         # One that is awake is about to end its task.
         return all(
-            one.until_at == moment and not one.awake
-            for wakes in sleepers
-            for one in wakes._waiters
+            one.until_at == moment and not one.awake for wakes in sleepers for one in wakes._waiters
         )
 
     await until(reached)
