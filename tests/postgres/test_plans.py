@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pkgutil
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -132,6 +133,65 @@ def test_no_statement_walks_over_the_jobs(database: psycopg.Connection, mode: st
         if (found := walks(plan(database, text, mode), writes=text.startswith(("UPD", "DEL"))))
     }
     assert not walking
+
+
+WALKED = {
+    # From its first entry on, and no further than to the first that fits.
+    ("job_statements.LANES_DUE", "job_scheduled"),
+    ("plain_claims._THEN", "gate_timer"),
+    # Lanes, and events that wait for a job, are few.
+    ("job_statements.LANES_DUE", "lane_name_key"),
+    ("lanes._COUNTS", None),
+    ("lanes._COUNTS_BETWEEN", None),
+    ("records._KEPT_COUNT", None),
+}
+"""What is read whole, or without a condition on the first column of its index."""
+FEWEST = 8
+"""With fewer jobs, once it has counted them, the server may prefer a walk (decision 0051)."""
+
+
+def whole(db: psycopg.Connection, plan: dict[str, Any]) -> set[str | None]:
+    """The indexes that a plan reads without a condition on their first column; None for a table."""
+    first = dict(
+        db.execute(
+            "SELECT relname, pg_get_indexdef(indexrelid, 1, true) FROM pg_index"
+            " JOIN pg_class ON pg_class.oid = indexrelid"
+        ).fetchall()
+    )
+    found: set[str | None] = set()
+    for node in nodes(plan):
+        index = node.get("Index Name")
+        if node["Node Type"] == "Seq Scan":
+            found.add(None)
+        elif index and not re.search(rf"(?<![.\w]){first[index]}\b", node.get("Index Cond", "")):
+            found.add(index)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("looked", "jobs"),
+    [(False, 1), (False, 300), (False, 3_000), (False, 20_000), (True, FEWEST), (True, 3_000)],
+)
+def test_no_statement_reads_an_index_whole_however_few_jobs_there_are(
+    fast_postgres_server: PostgresServer | GivenPostgres, jobs: int, looked: bool
+) -> None:
+    """Of a small table the server thinks that a walk costs little, and keeps to it as it grows."""
+    with fresh_database(fast_postgres_server.url) as url:
+        options = parse_url(url)
+        with psycopg.connect(options.conninfo, autocommit=True, prepare_threshold=None) as db:
+            ensure_schema(db, options)
+            db.execute("ALTER TABLE headway.job SET (autovacuum_enabled = off)")
+            db.execute("INSERT INTO headway.lane (name) VALUES ('bench')")
+            db.execute(FILL, (jobs,))
+            if looked:
+                db.execute("ANALYZE")
+            db.execute(setting(options, local=False).encode())
+            found = {
+                (name, index)
+                for name, text in statements("@").items()
+                for index in whole(db, plan(db, text, "force_generic_plan"))
+            }
+    assert found <= WALKED
 
 
 def lookups(plan: dict[str, Any]) -> set[tuple[str, str | None, bool]]:

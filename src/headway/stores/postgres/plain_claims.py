@@ -107,10 +107,12 @@ _START = (
     + _WAITING.format("")
     + " WHERE (SELECT count(*) FROM behind) < $2::bigint) AS head"  # noqa: S608  (constants only)
     " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
-    # They are locked one by one and in order, until there are enough.
-    " mine AS MATERIALIZED (SELECT job.seq, first.place FROM first"
-    " JOIN @job AS job ON job.seq = first.seq WHERE job.state = 1"
-    " ORDER BY first.place LIMIT $2::bigint FOR UPDATE OF job SKIP LOCKED),"
+    # They are locked one by one and in order, until there are enough; each is looked up by its
+    # number, because a join may as well walk over all waiting jobs.
+    " mine AS MATERIALIZED (SELECT job.seq, head.place FROM"
+    " (SELECT * FROM first ORDER BY place) AS head CROSS JOIN LATERAL"
+    " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = 1"
+    " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
     # A job with gates of its own, or one that waited through a closing, is for the verb.

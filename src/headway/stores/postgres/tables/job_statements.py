@@ -244,8 +244,10 @@ NEXT_EXPIRY = Ask(
     ahead=True,
 )
 DEADLINES = Ask(
+    # Only by the deadlines: the index of a worker's jobs, which any state of theirs admits, would
+    # be read whole.
     "SELECT id::text FROM @job"
-    " WHERE deadline_at IS NOT NULL AND deadline_at <= @now AND state = 4"
+    " WHERE deadline_at IS NOT NULL AND deadline_at <= @now AND state + 0 = 4"
     " ORDER BY deadline_at, seq LIMIT $1",
     of("deadline"),
     ahead=True,
@@ -328,8 +330,9 @@ PARKED = (
     " AND job.flow = flow.flow ORDER BY priority, due_at, seq LIMIT gate.most) AS head"
 )
 TICKETS_OF = (
+    # Only by the tickets: the index of waiting jobs would be read whole.
     "SELECT ticket, flow, priority, due_at, seq, ticket_amount FROM @job"
-    " WHERE ticket IS NOT NULL AND ticket = ANY ($1) AND state = 1"
+    " WHERE ticket IS NOT NULL AND ticket = ANY ($1) AND state + 0 = 1"
     " ORDER BY priority, due_at, seq"
 )
 _GATES = (
@@ -348,7 +351,7 @@ PARKED_GATES = Ask(
 )
 TICKETS = Ask(
     "SELECT priority, due_at, seq, ticket_amount FROM @job"
-    " WHERE ticket IS NOT NULL AND ticket = $1 AND flow = $2 AND state = 1"
+    " WHERE ticket IS NOT NULL AND ticket = $1 AND flow = $2 AND state + 0 = 1"
     " ORDER BY priority, due_at, seq",
     of("waiting"),
 )
