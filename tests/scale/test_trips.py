@@ -22,6 +22,7 @@ from headway.contract.views import (
     LanesQuery,
     Page,
     Query,
+    StatsQuery,
     WaitingFlow,
     WorkersQuery,
 )
@@ -114,6 +115,24 @@ async def test_keys_that_many_callers_add_share_steps(here: Site, n: int) -> Non
     jobs = await here.awaiting(n)
     known = [KnownAs(job.id, job.run, key=f"sid-{job.id}") for job in jobs]
     assert await trips(lambda: settle_at_once(here, known)) <= 3 * (1 + n // 256)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("own", [True, False], ids=["a lock each", "one lock"])
+async def test_claim_that_parks_reads_more_heads_each_round(here: Site, n: int, own: bool) -> None:
+    locks = [here.use(LOCK) for _ in range(n)]
+    uses = locks if own else locks[:1] * n
+    await here.add([here.new(use) for use in locks])
+    assert len(await here.take(n)) == n
+    await here.add([here.new(use) for use in uses])
+
+    async def park() -> None:
+        while (await here.worker.ask(1, LANE)).again:
+            pass
+
+    # A round writes and the next one reads in one trip, and each reads four times as many heads.
+    assert await trips(park) <= 16
+    assert (await here.store.read(StatsQuery())).counts["parked"] == n
 
 
 @pytest.mark.parametrize("n", SIZES)

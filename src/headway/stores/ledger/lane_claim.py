@@ -52,6 +52,8 @@ MANY_FLOWS = 8
 """Above this many flows a claim begins with few heads of each, since usually little is free."""
 FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads twice as many."""
+GROWTH = 4
+"""How many times as many heads as the last round parked the next one reads."""
 
 
 class LaneClaim:
@@ -67,6 +69,7 @@ class LaneClaim:
         self.last = True
         self.again = False
         self.rounds = 0
+        self.parked = self.parked_last = 0
         self.opens_at: int | None = None
         self.row = self.ledger.lanes.load([lane]).get(lane)
         self.flows: list[int] | None = None
@@ -82,7 +85,6 @@ class LaneClaim:
         if self.flows is None:
             self._find_flows()
         started: list[tuple[Start, FlowView]] = []
-        parked = 0
         while len(started) < n:
             views = self._views(n - len(started), free)
             if not views:
@@ -96,10 +98,11 @@ class LaneClaim:
             self._note_closed(views, decision)
             started += [(start, by_flow[start.flow]) for start in decision.starts]
             free -= sum(start.gated for start in decision.starts)
-            parked += len(decision.parks)
+            self.parked_last = len(decision.parks)
+            self.parked += self.parked_last
             if not decision.again:
                 break
-            if parked >= PARKS:
+            if self.parked >= PARKS:
                 self.again = self.fruitful = True
                 break
         self.fruitful = self.fruitful or bool(started)
@@ -142,6 +145,10 @@ class LaneClaim:
             least = min(LEAST_HEADS, FIRST_HEADS << self.rounds)
         self.rounds += 1
         most = n + 1 if len(flows) == 1 else max(least, 2 * n // len(flows))
+        # Where all keys are taken few can start, however many heads a round reads: rounds must not
+        # grow in number with what is parked.
+        deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)
+        least, most = max(least, deep), max(most, deep)
         views: list[FlowView] = []
         for flow in flows:
             shared, gated = self._shared(flow)

@@ -5,9 +5,6 @@
 
 local LaneClaim = {}
 
--- Jobs that one claim parks in a lane.
-local PARKS = 1000
-
 -- One lane in one claim.
 --   book: of the claim's step; request: of the claim.
 --   after: where the last claim stopped: the last flow looked at, twice, and one more if anything
@@ -23,6 +20,8 @@ function LaneClaim.new(book, request, lane, after)
     flow_after = after < 0 and -1 or math.floor(after / 2),
     fruitful = fruitful,
     rounds = 0,
+    parked = 0,
+    parked_last = 0,
     last = true,
     again = false,
     opens_at = nil,
@@ -184,18 +183,19 @@ function LaneClaim.take(work, n, free)
   if work.flows == nil then
     LaneFlows.find(work)
   end
-  local started, parked = {}, 0
+  local started = {}
   while #started < n do
     local decision = one_round(work, n - #started, free, started)
     if decision == nil then
       break
     end
     free = free - count_gated(decision.starts)
-    parked = parked + #decision.parks
+    work.parked_last = #decision.parks
+    work.parked = work.parked + work.parked_last
     if not decision.again then
       break
     end
-    if parked >= PARKS then
+    if work.parked >= LaneFlows.PARKS then
       work.again, work.fruitful = true, true
       break
     end

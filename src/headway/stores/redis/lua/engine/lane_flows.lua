@@ -76,6 +76,10 @@ local LEAST_HEADS = 16
 local MANY_FLOWS = 8
 -- With which it begins; each further round reads twice as many.
 local FIRST_HEADS = 2
+-- How many times as many heads as the last round parked the next one reads.
+local GROWTH = 4
+-- Jobs that one claim parks in a lane.
+LaneFlows.PARKS = 1000
 
 local function weights_of(spec)
   local weights = {}
@@ -330,6 +334,9 @@ function LaneFlows.views(work, n, free)
   if #flows == 1 then
     most = n + 1
   end
+  local deep = math.min(GROWTH * work.parked_last, LaneFlows.PARKS - work.parked)
+  deep = math.floor(deep / #flows)
+  least, most = math.max(least, deep), math.max(most, deep)
   for _, flow in ipairs(flows) do
     local shared = shared_of(work, flow)
     local closed = closed_of(shared.gates)
