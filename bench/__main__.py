@@ -17,7 +17,17 @@ from rich.console import Console
 
 from bench import chart, goals, report
 from bench.bench import Bench
-from bench.cases import draining, dueing, enqueueing, holding, idling, latency, over_http, sizing
+from bench.cases import (
+    draining,
+    dueing,
+    enqueueing,
+    holding,
+    idling,
+    latency,
+    outside,
+    over_http,
+    sizing,
+)
 from bench.machine import facts
 from bench.places import postgres, redis, sqlite
 from bench.places.place import Ground, NoGround, at_distance
@@ -33,6 +43,8 @@ CASES: dict[str, tuple[str, tuple[str, ...], Callable[[Bench], None]]] = {
     "drain": (draining.DRAIN, ALL, draining.against_peers),
     "two": (draining.PAIR, ALL[:3], draining.by_two),
     "shared": (draining.SHARED, ALL[:3], draining.waiting_handlers),
+    "locks": (draining.LOCKED, ALL[:3], draining.at_locks),
+    "signals": (outside.SIGNALS, ALL[:3], outside.handed_and_signalled),
     "deep": (draining.DEEP, ALL[:3], draining.by_depth),
     "gated": (draining.GATED, ALL[:3], draining.with_gates),
     "latency": ("latency at 50 jobs a second", ALL[:3], latency.at_fifty),

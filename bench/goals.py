@@ -40,6 +40,7 @@ AIMS: dict[str, tuple[Aim, ...]] = {
         Aim("bulk enqueue against pgqueuer", enqueueing.BULK, ("pgqueuer",), 1.1, True),
         Aim("drain against graphile-worker", draining.DRAIN, ("graphile-worker",), 1.05, True),
         Aim("drain against pgqueuer", draining.DRAIN, ("pgqueuer",), 2, True),
+        Aim("contended locks against procrastinate", draining.LOCKED, ("procrastinate",), 2, True),
         Aim("latency p50 against pgqueuer", latency.P50, ("pgqueuer",), 0.6, False),
         Aim("latency p99 against pgqueuer", latency.P99, ("pgqueuer",), 0.6, False),
         Aim("burst, all started, against pgqueuer", dueing.BURST, ("pgqueuer",), 1, False),

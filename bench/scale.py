@@ -19,6 +19,8 @@ class Scale:
         waiting: repeats with handlers that wait, which take seconds whatever is fast.
         slow_pairs: whether two worker processes of slow peers are measured too.
         deep: jobs queued before deeper drains of this engine alone.
+        locked: jobs that contend for locks.
+        signals: jobs that are handed over and ended by signals.
         gated: jobs of the drain with gates on every job, and without.
         latency: jobs sent at 50 a second, for each repeat.
         burst: jobs due at one moment.
@@ -42,6 +44,8 @@ class Scale:
     waiting: int = 3
     slow_pairs: bool = False
     deep: tuple[int, ...] = (100_000,)
+    locked: int = 3_000
+    signals: int = 5_000
     gated: int = 20_000
     latency: int = 120
     burst: int = 10_000
@@ -65,6 +69,8 @@ QUICK = Scale(
     drain_slow=1_000,
     waiting=1,
     deep=(20_000,),
+    locked=500,
+    signals=500,
     gated=5_000,
     latency=50,
     burst=2_000,

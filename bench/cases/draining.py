@@ -20,6 +20,9 @@ PAIR = "drain by two processes"
 DEEP = "drain by depth"
 GATED = "drain with gates on every job"
 CLAIMS = "raw claims"
+LOCKED = "drain at contended locks"
+LOCKS, LOCKERS = 100, 4
+"""Of that case: keys, and worker processes."""
 SHARED = "handlers that wait, by several processes"
 HANDLER_S, HANDLERS, ROUNDS, PROCESSES = 0.2, 50, 15, (1, 2, 4, 8)
 """Of that case: how long a handler waits, how many a process has, how many jobs each does, and how
@@ -98,6 +101,19 @@ def with_gates(bench: Bench) -> None:
     wide = bench.notebook.find(GATED, gated.name)
     if plain and wide:
         bench.goal("drain with three gates against none", wide.median / plain.median, least=0.5)
+
+
+def at_locks(bench: Bench) -> None:
+    """Jobs of which one at a time runs for each key, done by several processes."""
+    turns: dict[str, Callable[[Place], float]] = {}
+    for system in bench.systems:
+        if isinstance(system, PythonSystem) and system.peer.keyed:
+            peer = copy(system.peer)
+            peer.locks = LOCKS
+            turns[peer.name] = _rate(bench, PythonSystem(peer), bench.scale.locked, LOCKERS)
+    note = f"{bench.scale.locked:,} queued, {LOCKS} keys, {LOCKERS} processes"
+    for name, values in bench.in_turns(turns).items():
+        bench.add(LOCKED, name, "/s", values, note)
 
 
 def waiting_handlers(bench: Bench) -> None:

@@ -54,6 +54,8 @@ class Peer:
         waits: whether its handlers can be told to wait.
         seconds: for which each handler waits.
         places: handlers at once while they wait.
+        locks: keys; each job holds that of its number modulo so many. 0 for none.
+        keyed: whether it can lock by key.
     """
 
     name = ""
@@ -67,6 +69,8 @@ class Peer:
     waits = False
     seconds = 0.0
     places = 0
+    locks = 0
+    keyed = False
 
     async def prepare(self, url: str) -> None:
         """Makes what it needs in an empty store."""

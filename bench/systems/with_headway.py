@@ -24,15 +24,20 @@ PLACES, GATED_PLACES = 100, 1_000
 
 
 class HeadwayProducer(Producer):
-    def __init__(self, app: hw.App, step: Kind) -> None:
+    def __init__(self, app: hw.App, step: Kind, locks: int = 0) -> None:
         self.app = app
         self.step = step
+        self.locks = locks
 
     async def one(self, number: int) -> None:
         await self.app.send_async(self.step, number=number)
 
     async def many(self, numbers: Sequence[int]) -> None:
-        await self.app.send_many_async(self.step.make(number=number) for number in numbers)
+        locks = self.locks
+        jobs = (
+            {"number": one, "lock": one % locks} if locks else {"number": one} for one in numbers
+        )
+        await self.app.send_many_async(self.step.make(**job) for job in jobs)
 
     async def later(self, numbers: Sequence[int], due_at: int) -> None:
         due = EPOCH + timedelta(milliseconds=due_at)
@@ -71,6 +76,7 @@ class Headway(Peer):
 
     name = "headway"
     bulk = True
+    keyed = True
 
     def __init__(
         self,
@@ -88,14 +94,15 @@ class Headway(Peer):
         self.prefetch = prefetch
 
     def open(self, url: str, handler: Handler) -> tuple[hw.App, Kind]:
-        return open_app(url, handler, self.gates, self.seconds)
+        gates = [*self.gates, hw.Slots("lock:{lock}", 1)] if self.locks else self.gates
+        return open_app(url, handler, gates, self.seconds)
 
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
         app, step = self.open(url, unseen)
         # The first enqueue declares; it is not what is measured.
         async with app:
-            yield HeadwayProducer(app, step)
+            yield HeadwayProducer(app, step, self.locks)
 
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
         async def work() -> None:
@@ -114,8 +121,8 @@ def open_app(
     app = hw.App(url, name="bench")
 
     @app.job(name="step", lane="bench", gates=gates)
-    async def step(job: hw.Job, number: int) -> None:
-        del job
+    async def step(job: hw.Job, number: int, lock: int = 0) -> None:
+        del job, lock
         if seconds:
             await asyncio.sleep(seconds)
         handler(number)
@@ -166,6 +173,41 @@ def fill(url: str, count: int) -> None:
         app, step = open_app(url, unseen)
         async with app:
             await app.send_many_async(step.make(number=number) for number in range(count))
+
+    event_loop.run(work())
+
+
+def hand_over_and_signal(pipe: Connection, url: str, count: int) -> None:
+    """Hands jobs over and ends them by signals, 64 at once; tells how many of each in a second."""
+
+    async def work() -> None:
+        app, ended = hw.App(url, name="bench"), asyncio.Semaphore(64)
+        begun, all_handed, handed_s = time.perf_counter(), asyncio.Event(), 0.0
+        left = count
+
+        @app.job(name="call", lane="calls", gates=[hw.Slots("phone:{number}", 1)])
+        async def call(job: hw.Job, number: int) -> None:
+            nonlocal left, handed_s
+            await job.hand_over(f"call-{number}", timeout="1h")
+            left -= 1
+            if not left:
+                handed_s = time.perf_counter() - begun
+                all_handed.set()
+
+        async def end(number: int) -> None:
+            async with ended:
+                await app.signal_async(f"call-{number}", event=f"end-{number}", final="succeeded")
+
+        async with app:
+            await app.send_many_async(call.make(number=number) for number in range(count))
+            worker = app.worker(concurrency=64)
+            begun, running = time.perf_counter(), asyncio.ensure_future(worker.run())
+            await all_handed.wait()
+            worker.stop()
+            await running
+            begun_signals = time.perf_counter()
+            await asyncio.gather(*map(end, range(count)))
+            pipe.send((count / handed_s, count / (time.perf_counter() - begun_signals)))
 
     event_loop.run(work())
 

@@ -18,13 +18,20 @@ from headway.runtime import event_loop
 
 
 class ProcrastinateProducer(Producer):
-    def __init__(self, noop: Task) -> None:
+    def __init__(self, noop: Task, locks: int) -> None:
         self.noop = noop
+        self.locks = locks
 
     async def one(self, number: int) -> None:
         await self.noop.defer_async(number=number)
 
     async def many(self, numbers: Sequence[int]) -> None:
+        if self.locks:
+            # A batch has one lock.
+            for number in numbers:
+                job = self.noop.configure(lock=str(number % self.locks))
+                await job.defer_async(number=number)
+            return
         await self.noop.batch_defer_async(*({"number": number} for number in numbers))
 
     async def later(self, numbers: Sequence[int], due_at: int) -> None:
@@ -42,6 +49,7 @@ class ProcrastinateOnPostgres(Peer):
     bulk = True
     slow = True
     waits = True
+    keyed = True
 
     def open(self, url: str, handler: Handler) -> tuple[App, Task]:
         app = App(connector=PsycopgConnector(conninfo=url, min_size=2, max_size=max(4, self.jobs)))
@@ -63,7 +71,7 @@ class ProcrastinateOnPostgres(Peer):
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
         app, noop = self.open(url, unseen)
         async with app.open_async():
-            yield ProcrastinateProducer(noop)
+            yield ProcrastinateProducer(noop, self.locks)
 
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
         del ending

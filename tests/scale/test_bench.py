@@ -138,7 +138,7 @@ def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) ->
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("store", ["postgres", "redis"])
 def test_a_quick_bench_starts_the_server_of_its_store(tmp_path: Path, store: str) -> None:
-    found = _measured(tmp_path, store, "drain", "none")
+    found = _measured(tmp_path, store, "drain,locks,signals", "none")
     if not found["figures"]:
         missing(found["missing"])
     assert found["faults"] == []
