@@ -77,9 +77,9 @@ def _sink(
     return nullcontext(EnqueueSink(opened, reader))
 
 
-@asynccontextmanager
-async def _notifications(session: Session, app: App) -> AsyncGenerator[Sink]:
-    """Yield the intake of the system `notifications`, without a server; its kinds are declared."""
+def _notifications(session: Session, app: App) -> AbstractAsyncContextManager[Sink]:
+    """Return the intake of the system `notifications`, without a server; declares its kinds."""
+    # Before the store is reached: what is missing is said at once.
     with needs_extra("systems"):
         from headway.cli.systems import make_systems  # noqa: PLC0415  (an extra)
         from headway.server.service import ServerOptions, Service  # noqa: PLC0415
@@ -89,11 +89,16 @@ async def _notifications(session: Session, app: App) -> AsyncGenerator[Sink]:
     systems.declare(app)
     (system,) = systems.each
     service = Service(app.store, ServerOptions(), app=app)
-    async with systems.opened(session.settings.public_url):
-        try:
-            yield NotificationSink(service, cast("Notifications", system).context)
-        finally:
-            await service.close()
+
+    @asynccontextmanager
+    async def intake() -> AsyncGenerator[Sink]:
+        async with systems.opened(session.settings.public_url):
+            try:
+                yield NotificationSink(service, cast("Notifications", system).context)
+            finally:
+                await service.close()
+
+    return intake()
 
 
 async def _read(
