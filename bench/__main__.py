@@ -139,6 +139,8 @@ def _delays(parser: argparse.ArgumentParser, given: list[str]) -> list[float]:
 
 def _measure(wanted: argparse.Namespace) -> dict[str, Any]:
     console = Console()
+    if wanted.dir:
+        wanted.dir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="headway-bench-", dir=wanted.dir))
     scale = QUICK if wanted.quick else FULL if wanted.full else DEFAULT
     about = facts(folder)

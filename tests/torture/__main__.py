@@ -77,6 +77,8 @@ def main() -> int:
 
 def _run(name: str, kind: Kind, seed: int, wanted: argparse.Namespace) -> int:
     _say(f"{name} on {kind}, seed {seed}")
+    if wanted.dir:
+        wanted.dir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=wanted.dir))
     begin = time.monotonic()
     try:
