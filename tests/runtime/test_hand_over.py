@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
+from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.views import GatesQuery, StatsQuery
+from headway.core.errors import LeaseLost
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
+from headway.runtime.timing import pause
+from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
 
 
@@ -169,6 +177,52 @@ async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touche
         go_on.set()
         view = await store.ends(sent.id)
     assert (view.state, touched) == ("cancelled", [])
+
+
+class Slow:
+    """A store whose settlements take two seconds of virtual time, of which one is the way back."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        await pause(1)
+        verdicts = await self._inner.settle(request)
+        await pause(1)
+        return verdicts
+
+
+@pytest.mark.parametrize(("timeout", "goes_on"), [("1500ms", False), ("2s", False), ("3s", True)])
+def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
+    timeout: str, goes_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(loop: VirtualLoop) -> bool:
+        timing, touched, over = VirtualTiming(loop), list[str](), asyncio.Event()
+        app = hw.App(store=Slow(open_store("memory://", clock=loop.clock)), timing=timing)
+
+        @app.job()
+        async def call(job: hw.Job) -> None:
+            try:
+                await job.hand_over(timeout=timeout)
+                touched.append(job.id)
+            except LeaseLost:
+                assert job.stop == "lost"
+            finally:
+                over.set()
+
+        await app.send_async(call)
+        worker = app.worker(heartbeat="task", chores=False)
+        running = asyncio.ensure_future(worker.run())
+        await over.wait()
+        worker.stop()
+        await running
+        return bool(touched)
+
+    assert run_virtually(work, 1_700_000_000_000) is goes_on
+    assert ("the answer to its hand-over came after 2000 ms" in caplog.text) is not goes_on
 
 
 async def test_reconcile_handler_decides_what_nobody_told(app: hw.App, store: WatchedStore) -> None:

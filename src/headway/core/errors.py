@@ -170,7 +170,7 @@ class OwnershipError(HeadwayError):
 
 
 class LeaseLost(OwnershipError):
-    """The run is not live any more; nothing was written."""
+    """The run is not live any more; nothing was written, unless a hand-over was late or repeated."""
 
     code = "lease_lost"
 

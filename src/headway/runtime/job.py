@@ -146,7 +146,9 @@ class Job:
             timeout: until its deadline, as "30m" or a timedelta.
 
         Raises:
-            LeaseLost: the run is not live any more; nothing was written.
+            LeaseLost: the run is not live any more, or the store's answer took longer than the
+                timeout; do not touch the outside world. In the second case, and if the call was
+                repeated because a reply was lost, the hand-over may have been written.
             HandlerCancelled: the job was cancelled; do not touch the outside world.
         """
         outcome = self.handing_over(key, timeout)
@@ -159,7 +161,7 @@ class Job:
             timeout: until the next candidate's turn.
 
         Raises:
-            LeaseLost: the run is not live any more; nothing was written.
+            LeaseLost: as of `hand_over`; do not ask the candidate.
             HandlerCancelled: the job was cancelled; do not ask the candidate.
         """
         await self.hand_over(timeout=timeout)

@@ -104,7 +104,10 @@ class Settler:
         batch = tuple(self._queue[:MAX_BATCH])
         del self._queue[:MAX_BATCH]
         self._writing = len(batch)
+        sent = self._timing.monotonic()
         verdicts = await self._deliver(batch)
+        took_ms = 1000 * (self._timing.monotonic() - sent)
+        verdicts = [_in_time(*one, took_ms) for one in zip(batch, verdicts, strict=True)]
         self._writing = 0
         self._on_batch(self._finish(batch, verdicts))
 
@@ -172,3 +175,20 @@ class Settler:
                 if answer is not None and not answer.done():
                     answer.set_result(verdict)
         return gave_back
+
+
+def _in_time(outcome: Outcome, verdict: Verdict, took_ms: float) -> Verdict:
+    """The verdict, but lost for a hand-over whose deadline may have passed before its answer came.
+
+    The store counts from when it wrote, which is not before the first sending. After the deadline
+    others may have what the run held, so its handler must not go on.
+    """
+    if type(outcome) is HandedOver and took_ms >= outcome.timeout_ms:
+        _log.warning(
+            "job %s: the answer to its hand-over came after %.0f ms, its timeout is %d ms",
+            outcome.job,
+            took_ms,
+            outcome.timeout_ms,
+        )
+        return Verdict.LOST
+    return verdict
