@@ -11,11 +11,19 @@ from collections.abc import Iterable
 
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobQuery,
+    JobsQuery,
+    JobView,
+    LanesQuery,
+)
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.request import (
     NAME,
     OFFER,
+    OFFERS,
     acceptor,
     asked_now,
     call_to,
@@ -82,6 +90,10 @@ async def look_at_those_who_wait(store: Store, request: JobView) -> None:
         request: whose turns may have ended, with its runs.
     """
     freed = {one.candidate for one in request.runs if one.ended_at is not None}
+    (lane,) = await store.read(LanesQuery(names=(OFFERS,)))
+    if not lane.counts.get(State.PARKED):
+        # A listing would examine all jobs that the store keeps.
+        return
     cursor = None
     while freed:
         query = JobsQuery(kind=OFFER, states=(State.PARKED,), cursor=cursor, limit=_MOST)
