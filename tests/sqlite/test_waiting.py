@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,8 +122,29 @@ def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
     two.notify(8, [("b", None)])
     assert one.listen(LIMIT) == (8, [("b", None)])
     one.close()
+    assert len(list(folder_of(path).iterdir())) == 1
     two.close()
-    assert list(folder_of(path).iterdir()) == []
+    assert not folder_of(path).exists()
+
+
+def test_folder_that_another_process_removes_just_now_is_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Path.mkdir
+
+    def mkdir(folder: Path, **how: Any) -> None:
+        made(folder, **how)
+        monkeypatch.undo()
+        folder.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    one, two = Notifier(path), Notifier(path)
+    one.start()
+    assert one.listening
+    two.notify(7, [("a", None)])
+    assert one.listen(LIMIT) == (7, [("a", None)])
+    one.close()
+    two.close()
 
 
 def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:

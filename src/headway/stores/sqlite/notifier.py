@@ -67,13 +67,20 @@ class Notifier:
         own = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            receiver.bind(os.fspath(own))
+            try:
+                self._bind(receiver, own)
+            except FileNotFoundError:
+                # Another process has just closed, and removed the folder after its socket.
+                self._bind(receiver, own)
             own.chmod(0o600)
         except OSError:
             receiver.close()
             return
         self._own, self._receiver = own, receiver
+
+    def _bind(self, receiver: socket.socket, own: Path) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        receiver.bind(os.fspath(own))
 
     def listen(self, seconds: float) -> Notification | None:
         """Block until a notification arrives; return None at the time limit."""
@@ -138,12 +145,14 @@ class Notifier:
         return self._others
 
     def close(self) -> None:
-        """Close the sockets, and remove this process's own."""
+        """Close the sockets, and remove this process's own, and the folder with the last one."""
         for one in (self._receiver, self._sender):
             if one is not None:
                 one.close()
         if self._own is not None:
             self._own.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._folder.rmdir()
 
 
 _WAKES = "SELECT n FROM number WHERE key = ?"
