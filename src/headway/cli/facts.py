@@ -17,7 +17,7 @@ def gate_state(gate: GateState) -> str:
         return "closed"
     if gate.open:
         return "open"
-    if gate.kind != "hours":
+    if gate.counts:
         return "full"
     return "unused" if gate.horizon_at is None else "closed"
 
@@ -40,7 +40,7 @@ def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
         gate.name,
         gate.kind,
         gate_state(gate),
-        "" if gate.kind == "hours" else str(gate.used),
+        str(gate.used) if gate.counts else "",
         capacity_text(gate),
         str(gate.parked) if gate.parked else "",
         _opens(clock, gate, now),
@@ -58,7 +58,7 @@ def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, 
         ("declared as", gate.template if gate.template and gate.template != gate.name else ""),
         ("shared", "yes" if gate.shared else "no, keyed"),
         ("state", gate_state(gate)),
-        ("used", "" if gate.kind == "hours" else str(gate.used)),
+        ("used", str(gate.used) if gate.counts else ""),
         ("of", capacity_text(gate)),
         ("free", "" if gate.free is None else str(gate.free)),
         ("reserved", f"{gate.reserved} for {gate.reserved_for}" if gate.reserved_for else ""),
@@ -179,7 +179,7 @@ def why_gate(clock: LocalClock, gate: GateState, now: int) -> list[str]:
     return [
         gate.name,
         gate.kind,
-        str(gate.used),
+        str(gate.used) if gate.counts else "",
         "" if gate.capacity is None else str(gate.capacity),
         clock.around(opens, now),
         gate.closed_by,

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from headway.contract.definitions import EntrySpec, LaneSpec, TokenSpec
 from headway.core.cascade import Cascade
-from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.job import JobPolicy
 from headway.core.state import State
 
@@ -239,6 +239,10 @@ class HolderView:
     since: int
 
 
+UNCOUNTED = frozenset(str(kind) for kind in GateKind if not kind.counts)
+"""Kinds of gates that are only open or shut."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateState:
     """A gate as it stands.
@@ -288,6 +292,11 @@ class GateState:
     parked: int = 0
     members: tuple[GateState, ...] = ()
     horizon_at: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts permits or starts; one that does not is only open or shut."""
+        return self.kind not in UNCOUNTED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

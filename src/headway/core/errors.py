@@ -170,7 +170,7 @@ class OwnershipError(HeadwayError):
 
 
 class LeaseLost(OwnershipError):
-    """The run is not live any more; nothing was written, unless a hand-over was late or repeated."""
+    """The run is not live any more; only a late or repeated hand-over may have been written."""
 
     code = "lease_lost"
 

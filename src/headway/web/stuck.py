@@ -337,7 +337,7 @@ def _kind(
     if shut:
         # What opens last, or at no known time, holds longest.
         gate = max(shut, key=lambda one: one.opens_at if one.opens_at is not None else 1 << 62)
-        return ("hours" if gate.kind == "hours" else "full"), gate
+        return ("full" if gate.counts else "hours"), gate
     return ("busy" if workers else "no_worker"), None
 
 

@@ -113,7 +113,7 @@ def _gate(gate: GateState, now: int) -> Row:
     more = f" +{gate.holder_count - 1}" if gate.holder_count > 1 else ""
     closed = f"{gate.closed_by}: {gate.closed_reason}" if gate.closed_reason else gate.closed_by
     of = capacity_text(gate)
-    used = "" if gate.kind == "hours" else f"{gate.used} of {of}" if of else str(gate.used)
+    used = (f"{gate.used} of {of}" if of else str(gate.used)) if gate.counts else ""
     state, parked = gate_state(gate), str(gate.parked) if gate.parked else ""
     cells = (gate.name, gate.kind, state, used, parked, _opens(gate, now), held + more, closed)
     return Row(gate.name, cells)

@@ -26,6 +26,11 @@ class GateKind(StrEnum):
     HOURS = "hours"
     POOL = "pool"
 
+    @property
+    def counts(self) -> bool:
+        """Whether it counts permits or starts; one that does not is only open or shut."""
+        return self is not GateKind.HOURS
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
@@ -136,8 +137,10 @@ class GateBook:
             self._view_rate(view, spec, row)
         elif spec.kind is GateKind.HOURS:
             self._view_hours(view, row)
-        else:
+        elif spec.kind is GateKind.POOL:
             self._view_pool(view, spec, row)
+        else:
+            assert_never(spec.kind)
         self._close(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:

@@ -226,7 +226,7 @@ def _used(view: GateView, row: GateRow | None, members: tuple[GateState, ...]) -
 
 
 def _capacity(view: GateView, spec: GateSpec, members: tuple[GateState, ...]) -> int | None:
-    if spec.kind is GateKind.HOURS:
+    if not spec.kind.counts:
         return None
     if members:
         return sum(one.capacity or 0 for one in members)

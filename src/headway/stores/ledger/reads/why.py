@@ -167,7 +167,7 @@ class _Why:
             kept = f", {gate.reserved} are kept for {gate.reserved_for}"
         if gate.closed_until is not None:
             return f"{what}{gate.name} is closed{self._closing(gate)}"
-        if gate.kind == "hours":
+        if not gate.counts:
             opens = f" until {self._moment(gate.opens_at)}" if gate.opens_at else ""
             return f"outside {gate.name}{opens}"
         opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
