@@ -9,11 +9,13 @@ import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
-from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
 from headway.contract.views import GatesQuery, StatsQuery
-from headway.core.errors import LeaseLost
+from headway.core.errors import LeaseLost, StoreUnavailable, UnknownGate
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
-from headway.runtime.timing import pause
+from headway.runtime.timing import Timing, pause
+from headway.runtime.worker.lease import Held
+from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
 
@@ -180,28 +182,42 @@ async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touche
 
 
 class Slow:
-    """A store whose settlements take two seconds of virtual time, of which one is the way back."""
+    """A store whose settlements take two seconds of virtual time, of which one is the way back.
 
-    def __init__(self, inner: Any) -> None:
+    Attributes:
+        refuses: settlements that it refuses first.
+    """
+
+    def __init__(self, inner: Any, refuses: int) -> None:
         self._inner = inner
+        self.refuses = refuses
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         await pause(1)
+        if self.refuses:
+            self.refuses -= 1
+            message = "away"
+            raise StoreUnavailable(message)
         verdicts = await self._inner.settle(request)
         await pause(1)
         return verdicts
 
 
-@pytest.mark.parametrize(("timeout", "goes_on"), [("1500ms", False), ("2s", False), ("3s", True)])
+@pytest.mark.parametrize(
+    ("timeout", "refuses", "goes_on"),
+    # What was refused was not written, so the deadline counts from the attempt that was not.
+    [("1500ms", 0, False), ("2s", 0, False), ("3s", 0, True), ("3s", 4, True), ("2s", 4, False)],
+)
 def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
-    timeout: str, goes_on: bool, caplog: pytest.LogCaptureFixture
+    timeout: str, refuses: int, goes_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(loop: VirtualLoop) -> bool:
         timing, touched, over = VirtualTiming(loop), list[str](), asyncio.Event()
-        app = hw.App(store=Slow(open_store("memory://", clock=loop.clock)), timing=timing)
+        store = Slow(open_store("memory://", clock=loop.clock), refuses)
+        app = hw.App(store=store, timing=timing)
 
         @app.job()
         async def call(job: hw.Job) -> None:
@@ -223,6 +239,27 @@ def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
 
     assert run_virtually(work, 1_700_000_000_000) is goes_on
     assert ("the answer to its hand-over came after 2000 ms" in caplog.text) is not goes_on
+
+
+async def test_refused_hand_over_of_a_handler_that_was_cancelled_stops_no_worker() -> None:
+    refused, waits = asyncio.Event(), asyncio.Event()
+
+    class Refusing:
+        async def settle(self, _: SettleRequest) -> list[Verdict]:
+            waits.set()
+            await refused.wait()
+            message = "no such gate"
+            raise UnknownGate(message)
+
+    settler = Settler(Refusing(), "w", Held(), Timing())
+    running = asyncio.ensure_future(settler.run())
+    handler = asyncio.ensure_future(settler.write(HandedOver("job", 1, key="k", timeout_ms=1)))
+    await waits.wait()
+    handler.cancel()
+    await asyncio.gather(handler, return_exceptions=True)
+    refused.set()
+    settler.close()
+    await running
 
 
 async def test_reconcile_handler_decides_what_nobody_told(app: hw.App, store: WatchedStore) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -122,29 +121,8 @@ def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
     two.notify(8, [("b", None)])
     assert one.listen(LIMIT) == (8, [("b", None)])
     one.close()
-    assert len(list(folder_of(path).iterdir())) == 1
     two.close()
-    assert not folder_of(path).exists()
-
-
-def test_folder_that_another_process_removes_just_now_is_made_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Path.mkdir
-
-    def mkdir(folder: Path, **how: Any) -> None:
-        made(folder, **how)
-        monkeypatch.undo()
-        folder.rmdir()
-
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    one, two = Notifier(path), Notifier(path)
-    one.start()
-    assert one.listening
-    two.notify(7, [("a", None)])
-    assert one.listen(LIMIT) == (7, [("a", None)])
-    one.close()
-    two.close()
+    assert list(folder_of(path).iterdir()) == []
 
 
 def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
@@ -155,6 +133,24 @@ def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
     alive.notify(1, [(None, None)])
     assert list(folder_of(path).iterdir()) == []
     alive.close()
+
+
+def test_folder_that_is_removed_while_it_is_listed_stops_no_sender(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Notifier(path), Notifier(path)
+    two.start()
+
+    def removed(_: object) -> list[str]:
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.listdir", removed)
+        one.notify(1, [("a", None)])
+    one.notify(2, [("b", None)])
+    assert two.listen(LIMIT) == (2, [("b", None)])
+    one.close()
+    two.close()
 
 
 def test_message_that_is_too_long_says_any_lane(path: Path) -> None:

@@ -170,7 +170,7 @@ class OwnershipError(HeadwayError):
 
 
 class LeaseLost(OwnershipError):
-    """The run is not live any more; only a late or repeated hand-over may have been written."""
+    """The run is lost; nothing was written, but by a hand-over repeated or answered late."""
 
     code = "lease_lost"
 

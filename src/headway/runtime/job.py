@@ -147,8 +147,8 @@ class Job:
 
         Raises:
             LeaseLost: the run is not live any more, or the store's answer took longer than the
-                timeout; do not touch the outside world. In the second case, and if the call was
-                repeated because a reply was lost, the hand-over may have been written.
+                timeout, so that it may not be; do not touch the outside world. The hand-over may
+                have been written in the second case, and if a reply was lost before.
             HandlerCancelled: the job was cancelled; do not touch the outside world.
         """
         outcome = self.handing_over(key, timeout)

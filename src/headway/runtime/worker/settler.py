@@ -104,10 +104,7 @@ class Settler:
         batch = tuple(self._queue[:MAX_BATCH])
         del self._queue[:MAX_BATCH]
         self._writing = len(batch)
-        sent = self._timing.monotonic()
         verdicts = await self._deliver(batch)
-        took_ms = 1000 * (self._timing.monotonic() - sent)
-        verdicts = [_in_time(*one, took_ms) for one in zip(batch, verdicts, strict=True)]
         self._writing = 0
         self._on_batch(self._finish(batch, verdicts))
 
@@ -127,7 +124,7 @@ class Settler:
             return await persist(
                 self._timing,
                 "settle",
-                lambda: self._store.settle(request),
+                lambda: self._settle(request),
                 until=lambda: self._hurry,
             )
         except (CallerError, Forbidden) as error:
@@ -136,13 +133,21 @@ class Settler:
                 return [verdict for one in batch for verdict in await self._deliver((one,))]
             return await self._refused(request, error)
 
+    async def _settle(self, request: SettleRequest) -> list[Verdict]:
+        """Settle once; each attempt has its own time, because a repeat is judged by the store."""
+        sent = self._timing.monotonic()
+        verdicts = await self._store.settle(request)
+        took_ms = 1000 * (self._timing.monotonic() - sent)
+        return [_in_time(*one, took_ms) for one in zip(request.outcomes, verdicts, strict=True)]
+
     async def _refused(
         self, refused: SettleRequest, error: CallerError | Forbidden
     ) -> list[Verdict]:
         (outcome,) = refused.outcomes
         answer = self._answers.get(id(outcome))
         if answer is not None:
-            answer.set_exception(error)
+            if not answer.done():
+                answer.set_exception(error)
             return [Verdict.LOST]
         _log.warning("job %s: its outcome is refused: %s", outcome.job, error)
         failed = Failed(outcome.job, outcome.run, error=describe(error))
@@ -178,17 +183,19 @@ class Settler:
 
 
 def _in_time(outcome: Outcome, verdict: Verdict, took_ms: float) -> Verdict:
-    """The verdict, but lost for a hand-over whose deadline may have passed before its answer came.
+    """Return the verdict; LOST for a hand-over whose deadline may have passed before the answer.
 
-    The store counts from when it wrote, which is not before the first sending. After the deadline
-    others may have what the run held, so its handler must not go on.
+    The store counts from when it wrote, which is not before the sending. After the deadline others
+    may have what the run held, so its handler must not go on.
     """
-    if type(outcome) is HandedOver and took_ms >= outcome.timeout_ms:
-        _log.warning(
-            "job %s: the answer to its hand-over came after %.0f ms, its timeout is %d ms",
-            outcome.job,
-            took_ms,
-            outcome.timeout_ms,
-        )
-        return Verdict.LOST
-    return verdict
+    if type(outcome) is not HandedOver or verdict is Verdict.LOST:
+        return verdict
+    if took_ms < max(1, outcome.timeout_ms):
+        return verdict
+    _log.warning(
+        "job %s: the answer to its hand-over came after %.0f ms; its timeout is %d ms",
+        outcome.job,
+        took_ms,
+        outcome.timeout_ms,
+    )
+    return Verdict.LOST

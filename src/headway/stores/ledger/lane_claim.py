@@ -51,9 +51,9 @@ LEAST_HEADS = 16
 MANY_FLOWS = 8
 """Above this many flows a claim begins with few heads of each, since usually little is free."""
 FIRST_HEADS = 2
-"""Heads of each flow in the first round; each further round reads twice as many."""
+"""Heads of each flow in the first round; each further round reads at least twice as many."""
 GROWTH = 4
-"""How many times as many heads as the last round parked the next one reads."""
+"""After a round that parked jobs, the next one reads this many times as many heads in all."""
 
 
 class LaneClaim:

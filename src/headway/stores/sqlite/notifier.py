@@ -67,20 +67,13 @@ class Notifier:
         own = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            try:
-                self._bind(receiver, own)
-            except FileNotFoundError:
-                # Another process has just closed, and removed the folder after its socket.
-                self._bind(receiver, own)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            receiver.bind(os.fspath(own))
             own.chmod(0o600)
         except OSError:
             receiver.close()
             return
         self._own, self._receiver = own, receiver
-
-    def _bind(self, receiver: socket.socket, own: Path) -> None:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        receiver.bind(os.fspath(own))
 
     def listen(self, seconds: float) -> Notification | None:
         """Block until a notification arrives; return None at the time limit."""
@@ -135,24 +128,24 @@ class Notifier:
     def _find_others(self) -> list[str]:
         try:
             stamp = os.stat(self._folder).st_mtime_ns
+            names = os.listdir(self._folder) if stamp != self._stamp else []
         except OSError:
+            # There is none, or whoever cleans up temporary files has just removed it.
             return []
         if stamp != self._stamp:
             own = self._own.name if self._own is not None else ""
-            names = [name for name in os.listdir(self._folder) if name != own]
+            names = [name for name in names if name != own]
             self._others = [os.path.join(self._folder, name) for name in names]
             self._stamp = stamp if file_age_ms(stamp) > _SETTLED_MS else -1
         return self._others
 
     def close(self) -> None:
-        """Close the sockets, and remove this process's own, and the folder with the last one."""
+        """Close the sockets, and remove this process's own."""
         for one in (self._receiver, self._sender):
             if one is not None:
                 one.close()
         if self._own is not None:
             self._own.unlink(missing_ok=True)
-            with suppress(OSError):
-                self._folder.rmdir()
 
 
 _WAKES = "SELECT n FROM number WHERE key = ?"

@@ -90,12 +90,14 @@ async def look_at_those_who_wait(store: Store, request: JobView) -> None:
         request: whose turns may have ended, with its runs.
     """
     freed = {one.candidate for one in request.runs if one.ended_at is not None}
+    if not freed:
+        return
     (lane,) = await store.read(LanesQuery(names=(OFFERS,)))
     if not lane.counts.get(State.PARKED):
         # A listing would examine all jobs that the store keeps.
         return
     cursor = None
-    while freed:
+    while True:
         query = JobsQuery(kind=OFFER, states=(State.PARKED,), cursor=cursor, limit=_MOST)
         page = await store.read(query)
         for one in page.rows:

@@ -74,9 +74,9 @@ local FLOWS = 256
 local LEAST_HEADS = 16
 -- Among more flows than these a claim begins with fewer heads of each: mostly little is free.
 local MANY_FLOWS = 8
--- With which it begins; each further round reads twice as many.
+-- With which it begins; each further round reads at least twice as many.
 local FIRST_HEADS = 2
--- How many times as many heads as the last round parked the next one reads.
+-- After a round that parked jobs, the next one reads this many times as many heads in all.
 local GROWTH = 4
 -- Jobs that one claim parks in a lane.
 LaneFlows.PARKS = 1000
@@ -334,6 +334,7 @@ function LaneFlows.views(work, n, free)
   if #flows == 1 then
     most = n + 1
   end
+  -- Where all keys are taken few can start, however many heads a round reads.
   local deep = math.min(GROWTH * work.parked_last, LaneFlows.PARKS - work.parked)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)
