@@ -130,7 +130,7 @@ class Notifier:
             stamp = os.stat(self._folder).st_mtime_ns
             names = os.listdir(self._folder) if stamp != self._stamp else []
         except OSError:
-            # There is none, or a cleaner of temporary files has just removed it.
+            # It does not exist, or a cleaner of temporary files has just removed it.
             return []
         if stamp != self._stamp:
             own = self._own.name if self._own is not None else ""
