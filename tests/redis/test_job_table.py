@@ -296,6 +296,9 @@ def test_listings_walk_both_ways_from_any_place(lua: Snippets) -> None:
         dead = [row.id for row in ordered if row.state is State.DEAD]
         code = "return Jobs.ended_badly('dead', nil, 9999, request)"
         assert lua.run(code, newest) == dead
+        awaiting = [row.id for row in ordered if row.state is State.AWAITING]
+        code = "return Jobs.awaiting(nil, 9999, request)"
+        assert lua.run(code, newest) == awaiting
 
 
 def test_more_than_four_thousand_rows_fit_one_call(lua: Snippets) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from headway import Slots
+from headway.contract.outcomes import HandedOver, Returned
 from headway.contract.views import FlowsQuery, GatesQuery, JobsQuery, Query
 from headway.core.job import MAX_BATCH
+from headway.core.state import State
 from tests.scale.crowd import LANE, crowd
 
 FEW = 1_000
@@ -33,11 +35,18 @@ async def steps_beside(path: Path, ended: int) -> dict[str, tuple[int, int]]:
         await c.add(AT_ONCE)
         await c.take(AT_ONCE)
         await c.add(AT_ONCE)
+        awaiting = await c.take(AT_ONCE)
+        await c.worker.settle(
+            *(HandedOver(one.id, one.run, key=one.id, timeout_ms=60_000) for one in awaiting),
+            *(Returned(one.id, one.run) for one in awaiting),
+        )
+        await c.add(AT_ONCE)
         queries: dict[str, Query[Any]] = {
             "waiting": FlowsQuery(lane=LANE, first=5),
             "parked": FlowsQuery(gate=lock.name, first=5),
             "gates": GatesQuery(parked=True),
             "running": JobsQuery(worker=c.worker.id, runs=True),
+            "awaiting": JobsQuery(states=(State.AWAITING,), runs=True, newest=True),
         }
         found: dict[str, tuple[int, int]] = {}
         for name, query in queries.items():
@@ -47,6 +56,7 @@ async def steps_beside(path: Path, ended: int) -> dict[str, tuple[int, int]]:
             assert read.scanned == 0, name
             found[name] = (len(page.rows), read.steps)
         assert found["running"][0] == AT_ONCE + 1
+        assert found["awaiting"][0] == AT_ONCE
         return found
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
+from headway.contract.outcomes import HandedOver, Outcome, Returned, SettleRequest
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, NewUrl
@@ -69,6 +70,34 @@ async def test_jobs_are_made_found_explained_and_moved_alike(rig: Rig) -> None:
     first = await done(rig, "POST", "/v1/moves", move, headers=headers)
     assert first["done"] == 7
     assert await done(rig, "POST", "/v1/moves", move, headers=headers) == first
+
+
+async def test_awaiting_jobs_are_found_whatever_else_there_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("memory.jobs", "ledger.paging", "redis.views"):
+        monkeypatch.setattr(f"headway.stores.{module}.LOOKED_AT", 6)
+    worker = "w" * 32
+    await done(rig, "POST", "/v1/jobs", 9 * [{"kind": "noop", "lane": "others"}])
+    before = [await rig.send(lane="calls", tenant=tenant) for tenant in ("", "x", "x", "", "x")]
+    ask = ClaimRequest(worker=worker, request=1, lanes=(("calls", 1),), n=5, free=5)
+    runs = (await rig.store.claim(ask)).jobs
+    handed: list[Outcome] = [
+        HandedOver(one.id, one.run, key=one.id, timeout_ms=60_000) for one in runs
+    ]
+    handed += [Returned(one.id, one.run) for one in runs]
+    await rig.store.settle(SettleRequest(worker=worker, outcomes=tuple(handed)))
+    await done(rig, "POST", "/v1/jobs", 9 * [{"kind": "noop", "lane": "calls"}])
+
+    async def seen(**asked: Any) -> list[str]:
+        page = await rig.ask(Role.ADMIN, "/v1/jobs", state="awaiting", **asked)
+        return [job["id"] for job in page["rows"]]
+
+    assert await seen() == before
+    assert await seen(newest=True) == before[::-1]
+    assert await seen(tenant="x") == [before[1], before[2], before[4]]
+    assert await seen(kind="none") == []
+    assert await seen(underway=True, tenant="x") == [before[1], before[2], before[4]]
 
 
 async def test_definitions_and_views_are_told_alike(rig: Rig) -> None:

@@ -1,8 +1,8 @@
 """Finding jobs, in bounded pages, or by what holds them; commands and `headway top` use it too.
 
 A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
-reaches none that is under way. Those are read from the indexes of waiting, parked and running jobs,
-so the cost depends on what is returned.
+reaches none that is under way. Those are read from the indexes of waiting, parked, running and
+awaiting jobs, so the cost depends on what is returned.
 """
 
 from __future__ import annotations
@@ -224,13 +224,19 @@ async def held_jobs(
             break
         query = JobsQuery(worker=worker.id, runs=True, limit=each)
         found += (await bounded_page(store, query, held)).rows
-    return sorted(found, key=lambda one: one.runs[-1].claimed_at if one.runs else 0)
+    return sorted(found, key=_started)
+
+
+def _started(job: JobView) -> int:
+    return job.runs[-1].claimed_at if job.runs else 0
 
 
 async def underway_jobs(
     store: Store, query: JobsQuery, caller: Caller = OPEN_CALLER
 ) -> list[JobView]:
-    """Return waiting, parked and running jobs that fit a query, whatever else the store holds.
+    """Return jobs under way that fit a query, whatever else the store holds.
+
+    Those are waiting, parked, running and awaiting jobs; scheduled ones are not found.
 
     Args:
         query: its lane, tenant, kind, states (none for any) and limit count; it names no key or
@@ -238,7 +244,7 @@ async def underway_jobs(
         caller: who sees them.
 
     Returns:
-        Those that wait, the earliest due first; then those that run, with their runs.
+        Those that wait, the earliest due first; then those that run or await, with their runs.
 
     Raises:
         StoreError: the store cannot be read now.
@@ -277,7 +283,12 @@ async def underway_jobs(
     if states & HELD and len(jobs) < limit:
         workers = await store.read(WorkersQuery())
         left = limit - len(jobs)
-        jobs += (await held_jobs(store, workers, left, left, held))[:left]
+        found = {one.id: one for one in await held_jobs(store, workers, left, left, held)}
+        if State.AWAITING in states and len(found) < left:
+            # Most awaiting jobs are held by no worker.
+            asked = replace(query, states=(State.AWAITING,), runs=True, limit=left)
+            found |= {one.id: one for one in (await bounded_page(store, asked, held)).rows}
+        jobs += sorted(found.values(), key=_started)[:left]
     return jobs
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
+from headway.systems.field_service.live_view import read_live_view
 from tests.servers.browser import browsing
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 from tests.web.rig import HOSTILE, do, signed_in
@@ -184,3 +185,19 @@ async def test_a_browser_follows_the_old_address_signs_in_and_sees_the_answer_co
         assert EVIL in await page.locator("#requests").inner_text()
         assert await page.evaluate("window.evil === undefined")
         assert wrong == []
+
+
+async def test_the_board_shows_an_open_offer_behind_any_number_of_newer_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        for _ in range(3):
+            later = {"kind": "noop", "lane": "later", "due": "1h"}
+            made = await field.rig.call(field.who, "POST", "/v1/jobs", later)
+            assert made.status_code == 201
+        (shown,) = (await read_live_view(field.store, field.directory)).requests
+        assert (shown.id, shown.offer is not None) == (sent["id"], True)

@@ -80,7 +80,7 @@ class JobsAsked(PageQuery):
     )
     underway: bool = Field(
         default=False,
-        description="Only those that wait, are parked, run or are awaited, found whatever else the "
+        description="Only those that wait, are parked, run or await, found whatever else the "
         "store holds, as one page: first those that wait, by when they are due, then the others, "
         "by start, with their runs. It goes with `lane`, `tenant`, `kind` and `state` alone, and "
         "looks into the 10 lanes and 50 workers that hold most and into the first 50 gates.",

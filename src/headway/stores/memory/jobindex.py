@@ -56,8 +56,10 @@ def _held(row: JobRow) -> list[Filing]:
     found: list[Filing] = [("held", 0, row.id)]
     if row.worker is not None:
         found.append(("worker", row.worker, (row.order, row.id)))
-    if row.deadline_at is not None and row.state is State.AWAITING:
-        found.append(("deadline", 0, (row.deadline_at, row.seq)))
+    if row.state is State.AWAITING:
+        found.append(("awaiting", 0, row.seq))
+        if row.deadline_at is not None:
+            found.append(("deadline", 0, (row.deadline_at, row.seq)))
     return found
 
 

@@ -362,7 +362,8 @@ class MemoryJobs:
         if query.subject is not None:
             bucket = self._index.bucket("subject", (query.tenant or "", query.subject))
         else:
-            bucket = self._index.bucket("all")
+            awaiting = query.states == (State.AWAITING,)
+            bucket = self._index.bucket("awaiting" if awaiting else "all")
         start = _cursor(query.cursor)
         if query.newest:
             seqs = bucket.irange(maximum=start, inclusive=(True, False), reverse=True)

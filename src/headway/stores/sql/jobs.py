@@ -107,13 +107,13 @@ class Walks(NamedTuple):
     Attributes:
         all: over all jobs.
         about: over those with one subject.
-        ended_badly: over those in one of the final states but the first, by its code.
+        by_state: over those in one state, by its code, for the states that have an index.
         read_flows: reads the flows of a `look`.
     """
 
     all: tuple[Walk, Walk]
     about: tuple[Walk, Walk]
-    ended_badly: dict[int, tuple[Walk, Walk]]
+    by_state: dict[int, tuple[Walk, Walk]]
     read_flows: Callable[[Any], Sequence[int]]
 
 
@@ -151,7 +151,7 @@ class Listed:
         if query.subject is not None:
             pair, self._bound = walks.about, (query.subject,)
         elif len(query.states) == 1:
-            pair = walks.ended_badly.get(CODES[query.states[0]], pair)
+            pair = walks.by_state.get(CODES[query.states[0]], pair)
         self._walk = pair[query.newest]
 
     def look(self, after: int, many: int, states: Sequence[int]) -> Seen:

@@ -12,6 +12,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
+from headway.server.finding import underway_jobs
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import OFFER, STATES, Position, Status
@@ -45,15 +46,28 @@ class LiveView:
 
 async def read_live_view(store: Store, directory: Directory) -> LiveView:
     """Read the live view."""
-    live = (*STATES[Status.DISPATCHING], State.DEAD)
-    ended = (State.SUCCEEDED, State.CANCELLED)
     jobs = [
-        *await _jobs(store, live, MOST_LIVE),
-        *await _jobs(store, ended, MOST_ENDED),
+        *await _live(store),
+        *await _jobs(store, (State.SUCCEEDED, State.CANCELLED), MOST_ENDED),
     ]
     now = (await store.read(StatsQuery())).now
     requests = tuple(service_request(one, now) for one in jobs)
     return LiveView(now=now, requests=requests, names=await _names(directory, requests))
+
+
+async def _live(store: Store) -> list[JobView]:
+    states = STATES[Status.DISPATCHING]
+    found = {
+        one.id: one
+        for some in (states, (State.DEAD,))
+        for one in await _jobs(store, some, MOST_LIVE)
+    }
+    # A listing goes back a bounded number of jobs; an offer may be open for longer.
+    underway = await underway_jobs(store, JobsQuery(kind=OFFER, states=states, limit=MOST_LIVE))
+    if missed := tuple(one.id for one in underway if one.id not in found):
+        query = JobsQuery(ids=missed, runs=True, trail=True, limit=MOST_LIVE)
+        found |= {one.id: one for one in (await store.read(query)).rows}
+    return sorted(found.values(), key=lambda one: -one.seq)[:MOST_LIVE]
 
 
 async def _jobs(store: Store, states: tuple[State, ...], most: int) -> tuple[JobView, ...]:

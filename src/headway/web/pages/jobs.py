@@ -13,7 +13,7 @@ from headway.contract.views import Page as Rows
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
 from headway.core.hidden import HIDDEN, hidden_text, hidden_value
-from headway.core.state import FINAL, QUEUED, State
+from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.server.caller import Permission
 from headway.server.finding import bounded_page, underway_jobs
 from headway.server.paging import check_number_cursor
@@ -313,9 +313,9 @@ CASCADES_LOOKED = 100
 """Jobs of each look that are looked at."""
 MOST_KINDS = 20
 """Kinds of the App that are looked for by name."""
-_TAKING = (State.AWAITING, State.RUNNING)
-_BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
-"""Between two turns, or before the first."""
+_ASKED = (State.AWAITING,)
+"""A candidate has the offer. A listing of this state alone finds it behind any number of jobs."""
+_OTHERS = (State.RUNNING, State.WAITING, State.PARKED, State.SCHEDULED)
 
 
 async def read_cascades(look: Look) -> Facts:
@@ -330,11 +330,11 @@ async def read_cascades(look: Look) -> Facts:
         JobsQuery(kind=one, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True)
         for tenant in tenants
         for one in asked
-        for states in (_TAKING, _BETWEEN)
+        for states in (_ASKED, _OTHERS)
     ]
     queries += [
         JobsQuery(
-            kind=kind or None, tenant=tenant, states=_TAKING, limit=CASCADES_LOOKED, newest=True
+            kind=kind or None, tenant=tenant, states=_ASKED, limit=CASCADES_LOOKED, newest=True
         )
         for tenant in tenants
     ]
@@ -363,7 +363,7 @@ async def _find_cascades(look: Look, queries: Sequence[JobsQuery]) -> list[JobVi
 
 def _order(job: JobView) -> tuple[bool, int, int]:
     # A turn without an end is one of a handler that runs: it stands before those that wait.
-    return job.state not in _TAKING, job.deadline_at or 1 << 62, job.seq
+    return job.state not in HELD, job.deadline_at or 1 << 62, job.seq
 
 
 CASCADES = Page(

@@ -377,7 +377,10 @@ _FLOWS = "array_agg(DISTINCT flow)"
 WALKS = Walks(
     walk_pair(_FLOWS, "WHERE true"),
     walk_pair(_FLOWS, "WHERE subject IS NOT NULL AND subject = ?"),
-    {code: walk_pair(_FLOWS, f"WHERE state >= 6 AND state = {code}") for code in (6, 7)},
+    {
+        4: walk_pair(_FLOWS, "WHERE state = 4"),
+        **{code: walk_pair(_FLOWS, f"WHERE state >= 6 AND state = {code}") for code in (6, 7)},
+    },
     _read_flows,
 )
 BY_SEQ = Ask(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)

@@ -215,7 +215,10 @@ _ENDED = "INDEXED BY job_ended_badly WHERE state >= 6 AND state = "
 WALKS = Walks(
     walk_pair(_FLOWS, "WHERE true"),
     walk_pair(_FLOWS, "INDEXED BY job_subject WHERE subject IS NOT NULL AND subject = ?"),
-    {code: walk_pair(_FLOWS, f"{_ENDED}{code}") for code in (6, 7)},
+    {
+        4: walk_pair(_FLOWS, "INDEXED BY job_awaiting WHERE state = 4"),
+        **{code: walk_pair(_FLOWS, f"{_ENDED}{code}") for code in (6, 7)},
+    },
     json.loads,
 )
 BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names only)

@@ -77,3 +77,5 @@ Keys.known_names = KEYS[51]
 Keys.tenant_names = KEYS[52]
 -- Tokens by id.
 Keys.tokens = KEYS[53]
+-- Awaiting jobs, seq|id.
+Keys.awaiting = KEYS[54]

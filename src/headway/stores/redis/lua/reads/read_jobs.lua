@@ -31,8 +31,12 @@ local function walk(request, after, limit)
     return Jobs.about(request.tenant, request.subject, after, limit, request.newest)
   end
   local states = request.states
-  if states ~= nil and #states == 1 and ENDED_BADLY[states[1]] then
-    return Jobs.ended_badly(states[1], after, limit, request.newest)
+  local only = states ~= nil and #states == 1 and states[1]
+  if ENDED_BADLY[only] then
+    return Jobs.ended_badly(only, after, limit, request.newest)
+  end
+  if only == 'awaiting' then
+    return Jobs.awaiting(after, limit, request.newest)
   end
   return Jobs.walk(after, limit, request.newest)
 end

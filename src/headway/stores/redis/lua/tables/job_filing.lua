@@ -33,9 +33,12 @@ end
 
 local function file_held(row, found, scores)
   found[Keys.held] = name(row.worker or '') .. row.id
-  if row.state == 'awaiting' and row.deadline_at then
-    found[Keys.deadlines] = n6(row.seq) .. row.id
-    scores[Keys.deadlines] = row.deadline_at
+  if row.state == 'awaiting' then
+    found[Keys.awaiting] = n6(row.seq) .. row.id
+    if row.deadline_at then
+      found[Keys.deadlines] = n6(row.seq) .. row.id
+      scores[Keys.deadlines] = row.deadline_at
+    end
   end
 end
 

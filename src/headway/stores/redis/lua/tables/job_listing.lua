@@ -62,6 +62,11 @@ function JobListing.ended_badly(state, after, limit, newest)
   return walk(Keys.ended_badly, Codec.name(state), after, limit, newest)
 end
 
+-- Ids of the jobs that await, by arrival; `after` as in `about`.
+function JobListing.awaiting(after, limit, newest)
+  return walk(Keys.awaiting, '', after, limit, newest)
+end
+
 -- What a filter asks of jobs that exist: {id, seq, flow, state}, in the order of the ids.
 function JobListing.glance(ids)
   local raws, found = JobRows.read(ids), {}

@@ -1,0 +1,1 @@
+CREATE INDEX job_awaiting ON job (state) WHERE state = 4;
