@@ -1,11 +1,11 @@
-"""Interned values: what many rows share is stored once, by number, and cached by the process."""
+"""Interned values on PostgreSQL, on a connection of their own; one cache for all sessions."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import psycopg
 
@@ -15,15 +15,11 @@ from headway.stores.ledger.rows import FlowKey
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.failures import is_broken
 from headway.stores.postgres.link import Link
+from headway.stores.sql.interned import Interned, Thing
 from headway.stores.sql.statement import Rows
-
-Thing = TypeVar("Thing")
 
 AHEAD = 256
 """Values read at once, from the one asked for on."""
-
-MOST_KNOWN = 100_000
-"""Values of one table that a process caches; over years there may be millions of tenants."""
 
 
 def digest(*parts: bytes) -> bytes:
@@ -32,7 +28,7 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.blake2b(sizes + b"".join(parts), digest_size=16).digest()
 
 
-class Interned(Generic[Thing]):
+class PostgresInterned(Interned[Thing]):
     """Values of one table and their numbers.
 
     Each is written in a step of its own and stays, even if the step that needed it is rolled back,
@@ -55,6 +51,7 @@ class Interned(Generic[Thing]):
         *,
         hashed: bool,
     ) -> None:
+        super().__init__()
         self._ask = ask
         self._lock = lock
         self._encode, self._decode = encode, decode
@@ -79,21 +76,6 @@ class Interned(Generic[Thing]):
         self._find_all = f"SELECT no, {body} FROM @{table} WHERE {name} = ANY ($1)"  # noqa: S608  (names only)
         self._read_all = f"SELECT no, {body} FROM @{table} WHERE no = ANY ($1)"  # noqa: S608  (names only)
         self._pack: Callable[[Iterable[Any]], Any] = Texts if table == "lane" else Blobs
-        self._numbers: dict[Thing, int] = {}
-        self._things: dict[int, Thing] = {}
-        self._last: tuple[Thing | None, int] = (None, 0)
-
-    def number(self, thing: Thing) -> int:
-        """Return the number of a value; a new one gets one."""
-        last, number = self._last
-        if thing is last:
-            # Hashing a policy or a flow costs more than all that follows.
-            return number
-        found = self._numbers.get(thing)
-        if found is None:
-            found = self._make(thing)
-        self._last = (thing, found)
-        return found
 
     def find(self, thing: Thing) -> int | None:
         """Return the number of a value; None if it has none."""
@@ -178,20 +160,6 @@ class Interned(Generic[Thing]):
                 raise KeyError(number)
         return known
 
-    def _remember(self, thing: Thing, number: int) -> None:
-        if len(self._things) >= MOST_KNOWN and number not in self._things:
-            # The oldest half: what is in use is asked for again, and then the newest.
-            for old in list(self._things)[: MOST_KNOWN // 2]:
-                self._numbers.pop(self._things.pop(old), None)
-        self._numbers[thing] = number
-        self._things[number] = thing
-
-    def forget(self) -> None:
-        """Forget everything; the store may be another one now."""
-        self._last = (None, 0)
-        self._numbers = {}
-        self._things = {}
-
 
 class Registry:
     """Flows, policies, lanes and words of a store, by number; one for all of its sessions.
@@ -208,14 +176,16 @@ class Registry:
         self._explain = explain
         self._link: Link | None = None
         self._lock = lock = RLock()
-        self.flows: Interned[FlowKey] = Interned(
+        self.flows: PostgresInterned[FlowKey] = PostgresInterned(
             self._ask, lock, "flow", encode_flow, decode_flow, hashed=True
         )
-        self.policies: Interned[JobPolicy] = Interned(
+        self.policies: PostgresInterned[JobPolicy] = PostgresInterned(
             self._ask, lock, "policy", encode_policy, decode_policy, hashed=True
         )
-        self.lanes: Interned[str] = Interned(self._ask, lock, "lane", str, str, hashed=False)
-        self.words: Interned[str] = Interned(
+        self.lanes: PostgresInterned[str] = PostgresInterned(
+            self._ask, lock, "lane", str, str, hashed=False
+        )
+        self.words: PostgresInterned[str] = PostgresInterned(
             self._ask, lock, "word", str.encode, bytes.decode, hashed=False
         )
 

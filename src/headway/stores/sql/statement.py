@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from headway.core.job import JobPolicy
 from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.rows import FlowKey
-
-Thing = TypeVar("Thing")
+from headway.stores.sql.interned import Interned
 
 Row = tuple[Any, ...]
 """Values of a row, in the order of its columns."""
@@ -71,26 +70,6 @@ ANY_JOB = frozenset({"waiting", "scheduled", "parked", "held", "expiry", "deadli
 def of(*words: str) -> frozenset[str]:
     """Return what a statement reads or changes."""
     return frozenset(words)
-
-
-class Interned(Protocol[Thing]):
-    """Values that many rows share, stored once, by number."""
-
-    def find(self, thing: Thing) -> int | None:
-        """Return the number of a value; None if it has none."""
-        ...
-
-    def number(self, thing: Thing) -> int:
-        """Return the number of a value; a new one gets one."""
-        ...
-
-    def thing(self, number: int) -> Thing:
-        """Return the value of a number."""
-        ...
-
-    def read(self, numbers: Iterable[int]) -> None:
-        """Read the values of these numbers at once, if that saves round trips."""
-        ...
 
 
 class SqlSession(Protocol):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, cast
 
+from headway.stores.sql.interned import Interned, Thing
 from headway.stores.sqlite.database import Database
 
 LAST_SEQ = -2
@@ -89,10 +90,7 @@ class Numbers:
         self._changed = mark
 
 
-Thing = TypeVar("Thing")
-
-
-class Interned(Generic[Thing]):
+class SqliteInterned(Interned[Thing]):
     """Values and their numbers, which never change once committed.
 
     Args:
@@ -107,14 +105,12 @@ class Interned(Generic[Thing]):
         encode: Callable[[Thing], str | bytes],
         decode: Callable[[Any], Thing],
     ) -> None:
+        super().__init__()
         self._db = db
         self._find, self._read, self._add = statements
         self._encode = encode
         self._decode = decode
-        self._numbers: dict[Thing, int] = {}
-        self._things: dict[int, Thing] = {}
         self._fresh: list[tuple[Thing, int]] = []
-        self._last: tuple[Thing | None, int] = (None, 0)
 
     def find(self, thing: Thing) -> int | None:
         """Return the number of a value; None if it has none."""
@@ -125,21 +121,12 @@ class Interned(Generic[Thing]):
                 self._remember(thing, number)
         return number
 
-    def number(self, thing: Thing) -> int:
-        """Return the number of a value; a new one gets one in this step."""
-        if thing is self._last[0]:
-            # Hashing a policy or a flow costs more than the rest of this function.
-            return self._last[1]
-        number = self._numbers.get(thing)
+    def _make(self, thing: Thing) -> int:
+        number = self.find(thing)
         if number is None:
-            number = self.find(thing)
-        if number is not None:
-            self._last = (thing, number)
-        else:
-            added: int = self._db.execute(self._add, (self._encode(thing),)).get
-            self._remember(thing, added)
-            self._fresh.append((thing, added))
-            return added
+            number = cast("int", self._db.execute(self._add, (self._encode(thing),)).get)
+            self._remember(thing, number)
+            self._fresh.append((thing, number))
         return number
 
     def thing(self, number: int) -> Thing:
@@ -160,10 +147,6 @@ class Interned(Generic[Thing]):
     def read(self, numbers: Iterable[int]) -> None:
         """Do nothing: reading several values at once saves nothing here."""
 
-    def _remember(self, thing: Thing, number: int) -> None:
-        self._numbers[thing] = number
-        self._things[number] = thing
-
     def keep(self) -> None:
         """Keep the new numbers; the step is committed."""
         self._fresh.clear()
@@ -176,6 +159,6 @@ class Interned(Generic[Thing]):
         """Remove what was added since the mark."""
         self._last = (None, 0)
         for thing, number in self._fresh[mark:]:
-            del self._numbers[thing]
-            del self._things[number]
+            self._numbers.pop(thing, None)
+            self._things.pop(number, None)
         del self._fresh[mark:]

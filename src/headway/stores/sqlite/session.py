@@ -30,7 +30,7 @@ from headway.stores.sql.statement import (
     Rows,
     Tell,
 )
-from headway.stores.sqlite.caches import SUSPECT, Interned, Mark, Numbers
+from headway.stores.sqlite.caches import SUSPECT, Mark, Numbers, SqliteInterned
 from headway.stores.sqlite.connection import latest
 from headway.stores.sqlite.database import Database, number_list, text_list
 
@@ -96,10 +96,12 @@ class Session:
         self.wakes: list[tuple[str | None, int | None]] = []
         self.memory = SessionCache()
         self.numbers = Numbers(db)
-        self.flows: Interned[FlowKey] = Interned(db, _FLOWS, encode_flow, decode_flow)
-        self.policies: Interned[JobPolicy] = Interned(db, _POLICIES, encode_policy, decode_policy)
-        self.lanes: Interned[str] = Interned(db, _LANES, _text, _text)
-        self.words: Interned[str] = Interned(db, _WORDS, _text, _text)
+        self.flows: SqliteInterned[FlowKey] = SqliteInterned(db, _FLOWS, encode_flow, decode_flow)
+        self.policies: SqliteInterned[JobPolicy] = SqliteInterned(
+            db, _POLICIES, encode_policy, decode_policy
+        )
+        self.lanes: SqliteInterned[str] = SqliteInterned(db, _LANES, _text, _text)
+        self.words: SqliteInterned[str] = SqliteInterned(db, _WORDS, _text, _text)
         self._interned = (self.flows, self.policies, self.lanes, self.words)
         self._clock = clock
         self._version = -1

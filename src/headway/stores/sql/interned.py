@@ -1,0 +1,67 @@
+"""What many rows share is stored once, by number; a process caches a bounded number of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+Thing = TypeVar("Thing")
+
+MOST_KNOWN = 100_000
+"""Values of one table that a process caches; over years there may be millions of tenants."""
+
+
+class Interned(ABC, Generic[Thing]):
+    """Values of one table and their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Thing, int] = {}
+        self._things: dict[int, Thing] = {}
+        self._last: tuple[Thing | None, int] = (None, 0)
+
+    def number(self, thing: Thing) -> int:
+        """Return the number of a value; a new one gets one."""
+        last, number = self._last
+        if thing is last:
+            # Hashing a policy or a flow costs more than all that follows.
+            return number
+        found = self._numbers.get(thing)
+        if found is None:
+            found = self._make(thing)
+        self._last = (thing, found)
+        return found
+
+    @abstractmethod
+    def _make(self, thing: Thing) -> int:
+        """Return the number of a value that is not cached; a new one gets one."""
+
+    @abstractmethod
+    def find(self, thing: Thing) -> int | None:
+        """Return the number of a value; None if it has none."""
+
+    @abstractmethod
+    def thing(self, number: int) -> Thing:
+        """Return the value of a number.
+
+        Raises:
+            KeyError: the number is unknown.
+        """
+
+    @abstractmethod
+    def read(self, numbers: Iterable[int]) -> None:
+        """Read the values of these numbers at once, if that saves round trips."""
+
+    def _remember(self, thing: Thing, number: int) -> None:
+        if len(self._things) >= MOST_KNOWN and number not in self._things:
+            # The oldest half: what is in use is asked for again, and then the newest.
+            for old in list(self._things)[: MOST_KNOWN // 2]:
+                self._numbers.pop(self._things.pop(old), None)
+        self._numbers[thing] = number
+        self._things[number] = thing
+
+    def forget(self) -> None:
+        """Forget everything; the store may be another one now."""
+        self._last = (None, 0)
+        self._numbers = {}
+        self._things = {}

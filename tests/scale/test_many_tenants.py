@@ -1,0 +1,39 @@
+"""What a process caches of names is bounded, and jobs of any number of tenants are told apart."""
+
+from __future__ import annotations
+
+import gc
+from uuid import uuid4
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.views import JobsQuery
+from headway.core.job import NewJob
+from headway.stores import open_store
+from headway.stores.sql.interned import Interned
+from tests.servers.stores import NewUrl
+
+TENANTS = 40
+MOST = 8
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_cache_of_flows_is_bounded_and_loses_nothing(
+    kind: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.stores.sql.interned.MOST_KNOWN", MOST)
+    monkeypatch.setattr("headway.stores.postgres.registry.AHEAD", MOST // 4)
+    store = open_store(new_url(kind))
+    made: dict[str, str] = {}
+    for n in 2 * list(range(TENANTS)):
+        job = NewJob(id=str(uuid4()), kind="k", lane="a", tenant=f"t{n}")
+        await store.enqueue([job])
+        made[job.id] = job.tenant
+    claim = ClaimRequest(worker="w" * 32, request=1, lanes=(("a", 1),), n=200, free=200)
+    assert {job.id: job.tenant for job in (await store.claim(claim)).jobs} == made
+    rows = (await store.read(JobsQuery(limit=200))).rows
+    assert {job.id: job.tenant for job in rows} == made
+    cached = [len(one._things) for one in gc.get_objects() if isinstance(one, Interned)]
+    assert 0 < max(cached) <= MOST
+    await store.close()
