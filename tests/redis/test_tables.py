@@ -254,7 +254,6 @@ def test_workers_lapse_in_the_order_of_their_leases(lua: Snippets, time: StepTim
             memory.remove(gone)
         assert lua.call("Workers.load", worker.id) == told(memory.load(worker.id))
         assert lua.call("Workers.lapsed", 3) == told(memory.lapsed(3))
-        assert lua.call("Workers.next_lapse") == memory.next_lapse()
         assert lua.call("Workers.all") == told(memory.all())
 
 

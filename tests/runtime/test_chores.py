@@ -235,3 +235,32 @@ async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: S
     # The store's time stands still, so that it is taken for 8 s later than it is in the end.
     assert asked.names == ["sweep", "read", *(3 * ["sweep"]), "sweep", "read", "sweep"]
     assert timing.rests == [LONGEST] * 6
+
+
+@pytest.mark.parametrize(
+    ("workers", "shares", "times"), [(1, True, 1), (3, True, 3), (9, True, 5), (9, False, 1)]
+)
+async def test_each_of_several_workers_sweeps_less_often(
+    still: Store, workers: int, shares: bool, times: int
+):
+    for n in range(workers):
+        await still.beat(
+            BeatRequest(worker=f"w{n}", name="", lanes=("lane",), running=(), lease_ms=600_000)
+        )
+    timing = Rests(3)
+    with pytest.raises(asyncio.CancelledError):
+        await Sweep(still, timing, shares=shares).run()
+    assert timing.rests == [times * LONGEST] * 3
+
+
+async def test_worker_that_shares_sweeps_rests_no_longer_than_until_the_next_moment(
+    still: Store, clock: FakeClock
+):
+    for n in range(9):
+        await still.beat(
+            BeatRequest(worker=f"w{n}", name="", lanes=("lane",), running=(), lease_ms=3_000)
+        )
+    timing = Rests(1)
+    with pytest.raises(asyncio.CancelledError):
+        await Sweep(still, timing, shares=True).run()
+    assert timing.rests == [3.0]

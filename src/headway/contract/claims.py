@@ -156,6 +156,7 @@ class SweepReply:
         removed: jobs and lines of the trail past their retention.
         next_at: when there is something to sweep again, if that is known.
         again: more is due now.
+        workers: how many have a lease that has not ended.
     """
 
     lost: int = 0
@@ -167,3 +168,4 @@ class SweepReply:
     removed: int = 0
     next_at: int | None = None
     again: bool = False
+    workers: int = 0

@@ -23,6 +23,8 @@ DEAD_LOGGED = 100
 """Jobs that one sweep made dead and that get a line each."""
 LONGEST = 2.0
 """Seconds after which to look again: what others do may have made something due earlier."""
+MOST_SHARING = 5
+"""Workers that share in the looks: each looks after so many times the longest rest, at most."""
 SHORTEST = 0.02
 MARGIN = 1.0
 """By how many seconds the store's time may be ahead of what it was taken for."""
@@ -33,10 +35,27 @@ _log = logging.getLogger("headway.chores")
 class Sweep:
     """Sweeps whenever something is due, in bounded steps."""
 
-    def __init__(self, store: Store, timing: Timing, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        timing: Timing,
+        *,
+        keep_trail_ms: int = TRAIL_KEPT_MS,
+        shares: bool = False,
+    ) -> None:
+        """Sweep nothing yet.
+
+        Args:
+            keep_trail_ms: lines of the trail that are older are removed.
+            shares: whether all workers of the store sweep: each of several rests longer then, so
+                that idle ones cost little. A server does not count on it: workers behind it do not
+                sweep.
+        """
         self._store = store
         self._keep_trail_ms = keep_trail_ms
         self._timing = timing
+        self._shares = shares
+        self._longest = LONGEST
         self._ahead_ms: float | None = None
 
     async def run(self) -> None:
@@ -45,6 +64,8 @@ class Sweep:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 await log_dead(self._store, reply.dead)
+                sharing = reply.workers if self._shares else 1
+                self._longest = LONGEST * min(max(sharing, 1), MOST_SHARING)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
@@ -55,11 +76,11 @@ class Sweep:
 
     async def _rest(self, next_at: int | None) -> None:
         """Wait for the moment, by the store's time, but not for longer than the longest rest."""
-        seconds = LONGEST
+        seconds = self._longest
         if next_at is not None and not self._is_far(next_at):
             now = (await self._store.read(StatsQuery())).now
             self._ahead_ms = now - 1000 * self._timing.monotonic()
-            seconds = min(max((next_at - now) / 1000, SHORTEST), LONGEST)
+            seconds = min(max((next_at - now) / 1000, SHORTEST), self._longest)
         await self._timing.pause(seconds)
 
     def _is_far(self, next_at: int) -> bool:
@@ -67,7 +88,7 @@ class Sweep:
         if self._ahead_ms is None:
             return False
         about = 1000 * self._timing.monotonic() + self._ahead_ms
-        return next_at - about > 1000 * (LONGEST + MARGIN)
+        return next_at - about > 1000 * (self._longest + MARGIN)
 
 
 async def log_dead(store: Store, ids: tuple[str, ...]) -> None:

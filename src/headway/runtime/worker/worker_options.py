@@ -40,7 +40,8 @@ class WorkerOptions(TypedDict, total=False):
         lease: how long its runs live without a beat; it beats three times as often.
         grace: how long handlers may go on after `stop`.
         name: a label, such as "host:pid".
-        chores: whether it also sweeps and keeps the timetable's fires ahead.
+        chores: whether it also sweeps and keeps the timetable's fires ahead. Workers of one store
+            share the sweeps, and count on each other to do them.
         keep_trail: how long its sweeps keep lines of the trail; 90 days if not given.
         signal_base: the address that receives signals.
         signing_key: signs the signal URLs of its jobs, as the server's does; several are read

@@ -460,10 +460,6 @@ class WorkerTable(Protocol):
         """Return workers whose lease has ended and that no sweep has marked yet."""
         ...
 
-    def next_lapse(self) -> int | None:
-        """Return when the next lease ends."""
-        ...
-
     def all(self) -> list[WorkerRow]:
         """Return all workers, by id."""
         ...

@@ -144,9 +144,6 @@ class MemoryWorkers:
             for row in islice(sorted(due, key=lambda row: (row.lease_until, row.id)), limit)
         ]
 
-    def next_lapse(self) -> int | None:
-        return min((row.lease_until for row in self._rows.values() if not row.lapsed), default=None)
-
     def all(self) -> list[WorkerRow]:
         return [replace(row) for _, row in sorted(self._rows.items())]
 

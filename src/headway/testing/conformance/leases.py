@@ -331,6 +331,18 @@ class SweepGroup(ConformanceGroup):
             await rig.store.sweep(1)
             assert (await rig.states(*jobs)).count(State.RUNNING) == left
 
+    async def test_sweep_tells_how_many_workers_live_and_when_the_first_lease_ends(
+        self, rig: Rig
+    ) -> None:
+        assert (await rig.store.sweep(100)).workers == 0
+        for n, worker in enumerate((rig.worker, rig.new_worker(), rig.new_worker()), 1):
+            await worker.beat(lease_ms=n * 10_000)
+        reply = await rig.store.sweep(100)
+        assert (reply.workers, reply.next_at) == (3, rig.clock() + 10_000)
+        rig.clock.advance(10_000)
+        reply = await rig.store.sweep(100)
+        assert (reply.workers, reply.next_at) == (2, rig.clock() + 10_000)
+
     async def test_sweep_says_when_there_is_something_to_do(self, rig: Rig) -> None:
         await rig.add(expires_at=None)
         await rig.add(expires_at=rig.clock() + 7_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from headway.contract.claims import SweepReply
@@ -54,7 +55,10 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     timers, fed = run_timers(step.book, n)
     extend_short(step.book, n)
     step.flush()
-    removed, lines = _forget(ledger, n), _forget_trail(ledger, n, ledger.now - keep_trail_ms)
+    all_workers = ledger.workers.all()
+    removed = _forget(ledger, n, all_workers)
+    lines = _forget_trail(ledger, n, ledger.now - keep_trail_ms)
+    leases = [one.lease_until for one in all_workers if not one.lapsed]
     return SweepReply(
         lost=lost,
         deadlines=late,
@@ -63,8 +67,9 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
         fed=fed,
         dead=tuple(step.dead),
         removed=removed + lines,
-        next_at=_next_at(ledger),
+        next_at=_next_at(ledger, leases),
         again=n in {workers, held, expired, late, timers, removed, lines},
+        workers=len(leases),
     )
 
 
@@ -118,7 +123,7 @@ def meet_deadline(step: Step, row: JobRow) -> None:
         step.end(row, State.DEAD, "deadline", reason="deadline", error="no signal came in time")
 
 
-def _forget(ledger: Ledger, n: int) -> int:
+def _forget(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
     ids = ledger.jobs.purgeable(n)
     if ids:
         for row in ledger.jobs.load(ids).values():
@@ -128,7 +133,7 @@ def _forget(ledger: Ledger, n: int) -> int:
     if stale:
         ledger.signals.drop(stale)
     before = ledger.now - WORKER_KEPT_MS
-    gone = [one.id for one in ledger.workers.all() if one.lapsed and one.seen_at < before]
+    gone = [one.id for one in workers if one.lapsed and one.seen_at < before]
     if gone:
         ledger.workers.remove(gone)
     return len(ids)
@@ -146,10 +151,10 @@ def _forget_trail(ledger: Ledger, n: int, before_at: int) -> int:
     return len(old)
 
 
-def _next_at(ledger: Ledger) -> int | None:
+def _next_at(ledger: Ledger, leases: Sequence[int]) -> int | None:
     jobs = ledger.jobs
     moments = (
-        ledger.workers.next_lapse(),
+        *leases,
         jobs.next_deadline(),
         jobs.next_expiry(),
         ledger.gates.next_timer(),

@@ -254,11 +254,6 @@ _LAPSED = Ask(
     of("worker"),
     ahead=True,
 )
-_NEXT_LAPSE = Ask(
-    "SELECT lease_until FROM @worker WHERE NOT lapsed ORDER BY lease_until LIMIT 1",
-    of("worker"),
-    ahead=True,
-)
 _WORKERS = Ask(
     f"SELECT {WORKER} FROM @worker ORDER BY id",  # noqa: S608  (names only)
     of("worker"),
@@ -297,10 +292,6 @@ class PostgresWorkers:
         rows = self._session.ask(_LAPSED, limit)
         self._session.cache.workers.update((row[0], row[-1]) for row in rows)
         return [read_worker(row[:-1]) for row in rows]
-
-    def next_lapse(self) -> int | None:
-        rows = self._session.ask(_NEXT_LAPSE)
-        return rows[0][0] if rows else None
 
     def all(self) -> list[WorkerRow]:
         return [read_worker(row) for row in self._session.ask(_WORKERS)]

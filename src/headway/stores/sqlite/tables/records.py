@@ -134,7 +134,6 @@ _LAPSED = (
     f"SELECT {WORKER} FROM worker INDEXED BY worker_lease"  # noqa: S608  (names of columns only)
     " WHERE lapsed = 0 AND lease_until <= ? ORDER BY lease_until, id LIMIT ?"
 )
-_NEXT_LAPSE = "SELECT min(lease_until) FROM worker INDEXED BY worker_lease WHERE lapsed = 0"
 _WORKERS = f"SELECT {WORKER} FROM worker ORDER BY id"  # noqa: S608  (names of columns only)
 
 
@@ -158,9 +157,6 @@ class SqliteWorkers:
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
         return [read_worker(row) for row in self._db.execute(_LAPSED, (self._session.now, limit))]
-
-    def next_lapse(self) -> int | None:
-        return self._db.execute(_NEXT_LAPSE).get
 
     def all(self) -> list[WorkerRow]:
         return [read_worker(row) for row in self._db.execute(_WORKERS)]

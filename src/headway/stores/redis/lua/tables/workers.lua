@@ -68,11 +68,6 @@ function Workers.lapsed(limit)
   return load_all(redis.call('ZRANGEBYSCORE', Keys.leases, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- When the next lease ends; nil for none.
-function Workers.next_lapse()
-  return Codec.number(redis.call('ZRANGE', Keys.leases, 0, 0, 'WITHSCORES')[2])
-end
-
 -- All workers, by id.
 function Workers.all()
   local ids = redis.call('HKEYS', Keys.workers)

@@ -43,16 +43,20 @@ local function meet_deadlines(step, n)
   return #ids
 end
 
-local function forget_workers()
-  local gone = {}
+-- Forgets workers that are long gone. Returns how many leases have not ended, and when the first does.
+local function look_at_workers()
+  local gone, live, first = {}, 0, nil
   for _, one in ipairs(Workers.all()) do
-    if one.lapsed and one.seen_at < Time.now - WORKER_KEPT_MS then
+    if not one.lapsed then
+      live, first = live + 1, math.min(first or one.lease_until, one.lease_until)
+    elseif one.seen_at < Time.now - WORKER_KEPT_MS then
       gone[#gone + 1] = one.id
     end
   end
   if #gone > 0 then
     Workers.remove(gone)
   end
+  return live, first
 end
 
 -- Forgets what is past its retention. Returns how many jobs.
@@ -68,7 +72,6 @@ local function forget(n)
   if #stale > 0 then
     Signals.drop(stale)
   end
-  forget_workers()
   return #ids
 end
 
@@ -143,6 +146,7 @@ function Chores.sweep(request)
   Horizon.extend_short(step.book, n)
   Step.flush(step)
   local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
+  local live, first_lapse = look_at_workers()
   return {
     lost = lost,
     deadlines = late,
@@ -152,13 +156,14 @@ function Chores.sweep(request)
     dead = Step.dead(step),
     removed = removed + lines,
     next_at = earliest(
-      Workers.next_lapse(),
+      first_lapse,
       Jobs.next_deadline(),
       Jobs.next_expiry(),
       Gates.next_timer()
     ),
     again = workers == n or held == n or expired == n or late == n or timers == n
       or removed == n or lines == n,
+    workers = live,
   }
 end
 
