@@ -9,7 +9,8 @@ import pytest
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
-from headway.core.gates.spec import GateSpec
+from headway.core.gates.spec import GateKind, GateSpec
+from headway.stores.ledger.gatekinds import RULES
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,7 @@ def test_gate_that_lets_nothing_pass_or_has_the_shortest_window_is_accepted() ->
     assert Pool("lines", {"a": 0}).members == (("a", 0),)
     assert Pool("lines", ["a", "b"]).members == (("a", 1), ("b", 1))
     assert Pool("lines", []).members == ()
+
+
+def test_each_kind_of_gate_has_rules() -> None:
+    assert set(RULES) == set(GateKind)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head
-from headway.core.gates.hours import intervals, is_open, next_opening
-from headway.core.gates.pool import member_gate
+from headway.core.gates.hours import intervals
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
-from headway.core.gates.view import RESERVED_MS, GateView, MemberView
+from headway.core.gates.view import RESERVED_MS, GateView
 from headway.core.job import DAY_MS
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import FOREVER, GateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -49,11 +48,8 @@ class GateBook:
         self.prefetch(name for use in uses for name in self._names(use.name, use.template))
 
     def _names(self, name: str, template: str) -> Iterable[str]:
-        yield name
-        declared = self.templates.get(template)
-        if declared is not None and declared.current.kind is GateKind.POOL:
-            for member, _ in declared.current.members:
-                yield member_gate(name, member)
+        spec = self.spec(template)
+        return (name,) if spec is None else RULES[spec.kind].row_names(name, spec)
 
     def find(self, name: str) -> GateRow | None:
         """The gate's row, if there is one."""
@@ -97,7 +93,7 @@ class GateBook:
         if row is None and capacity is None:
             return None
         most = capacity if row is None or row.capacity is None else row.capacity
-        shut = self._shut(row)
+        shut = self.is_shut(row)
         if most is None and not shut:
             return None
         view = GateView(name=name, kind=None if most is None else GateKind.SLOTS)
@@ -131,72 +127,21 @@ class GateBook:
             raise InvariantBroken(message)
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)
-        if spec.kind is GateKind.SLOTS:
-            self._view_slots(view, spec, row)
-        elif spec.kind is GateKind.RATE:
-            self._view_rate(view, spec, row)
-        elif spec.kind is GateKind.HOURS:
-            self._view_hours(view, row)
-        elif spec.kind is GateKind.POOL:
-            self._view_pool(view, spec, row)
-        else:
-            assert_never(spec.kind)
+        RULES[spec.kind].look(self, view, spec, row)
         self._close(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:
             view.reserved = one
         return view
 
-    def _view_slots(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        capacity = _capacity(spec.capacity, row)
-        view.most = capacity
-        view.free = room(capacity, row.used if row else 0)
-
-    def _view_rate(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        limit = _capacity(spec.limit, row)
-        view.most = limit
-        used = 0
-        if row is not None and row.used:
-            used = self.ledger.starts.total(view.name, self.ledger.now - (spec.per_ms or 0))
-        view.counted = used
-        view.free = room(limit, used)
-
-    def _view_hours(self, view: GateView, row: GateRow | None) -> None:
-        now = self.ledger.now
-        opens = row.opens if row else ()
-        if not is_open(opens, now):
-            view.free, view.shut = 0, True
-            view.opens_at = next_opening(opens, now)
-
-    def _view_pool(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        view.strategy = spec.strategy
-        view.last = row.last if row else ""
-        for name, capacity in spec.members:
-            own = self.find(member_gate(view.name, name))
-            most = _capacity(capacity, own)
-            used = own.used if own else 0
-            free = 0 if self._shut(own) else room(most, used)
-            view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
-        view.most = max((one.capacity for one in view.members), default=0)
-        view.free = max((one.free for one in view.members), default=0)
-        # Set even while another member is free: that one may be taken in this step.
-        view.opens_at = self._member_opens_at(view.name, spec)
-
-    def _member_opens_at(self, pool: str, spec: GateSpec) -> int | None:
-        moments = [
-            row.closed_until
-            for name, _ in spec.members
-            if (row := self.find(member_gate(pool, name))) and self._shut(row)
-        ]
-        return min((at for at in moments if at and at < FOREVER), default=None)
-
-    def _shut(self, row: GateRow | None) -> bool:
+    def is_shut(self, row: GateRow | None) -> bool:
+        """Return whether the gate is closed now, whatever its limit says."""
         return (
             row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
         )
 
     def _close(self, view: GateView, row: GateRow | None) -> None:
-        if row is None or not self._shut(row) or row.closed_until is None:
+        if row is None or not self.is_shut(row) or row.closed_until is None:
             return
         opens_at = 0 if view.free else view.opens_at or 0
         view.free, view.shut = 0, True
@@ -207,20 +152,10 @@ class GateBook:
 
     def opens_at(self, view: GateView, template: str, amount: int) -> int | None:
         """Return when a gate without room for an amount opens by itself, if that is known."""
-        if view.opens_at is not None or view.kind is not GateKind.RATE:
-            return view.opens_at
         spec = self.spec(template)
-        if spec is None or self._shut(self.find(view.name)) or amount > view.most:
-            return None
-        per_ms = spec.per_ms or 0
-        after_at = self.ledger.now - per_ms
-        # So many starts must leave the window first; each stored moment counts at least one.
-        excess = self.ledger.starts.total(view.name, after_at) + amount - view.most
-        for at, number in self.ledger.starts.oldest(view.name, after_at, max(1, excess)):
-            excess -= number
-            if excess <= 0:
-                return at + per_ms
-        return None
+        return (
+            view.opens_at if spec is None else RULES[spec.kind].opens_at(self, view, spec, amount)
+        )
 
     # Reserving
 
@@ -282,7 +217,7 @@ class GateBook:
         """Remove a rate's starts that have left the window."""
         row = self.find(name)
         spec = self.spec(row.template) if row is not None else None
-        if row is None or spec is None or spec.kind is not GateKind.RATE or not row.used:
+        if row is None or spec is None or not RULES[spec.kind].counts_starts or not row.used:
             return
         row = self.change(name, row.template)
         row.used -= self.ledger.starts.trim(name, self.ledger.now - (spec.per_ms or 0))
@@ -325,12 +260,6 @@ class GateBook:
             for name in self.dirty:
                 del self.rows[name]
             self.dirty.clear()
-
-
-def _capacity(declared: int | None, row: GateRow | None) -> int:
-    if row is not None and row.capacity is not None:
-        return row.capacity
-    return declared or 0
 
 
 def use_at(head: Head, gate: str) -> GateUse:

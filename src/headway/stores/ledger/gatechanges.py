@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headway.contract.definitions import SetGate
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind, GateSpec, check_count
+from headway.core.gates.spec import GateSpec, check_count
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
 from headway.stores.ledger.gatebook import extend
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import (
     GateRow,
     PermitRow,
@@ -52,7 +54,7 @@ def save_template(step: Step, row: TemplateRow) -> None:
     step.book.templates = step.ledger.gates.templates()
     step.book.views.clear()
     name = row.spec.name
-    if row.spec.kind is GateKind.HOURS:
+    if row.spec.hours is not None:
         _recompute_hours(step, name)
     elif not row.spec.shared:
         _recheck_keyed(step, name)
@@ -101,20 +103,16 @@ def check_set(item: SetGate) -> str:
     for member, capacity in item.members or ():
         check_name(f"member of {item.name!r}", member)
         check_count(f"capacity of {member!r}", capacity, least=0)
-    said = ", ".join(
-        f"{what} {value}"
-        for what, value in (
-            ("capacity", item.capacity),
-            ("limit", item.limit),
-            ("per_ms", item.per_ms),
-            ("members", item.members),
-        )
-        if value is not None
-    )
+    said = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
     if not said:
         message = f"nothing to set on the gate {item.name!r}"
         raise InvalidValue(message, hint="give a capacity, a limit and window, or members")
     return said
+
+
+def _values_of(item: SetGate) -> dict[str, Any]:
+    values = ("capacity", "limit", "per_ms", "members")
+    return {what: value for what in values if (value := getattr(item, what)) is not None}
 
 
 def set_gate(step: Step, item: SetGate) -> str:
@@ -143,22 +141,11 @@ def set_gate(step: Step, item: SetGate) -> str:
 
 def _with_values(declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
-    kind = spec.kind
-    wrong = (
-        (item.capacity is not None and kind is not GateKind.SLOTS)
-        or ((item.limit is not None or item.per_ms is not None) and kind is not GateKind.RATE)
-        or (item.members is not None and kind is not GateKind.POOL)
-    )
-    if wrong:
-        message = f"the gate {item.name!r} is a {kind}"
+    values = _values_of(item)
+    if not RULES[spec.kind].settable.issuperset(values):
+        message = f"the gate {item.name!r} is a {spec.kind}"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
-    return replace(
-        spec,
-        capacity=spec.capacity if item.capacity is None else item.capacity,
-        limit=spec.limit if item.limit is None else item.limit,
-        per_ms=spec.per_ms if item.per_ms is None else item.per_ms,
-        members=spec.members if item.members is None else item.members,
-    )
+    return replace(spec, **values)
 
 
 def _set_instance(step: Step, item: SetGate) -> None:
@@ -174,7 +161,7 @@ def _set_instance(step: Step, item: SetGate) -> None:
     place = place_of(step.book.templates, item.name)
     spec = step.book.spec(place.template)
     kind = spec.kind if spec else None
-    if not place.pool and kind not in {GateKind.SLOTS, GateKind.RATE}:
+    if not place.pool and (kind is None or not RULES[kind].has_own_limit):
         message = f"{item.name!r} is a {kind}"
         raise InvalidValue(message, hint="set its members, or the capacity of `pool/member`")
     step.book.change(item.name, place.template, place.pool).capacity = value

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headway.core.errors import UnknownGate
-from headway.core.gates.spec import GateKind, GateSpec, Hold
+from headway.core.gates.spec import GateSpec, Hold
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
@@ -176,11 +176,10 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
         return Place(gate, "")
     found: list[tuple[int, Place]] = []
     for name, row in templates.items():
-        if row.current.kind is GateKind.POOL:
-            for member, _ in row.current.members:
-                pool = gate.removesuffix(f"/{member}")
-                if pool != gate and _matches(name, pool):
-                    found.append((len(name) + len(member), Place(name, pool)))
+        for member, _ in row.current.members:
+            pool = gate.removesuffix(f"/{member}")
+            if pool != gate and _matches(name, pool):
+                found.append((len(name) + len(member), Place(name, pool)))
         if _matches(name, gate):
             found.append((_fixed(name), Place(name, "")))
     if not found:

@@ -8,9 +8,9 @@ from headway.contract.claims import ClaimRequest
 from headway.core.cascade import in_turn
 from headway.core.claim import Start
 from headway.core.flow import FlowView
-from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind, Hold
+from headway.core.gates.spec import Hold
 from headway.core.state import State
+from headway.stores.ledger.gatekinds import RULES, GateRules
 from headway.stores.ledger.gaterows import PermitRow, implicit_hold
 from headway.stores.ledger.rows import GatedStart
 from headway.stores.ledger.step import Step
@@ -20,7 +20,7 @@ class Need(NamedTuple):
     """What a start takes at a gate."""
 
     gate: str
-    kind: GateKind
+    rules: GateRules
     template: str
     amount: int
     hold: Hold
@@ -74,7 +74,7 @@ class StartWriter:
                 use = uses.get(gate.name)
                 hold = use.hold if use else implicit_hold(gate.name)
                 template = use.template if use else ""
-                needs.append(Need(gate.name, gate.kind, template, amount, hold))
+                needs.append(Need(gate.name, RULES[gate.kind], template, amount, hold))
         return needs
 
     def _of_job(self, start: Start) -> list[Need]:
@@ -83,25 +83,23 @@ class StartWriter:
             use = in_turn(asked, start.candidate)
             kind = self.book.view(use).kind
             if kind is not None:
-                needs.append(Need(use.name, kind, use.template, use.amount, use.hold))
+                needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold))
         return needs
 
     def _take(self, start: Start, need: Need) -> str:
         """Take at one gate, and return the chosen member of a pool, else ""."""
-        gate, kind, template, amount, hold = need
+        gate, rules, template, amount, hold = need
         if amount > 1:
             self.reserved.append((gate, start.head.id))
-        if kind is GateKind.RATE:
+        if rules.counts_starts:
             number = self.rates[gate][1] if gate in self.rates else 0
             self.rates[gate] = (template, number + amount)
+        if not rules.takes_permits:
             return ""
-        if kind is GateKind.HOURS:
-            return ""
-        member = pool = ""
-        if kind is GateKind.POOL:
-            member, pool = start.members[gate], gate
+        gate, pool = rules.permit_gate(gate, start.members)
+        member = start.members[pool] if pool else ""
+        if pool:
             self.last[pool, template] = member
-            gate = member_gate(pool, member)
         place = (gate, template, pool)
         self.used[place] = self.used.get(place, 0) + amount
         head = start.head

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind, GateSpec
+from headway.core.gates.spec import GateSpec
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
 from headway.stores.ledger.gaterows import is_implicit, place_of
@@ -119,20 +119,14 @@ def _heads(session: Session, gate: str) -> int:
     spec = _spec(session, gate)
     if spec is None:
         return 2
-    if spec.kind is GateKind.POOL:
-        most = sum(capacity for _, capacity in spec.members)
-    elif spec.kind is GateKind.HOURS:
-        most = FEED_HEADS
-    else:
-        most = spec.capacity or spec.limit or 1
+    limits = (spec.capacity, spec.limit, *(capacity for _, capacity in spec.members))
+    most = sum(one for one in limits if one) if spec.kind.counts else FEED_HEADS
     return max(2, min(most, FEED_HEADS) + 1)
 
 
 def _members(session: Session, gate: str) -> list[str]:
     spec = _spec(session, gate)
-    if spec is None or spec.kind is not GateKind.POOL:
-        return []
-    return [member_gate(gate, member) for member, _ in spec.members]
+    return [member_gate(gate, member) for member, _ in spec.members] if spec else []
 
 
 def _spec(session: Session, gate: str) -> GateSpec | None:

@@ -11,6 +11,7 @@ from headway.core.gates.slots import UNLIMITED
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import (
     FOREVER,
     NO_HOLDERS,
@@ -113,9 +114,7 @@ class _Gates:
         is_template = "{" in view.name
         is_open = is_template or view.free > 0
         opens_at = None if is_open else self.book.opens_at(view, spec.name, 1)
-        members: tuple[GateState, ...] = ()
-        if spec.kind is GateKind.POOL:
-            members = tuple(self.state(member_gate(view.name, one)) for one, _ in spec.members)
+        members = tuple(self.state(member_gate(view.name, one)) for one, _ in spec.members)
         held, count = self._of_spec(view.name, spec, members)
         closed_until, closed_by, reason = _closing(self.book, row)
         kept = view.reserved
@@ -149,7 +148,7 @@ class _Gates:
         if members:
             held = sorted((h for one in members for h in one.holders), key=lambda h: h.since)
             return tuple(held[:HOLDERS]), sum(one.holder_count for one in members)
-        return self._of(name) if spec.kind is GateKind.SLOTS else ((), 0)
+        return self._of(name) if RULES[spec.kind].takes_permits else ((), 0)
 
     def _of(self, name: str) -> tuple[tuple[HolderView, ...], int]:
         found = self._holders.get(name, NO_HOLDERS)
@@ -220,7 +219,7 @@ def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]
 def _used(view: GateView, row: GateRow | None, members: tuple[GateState, ...]) -> int:
     if members:
         return sum(one.used for one in members)
-    if view.kind is GateKind.RATE:
+    if view.kind is not None and RULES[view.kind].counts_starts:
         return 0 if view.most == UNLIMITED else view.counted
     return row.used if row else 0
 

@@ -22,9 +22,9 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind
 from headway.core.state import HELD, State
 from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, LaneRow
@@ -203,8 +203,8 @@ class _Audit:
 
     def _gate(self, row: GateRow, count: int, amount: int) -> None:
         template = self.ledger.gates.templates().get(row.template)
-        kind = template.current.kind if template else None
-        if kind is GateKind.RATE and not row.pool:
+        rules = RULES[template.current.kind] if template else None
+        if rules is not None and rules.counts_starts and not row.pool:
             counted = self.ledger.starts.total(row.name, -1)
             if counted != row.used:
                 self._report(row.name, f"counts {row.used} starts, but {counted} are kept")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from headway.contract.definitions import FireReply, FireRequest
 from headway.contract.store import Enqueued, InFlight
 from headway.core.errors import InvalidValue
-from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind, GateUse
+from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, NewJob, fire_id
 from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.attempts import ask_provider, stage_of
 from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
@@ -181,17 +181,12 @@ def _mark_awaiting(step: Step, row: JobRow, one: InFlight) -> None:
 
 def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
     spec = step.book.spec(use.template)
-    if spec is None or spec.kind not in {GateKind.SLOTS, GateKind.POOL}:
+    if spec is None or not RULES[spec.kind].takes_permits:
         return
-    gate, pool = use.name, ""
-    if spec.kind is GateKind.POOL:
-        member = one.members.get(use.name)
-        if member is None:
-            return
-        gate, pool = member_gate(use.name, member), use.name
-        row.members[pool] = member
-    else:
-        row.members[gate] = ""
+    if spec.members and use.name not in one.members:
+        return
+    gate, pool = RULES[spec.kind].permit_gate(use.name, one.members)
+    row.members[use.name] = one.members[pool] if pool else ""
     step.book.count_taken(gate, use.template, use.amount, pool)
     permit = PermitRow(gate, row.id, row.run, pool, use.amount, one.since_at, use.hold)
     step.ledger.permits.add([permit])

@@ -17,7 +17,7 @@ from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import InFlight, Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import CallerError
-from headway.core.gates.spec import GateKind, GateSpec
+from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.state import FINAL, QUEUED, State
 from headway.runtime.app import App
@@ -180,7 +180,7 @@ async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight
 
 
 def _members(specs: Sequence[GateSpec], number: str | None) -> dict[str, str]:
-    pools = [one for one in specs if one.kind is GateKind.POOL]
+    pools = [one for one in specs if one.members]
     return {
         pool.name: number for pool in pools if number is not None and number in dict(pool.members)
     }

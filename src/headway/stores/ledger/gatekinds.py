@@ -1,0 +1,174 @@
+"""What each kind of gate knows: its room, when it opens, what a start takes, what can be set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from headway.core.gates.hours import is_open, next_opening
+from headway.core.gates.pool import member_gate
+from headway.core.gates.slots import room
+from headway.core.gates.spec import GateKind, GateSpec
+from headway.core.gates.view import GateView, MemberView
+from headway.stores.ledger.gaterows import FOREVER, GateRow
+from headway.stores.ledger.ledger import Ledger
+
+
+class GateRows(Protocol):
+    """The rows of the gates that one step uses."""
+
+    ledger: Ledger
+
+    def find(self, name: str) -> GateRow | None:
+        """Return the gate's row, if there is one."""
+        ...
+
+    def is_shut(self, row: GateRow | None) -> bool:
+        """Return whether the gate is closed now, whatever its limit says."""
+        ...
+
+
+class GateRules(ABC):
+    """One kind of gate.
+
+    Attributes:
+        takes_permits: whether a start takes permits, which come back.
+        counts_starts: whether a start is counted for the length of a window.
+        settable: the values of `SetGate` that a declared gate of this kind has.
+        has_own_limit: whether one instance of a declared gate can have a value of its own.
+    """
+
+    takes_permits = False
+    counts_starts = False
+    settable: frozenset[str] = frozenset()
+    has_own_limit = False
+
+    @abstractmethod
+    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        """Fill in a view with the room that the gate has now, as if it were not closed."""
+
+    def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
+        """Return when a gate without room for an amount opens by itself, if that is known."""
+        del gates, spec, amount
+        return view.opens_at
+
+    def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
+        """Return the names of the rows that `look` reads."""
+        del spec
+        return (name,)
+
+    def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
+        """Return the gate whose permits a start takes, and its pool, which is "" for none.
+
+        Args:
+            members: those chosen by the claim, by pool.
+        """
+        del members
+        return name, ""
+
+
+class SlotsRules(GateRules):
+    """Permits that are out at once."""
+
+    takes_permits = True
+    settable = frozenset({"capacity"})
+    has_own_limit = True
+
+    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        """See `GateRules.look`."""
+        del gates
+        view.most = _limit(spec.capacity, row)
+        view.free = room(view.most, row.used if row else 0)
+
+
+class RateRules(GateRules):
+    """Starts in a window."""
+
+    counts_starts = True
+    settable = frozenset({"limit", "per_ms"})
+    has_own_limit = True
+
+    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        """See `GateRules.look`."""
+        view.most = _limit(spec.limit, row)
+        if row is not None and row.used:
+            after_at = gates.ledger.now - (spec.per_ms or 0)
+            view.counted = gates.ledger.starts.total(view.name, after_at)
+        view.free = room(view.most, view.counted)
+
+    def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
+        """See `GateRules.opens_at`."""
+        if view.opens_at is not None:
+            return view.opens_at
+        if gates.is_shut(gates.find(view.name)) or amount > view.most:
+            return None
+        starts, per_ms = gates.ledger.starts, spec.per_ms or 0
+        after_at = gates.ledger.now - per_ms
+        # So many starts must leave the window first; each stored moment counts at least one.
+        excess = starts.total(view.name, after_at) + amount - view.most
+        for at, number in starts.oldest(view.name, after_at, max(1, excess)):
+            excess -= number
+            if excess <= 0:
+                return at + per_ms
+        return None
+
+
+class HoursRules(GateRules):
+    """Open at some hours; nothing is taken."""
+
+    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        """See `GateRules.look`."""
+        del spec
+        now, opens = gates.ledger.now, row.opens if row else ()
+        if not is_open(opens, now):
+            view.free, view.shut = 0, True
+            view.opens_at = next_opening(opens, now)
+
+
+class PoolRules(GateRules):
+    """Several members with permits of their own, of which a start takes one's."""
+
+    takes_permits = True
+    settable = frozenset({"members"})
+
+    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        """See `GateRules.look`."""
+        view.strategy = spec.strategy
+        view.last = row.last if row else ""
+        opens: list[int] = []
+        for name, capacity in spec.members:
+            own = gates.find(member_gate(view.name, name))
+            most, used = _limit(capacity, own), own.used if own else 0
+            shut = gates.is_shut(own)
+            if shut and own is not None and own.closed_until and own.closed_until < FOREVER:
+                opens.append(own.closed_until)
+            free = 0 if shut else room(most, used)
+            view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
+        view.most = max((one.capacity for one in view.members), default=0)
+        view.free = max((one.free for one in view.members), default=0)
+        # Set even while another member is free: that one may be taken in this step.
+        view.opens_at = min(opens, default=None)
+
+    def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
+        """See `GateRules.row_names`."""
+        return (name, *(member_gate(name, member) for member, _ in spec.members))
+
+    def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
+        """See `GateRules.permit_gate`."""
+        return member_gate(name, members[name]), name
+
+
+RULES: Mapping[GateKind, GateRules] = {
+    GateKind.SLOTS: SlotsRules(),
+    GateKind.RATE: RateRules(),
+    GateKind.HOURS: HoursRules(),
+    GateKind.POOL: PoolRules(),
+}
+
+
+def _limit(declared: int | None, row: GateRow | None) -> int:
+    """Return a gate's limit: an operator's value for this instance, else what is declared."""
+    if row is not None and row.capacity is not None:
+        return row.capacity
+    return declared or 0
