@@ -123,8 +123,13 @@ class LaneClaim:
 
     def _find_flows(self) -> None:
         found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
-        self.flows = found
         self.last = len(found) < FLOWS
+        if self.last and self.flow_after >= 0:
+            # A short last page would drain faster than the others: the first flows fill it up.
+            more = self.ledger.jobs.flows_waiting(self.lane, -1, FLOWS - len(found))
+            found = [*found, *(flow for flow in more if flow <= self.flow_after)]
+            self.ledger.read_ahead(Ahead(heads=found))
+        self.flows = found
         # Flows that were open in this round may still be open, behind the cursor.
         self.again = not self.last or self.fruitful
         if self.row is not None and self.row.current.fair == "tenant" and found:

@@ -39,6 +39,7 @@ class Ahead(NamedTuple):
         dedupe: enqueue keys, by (tenant, key).
         workers: ids of workers whose jobs are taken.
         flows: flows that may be new.
+        heads: numbers of the flows whose heads are read next.
     """
 
     keys: Sequence[str] = ()
@@ -53,6 +54,7 @@ class Ahead(NamedTuple):
     dedupe: Sequence[tuple[str, str]] = ()
     workers: Sequence[str] = ()
     flows: Sequence[FlowKey] = ()
+    heads: Sequence[int] = ()
 
 
 NOTHING = Ahead()

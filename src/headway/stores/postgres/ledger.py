@@ -182,6 +182,8 @@ class PostgresLedger:
         session = self.session
         if ahead.flows:
             session.flows.know(ahead.flows)
+        if ahead.heads:
+            session.cache.found = [*ahead.heads]
         if session.mode is Mode.SHARED and ahead.gates:
             session.need_exclusive()
         if session.mode not in {Mode.BLIND, Mode.PEEK}:

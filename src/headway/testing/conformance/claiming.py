@@ -361,3 +361,22 @@ class ManyFlowsGroup(ConformanceGroup):
             if not reply.again and not reply.jobs:
                 break
         assert len(got) == 1200
+
+    async def test_last_flows_do_not_run_ahead_of_the_first_ones(self, rig: Rig) -> None:
+        order = [(7 * k) % 300 for k in range(900)]
+        jobs = [
+            rig.jobs.make(tenant=f"tenant-{n:03}", due_at=rig.clock() - 900 + k)
+            for k, n in enumerate(order)
+        ]
+        await rig.enqueue(*jobs)
+        left = [job.id for job in jobs]
+        after = None
+        early = 0
+        while left:
+            reply = await rig.worker.ask(20, after=after)
+            after = reply.after
+            early = max([early, *(left.index(job.id) for job in reply.jobs)])
+            for job in reply.jobs:
+                left.remove(job.id)
+            await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+        assert early < 80

@@ -105,8 +105,16 @@ end
 -- Finds the flows that this claim looks at.
 function LaneFlows.find(work)
   local found = Jobs.flows_waiting(work.lane, work.flow_after, FLOWS)
-  work.flows = found
   work.last = #found < FLOWS
+  if work.last and work.flow_after >= 0 then
+    -- A short last page would drain faster than the others: the first flows fill it up.
+    for _, flow in ipairs(Jobs.flows_waiting(work.lane, -1, FLOWS - #found)) do
+      if flow <= work.flow_after then
+        found[#found + 1] = flow
+      end
+    end
+  end
+  work.flows = found
   -- What was found open on this round may be open still, behind the cursor.
   work.again = not work.last or work.fruitful
   local spec = Lanes.current(work.row)
