@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from random import expovariate
 
 from headway.contract.definitions import FireRequest
 from headway.contract.store import Store
@@ -23,8 +24,8 @@ DEAD_LOGGED = 100
 """Jobs that one sweep made dead and that get a line each."""
 LONGEST = 2.0
 """Seconds after which to look again: what others do may have made something due earlier."""
-MOST_SHARING = 5
-"""Workers that share in the looks: each looks after so many times the longest rest, at most."""
+MOST_SHARING = 8
+"""Of up to so many workers, each looks about once in as many seconds; of more, no less often."""
 SHORTEST = 0.02
 MARGIN = 1.0
 """By how many seconds the store's time may be ahead of what it was taken for."""
@@ -47,9 +48,9 @@ class Sweep:
 
         Args:
             keep_trail_ms: lines of the trail that are older are removed.
-            shares: whether all workers of the store sweep: each of several rests longer then, so
-                that idle ones cost little. A server does not count on it: workers behind it do not
-                sweep.
+            shares: whether all workers of the store sweep: each of three or more rests longer then,
+                so that idle ones cost little. A server does not count on it: workers behind it do
+                not sweep.
         """
         self._store = store
         self._keep_trail_ms = keep_trail_ms
@@ -64,8 +65,7 @@ class Sweep:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 await log_dead(self._store, reply.dead)
-                sharing = reply.workers if self._shares else 1
-                self._longest = LONGEST * min(max(sharing, 1), MOST_SHARING)
+                self._longest = _longest_rest(reply.workers) if self._shares else LONGEST
                 if reply.again:
                     await self._timing.pause(0)
                 else:
@@ -89,6 +89,15 @@ class Sweep:
             return False
         about = 1000 * self._timing.monotonic() + self._ahead_ms
         return next_at - about > 1000 * (self._longest + MARGIN)
+
+
+def _longest_rest(workers: int) -> float:
+    """Draw the seconds after which one of so many workers looks again."""
+    if workers <= LONGEST:
+        return LONGEST
+    mean = float(min(workers, MOST_SHARING))
+    # Workers that begin together, or meet at a moment that all know, must not go on together.
+    return min(expovariate(1 / mean), 2 * mean)
 
 
 async def log_dead(store: Store, ids: tuple[str, ...]) -> None:
