@@ -23,7 +23,16 @@ from cassandra.policies import (
 )
 from cassandra.query import tuple_factory
 
-from headway.bridges.cassandra.link import PAGE, TABLES, CassandraSettings, Cql, Page, Rows, Values
+from headway.bridges.cassandra.link import (
+    HISTORY,
+    PAGE,
+    TABLES,
+    CassandraSettings,
+    Cql,
+    Page,
+    Rows,
+    Values,
+)
 from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 
 THREADS = 8
@@ -106,7 +115,8 @@ class CassandraLink:
         try:
             self._make_tables(session)
             table = f"{self.settings.keyspace}.{self.settings.calendar}"
-            self._prepared = {one: session.prepare(one.value.format(t=table)) for one in Cql}
+            wanted = [one for one in Cql if self.settings.history or not one.of_history]
+            self._prepared = {one: session.prepare(one.value.format(t=table)) for one in wanted}
             for prepared in self._prepared.values():
                 prepared.is_idempotent = True
                 prepared.fetch_size = PAGE
@@ -133,7 +143,9 @@ class CassandraLink:
             )
         there = known[wanted.keyspace].tables if wanted.keyspace in known else {}
         for suffix, statement in TABLES.items():
-            if wanted.calendar + suffix not in there:
+            # A role that may not make tables needs none for what is switched off.
+            needed = wanted.history or suffix != HISTORY
+            if needed and wanted.calendar + suffix not in there:
                 session.execute(statement.format(t=f"{wanted.keyspace}.{wanted.calendar}"))
 
     async def _guarded(self, work: Callable[[], Reply], *, writes: bool) -> Reply:

@@ -1,4 +1,4 @@
-"""What the calendar asks of Cassandra: its settings, tables, statements and connection."""
+"""What calendar and history ask of Cassandra: settings, tables, statements and connection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field, SecretStr
 
+from headway.core.job import DAY_MS
 from headway.runtime.settings_table import Span, Table, read_table
+
+FARTHEST_MS = 5 * 365 * DAY_MS
+"""Nothing that expires is kept for longer: Cassandra's expiry ends in 2038 or 2106."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Factor = Annotated[int, Field(ge=1, le=99)]
 
 
 class CassandraSettings(Table):
-    """Where the calendar is; spans are milliseconds once they are read.
+    """Where calendar and history are; spans are milliseconds once they are read.
 
     Attributes:
         hosts: some nodes of the cluster.
@@ -35,6 +39,8 @@ class CassandraSettings(Table):
         margin: a job is written there only if it is due by so much later than the horizon.
         every: how long the leader rests before it looks again.
         at_once: statements that are under way at a time, in each process.
+        history: whether timelines go on after the store has forgotten a notification.
+        history_kept: for how long after its intake one is in the history.
     """
 
     hosts: Annotated[list[str], Field(min_length=1)]
@@ -52,6 +58,8 @@ class CassandraSettings(Table):
     margin: Annotated[Span, Field(ge=60_000)] = 120_000
     every: Annotated[Span, Field(ge=100)] = 15_000
     at_once: int = Field(default=64, ge=1, le=1_024)
+    history: bool = False
+    history_kept: Annotated[Span, Field(ge=DAY_MS, le=FARTHEST_MS)] = 365 * DAY_MS
 
 
 def read_cassandra(written: Mapping[str, object]) -> CassandraSettings:
@@ -59,6 +67,8 @@ def read_cassandra(written: Mapping[str, object]) -> CassandraSettings:
     return read_table("cassandra", CassandraSettings, written)
 
 
+HISTORY = "_history"
+"""By what follows the calendar's name: the table that is made only if there is a history."""
 TABLES = {
     "": """
         CREATE TABLE IF NOT EXISTS {t} (
@@ -79,6 +89,12 @@ TABLES = {
             rows_read bigint, enqueued bigint, late bigint, refused bigint,
             leader text, seen_at timestamp
         )""",
+    HISTORY: """
+        CREATE TABLE IF NOT EXISTS {t}_history (
+            recipient text, month text, at timestamp, id text, status text, channel text,
+            category text, template text, record text,
+            PRIMARY KEY ((recipient, month), at, id)
+        ) WITH CLUSTERING ORDER BY (at DESC, id DESC)""",
 }
 """By what follows the calendar's name. The index knows where a job lies, by its id or its key."""
 
@@ -126,6 +142,19 @@ class Cql(Enum):
             rows_read = ?, enqueued = ?, late = ?, refused = ?, leader = ?, seen_at = ?
         WHERE name = 'progress'"""
 
+    PUT_HISTORY = """
+        INSERT INTO {t}_history
+            (recipient, month, at, id, status, channel, category, template, record)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?"""
+    READ_HISTORY = """
+        SELECT at, id, status, channel, category, template, record FROM {t}_history
+        WHERE recipient = ? AND month = ? AND (at, id) < (?, ?) LIMIT ?"""
+
+    @property
+    def of_history(self) -> bool:
+        """Whether it needs the table of the history."""
+        return "{t}" + HISTORY in self.value
+
     @property
     def writes(self) -> bool:
         """Whether it changes anything."""
@@ -156,7 +185,7 @@ def ms_of(moment: datetime) -> int:
 
 
 class Link(Protocol):
-    """What the calendar asks of Cassandra.
+    """What calendar and history ask of Cassandra.
 
     A statement that reads and fails raises StoreUnavailable; one that writes, OutcomeUnknown: it
     may have been applied, and can be repeated.
@@ -164,7 +193,7 @@ class Link(Protocol):
 
     @property
     def settings(self) -> CassandraSettings:
-        """Of the calendar."""
+        """Of the table [cassandra]."""
         ...
 
     async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from headway.bridges.cassandra.link import Cql, Link, ms_of
+from headway.bridges.cassandra.link import FARTHEST_MS, Cql, Link, ms_of
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.job import DAY_MS, DEFAULT_POLICY, JobPolicy, NewJob
@@ -33,8 +33,6 @@ The rest of the guard is what two clocks may differ by.
 """
 LINGER_MS = 120_000
 """For how long after its minute a bucket is still read."""
-FARTHEST_MS = 5 * 365 * DAY_MS
-"""What is due later stays in the store: Cassandra's expiry of the index ends in 2038 or 2106."""
 MOST_ARGS = 65_536
 """Bytes of arguments; jobs with more stay in the store, for a thousand rows are read at a time."""
 LEAST_KEPT_MS = DAY_MS
@@ -84,7 +82,7 @@ def place_of(id_: str, due_at: int, shards: int) -> Place:
 
 
 def is_far(job: NewJob, now: int, *, horizon_ms: int, margin_ms: int) -> bool:
-    """Return whether a job goes to the calendar.
+    """Return whether a job goes to the calendar; one beyond its index's expiry does not.
 
     Args:
         horizon_ms: how far the leader reads ahead.
