@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated
 
 from headway.bridges.cassandra.calendar import Calendar
+from headway.bridges.cassandra.history import History
 from headway.contract.store import Enqueued
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
@@ -56,6 +57,12 @@ class NotifyContext(SystemContext):
         if self._calendar is None and link is not None:
             self._calendar = Calendar(link, self.store)
         return self._calendar
+
+    @property
+    def history(self) -> History | None:
+        """What ended beyond the store's own records; None if that is off."""
+        link = self.parts.cassandra
+        return History(link) if link is not None and link.settings.history else None
 
     async def send(self, service: Service, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         """Store jobs: in the calendar, if there is one, or in the store; see `send_jobs`."""

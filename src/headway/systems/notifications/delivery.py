@@ -20,6 +20,7 @@ from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
 from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
+from headway.systems.notifications.history import write_again
 from headway.systems.notifications.mail import NO_SUCH_MAILBOX
 from headway.systems.notifications.notification import (
     NOTIFICATION,
@@ -207,7 +208,8 @@ async def _settle(
             stage=following.value,
             gates=context.uses(following),
         )
-    heard = (await context.store.signal(final)).answer
+    reply = await context.store.signal(final)
+    heard = reply.answer
     if heard is Heard.LATE:
         # It has ended: a note beside its end records this, and is its status from then on.
         note = Signal(
@@ -218,6 +220,9 @@ async def _settle(
             reason=what.reason[:500],
         )
         await context.store.signal(note)
+        if reply.job is not None:
+            # Of an event that comes again, as after a crash here, both are repeated.
+            await write_again(context, reply.job, what.event)
     if heard in {Heard.APPLIED, Heard.LATE}:
         context.count(channel, status)
     return heard

@@ -21,6 +21,9 @@ NAME = "notifications"
 NOTIFICATION = "notification"
 """The kind of the jobs."""
 
+HISTORY_LANE = "notify.history"
+"""The lane of the jobs that write the history."""
+
 
 class Channel(StrEnum):
     """A way to reach a recipient."""
@@ -75,12 +78,16 @@ class Tallied(StrEnum):
     """A send begun: its channel, `:`, and the histogram's bucket."""
     LATE_MS = "late_ms"
     """The milliseconds of lateness themselves, by channel."""
+    HISTORY = "history"
+    """What became of a row of the history: one of the words below."""
 
 
 BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """Of the histogram of lateness; what is later is in one more."""
 LOST, LIMITED, UNAVAILABLE = "answer_lost", "limited", "unavailable"
 """Outcomes that are no status."""
+WRITTEN, FORGOTTEN = "written", "forgotten"
+"""What became of a row of the history; of a forgotten one the store's record was gone before."""
 ANSWER_LOST = "sent, answer lost"
 """Why a notification is SENT of which the provider's answer never came."""
 

@@ -7,18 +7,15 @@ from typing import Annotated
 from uuid import uuid4
 
 from fastapi import Body, Path, Query, Response
-from pydantic import Field
 
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.store import Store
-from headway.contract.views import JobQuery, JobsQuery, JobView
+from headway.contract.views import JobQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.state import FINAL, State
 from headway.server.access import Reader, Sender
 from headway.server.caller import Caller
-from headway.server.finding import bounded_page
-from headway.server.paging import PageQuery, check_number_cursor
+from headway.server.paging import PageQuery
 from headway.server.replies import (
     answer,
     json_reply,
@@ -36,9 +33,10 @@ from headway.systems.notifications.intake import (
     OneOrMany,
     take_in,
 )
+from headway.systems.notifications.listings import NotificationsAsked, page_of
+from headway.systems.notifications.listings import timeline as timeline_of
 from headway.systems.notifications.notification import (
     NOTIFICATION,
-    Channel,
     Notification,
     Status,
     notification_of,
@@ -53,15 +51,14 @@ TAKEN = reply_model(NotificationTaken)
 TAKEN_MANY = reply(
     "NotificationsTaken", "One for each, in their order.", notifications=(list[TAKEN], "Each.")
 )
+TIMELINE = reply(
+    "Timeline",
+    "Some of a recipient's notifications, and where to go on.",
+    rows=(list[reply_model(Notification)], "Newest intake first."),
+    cursor=(str | None, "Give it to the next call; null at the end."),
+    history_away=(bool, "Whether the history does not answer: older ones may be missing."),
+)
 STATE = reply("NotificationState", "Where it stands.", id=(str, "Of it."), status=(Status, "Now."))
-
-
-class NotificationsAsked(PageQuery):
-    """Which notifications."""
-
-    status: Status | None = Field(default=None, description="Only these.")
-    channel: Channel | None = Field(default=None, description="Only those that begin with it.")
-    newest: bool = Field(default=False, description="Newest intake first.")
 
 
 @ROUTES.post(
@@ -105,40 +102,6 @@ async def listing(
     check_caller(caller)
     rows, cursor = await page_of(service.store, asked)
     return answer({"rows": [replace(one, events=()) for one in rows], "cursor": cursor})
-
-
-async def page_of(
-    store: Store, asked: NotificationsAsked, recipient: str | None = None
-) -> tuple[list[Notification], str | None]:
-    """Return the notifications of a page with their histories, and the cursor of the next one."""
-    query = JobsQuery(
-        tenant=None if recipient is None else "",
-        subject=recipient,
-        lane=None if asked.channel is None else asked.channel.lane,
-        kind=NOTIFICATION,
-        states=() if asked.status is None else STATES[asked.status],
-        runs=True,
-        trail=True,
-        newest=asked.newest,
-        cursor=check_number_cursor(asked.cursor),
-        limit=asked.limit,
-    )
-    page = await bounded_page(store, query)
-    found = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
-    return [one for one in found if asked.status in {None, one.status}], page.cursor
-
-
-_WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
-STATES = {
-    Status.QUEUED: _WAITING,
-    Status.SENT: (State.AWAITING, State.SUCCEEDED, State.CANCELLED),
-    # A provider's late word changes the status of whatever has ended.
-    Status.DELIVERED: tuple(FINAL),
-    Status.FAILED: tuple(FINAL),
-    Status.SKIPPED: (State.SUCCEEDED,),
-    Status.CANCELLED: (State.CANCELLED,),
-}
-"""Among jobs of which states those of a status are."""
 
 
 @ROUTES.get(
@@ -200,19 +163,25 @@ async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
     "/recipients/{id}/timeline",
     operation_id="notify_timeline",
     summary="A recipient's notifications",
-    response_model=page_model(Notification),
+    response_model=TIMELINE,
 )
 async def timeline(
     id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],  # noqa: A002  (as above)
     asked: Annotated[PageQuery, Query()],
     service: TheService,
+    context: TheContext,
     caller: Reader,
 ) -> Response:
-    """The notifications of a recipient with their histories, newest intake first."""
+    """The notifications of a recipient with their histories, newest intake first.
+
+    With a history they go on beyond what the store keeps. A page may be short, or even empty, and
+    yet have a cursor: a bounded number was looked at.
+    """
     check_caller(caller)
     newest = NotificationsAsked(newest=True, cursor=asked.cursor, limit=asked.limit)
-    rows, cursor = await page_of(service.store, newest, id)
-    return answer({"rows": rows, "cursor": cursor})
+    now = await service.now()
+    found = await timeline_of(service.store, context.history, id, newest, now)
+    return answer({"rows": found.rows, "cursor": found.cursor, "history_away": found.away})
 
 
 async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)

@@ -12,12 +12,17 @@ from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.server.caller import Permission
-from headway.server.paging import check_number_cursor
 from headway.systems.notifications.context import NotifyContext, check_caller
+from headway.systems.notifications.listings import (
+    NotificationsAsked,
+    Timeline,
+    page_of,
+    timeline,
+)
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
 from headway.systems.notifications.metrics import Totals
 from headway.systems.notifications.notification import NAME, Channel, Status, Tallied
-from headway.systems.notifications.notification_routes import NotificationsAsked, cancel, page_of
+from headway.systems.notifications.notification_routes import cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
 from headway.web.page import Action, Call, Facts, Look, Page
@@ -41,12 +46,12 @@ async def read(look: Look) -> Facts:
         status=Status(status) if status in set(Status) else None,
         channel=Channel(channel) if channel in set(Channel) and not recipient else None,
         newest=True,
-        cursor=check_number_cursor(look.values["cursor"] or None),
+        cursor=look.values["cursor"] or None,
         limit=ROWS,
     )
-    rows, cursor = await look.sight.once(
+    found = await look.sight.once(
         ("notifications", recipient, asked.model_dump_json()),
-        lambda: page_of(look.service.store, asked, recipient or None),
+        lambda: _page(look, recipient, asked, seen.stats.now),
     )
     return {
         "now": seen.stats.now,
@@ -55,10 +60,20 @@ async def read(look: Look) -> Facts:
         "lines": await _lines(look) if sees_lines else None,
         "recipient": recipient,
         "person": await _person(look, recipient) if recipient else None,
-        "rows": rows,
-        "cursor": cursor,
+        "rows": found.rows,
+        "past": found.past,
+        "away": found.away,
+        "cursor": found.cursor,
         "statuses": [Status.QUEUED, Status.SENT, Status.DELIVERED, Status.FAILED],
     }
+
+
+async def _page(look: Look, recipient: str, asked: NotificationsAsked, now: int) -> Timeline:
+    store = look.service.store
+    if recipient:
+        return await timeline(store, _context(look).history, recipient, asked, now)
+    rows, cursor = await page_of(store, asked)
+    return Timeline(rows=rows, cursor=cursor)
 
 
 _LOOKS = {

@@ -27,6 +27,7 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.systems.last_moment import Withdrawn, checking
 from headway.systems.notifications.context import NotifyContext
+from headway.systems.notifications.history import declare_history
 from headway.systems.notifications.message_templates import Rendered, forms_of, render
 from headway.systems.notifications.notification import (
     ANSWER_LOST,
@@ -381,6 +382,7 @@ def declare(app: App, context: NotifyContext) -> None:
         args = Args(channels, category, level, template, data or {}, title, text, html, expires_at)
         return await Attempt(context, job, args).send()
 
+    recorded = declare_history(app, context)
     kind = app.job(
         name=NOTIFICATION,
         lane=Channel.PUSH.lane,
@@ -388,6 +390,7 @@ def declare(app: App, context: NotifyContext) -> None:
         retry=BACKOFF,
         reconcile=ask,
         keep=f"{settings.keep}ms",
+        **recorded,
     )(send)
     for channel in list(Channel)[1:]:
         kind.stage(channel.value)(send)

@@ -1,0 +1,219 @@
+"""Pages of notifications: what the store has, and timelines, which continue with the history.
+
+A timeline merges two lists, both newest intake first. Its cursor has a place in each: of the store,
+the arrival after which it goes on, or nothing at its end; of the history, an intake's moment and
+id, or nothing before it was read.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from headway.bridges.cassandra.history import History, HistoryRow, Mark
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, Page
+from headway.core.errors import InvalidValue, StoreError
+from headway.core.state import FINAL, State
+from headway.server.finding import bounded_page
+from headway.server.paging import PageQuery, check_number_cursor
+from headway.systems.notifications.history import notification_from
+from headway.systems.notifications.notification import (
+    NOTIFICATION,
+    Channel,
+    Notification,
+    Status,
+    notification_of,
+)
+
+_log = logging.getLogger("headway.notifications")
+
+
+class NotificationsAsked(PageQuery):
+    """Which notifications."""
+
+    status: Status | None = Field(default=None, description="Only these.")
+    channel: Channel | None = Field(default=None, description="Only those that begin with it.")
+    newest: bool = Field(default=False, description="Newest intake first.")
+
+
+async def page_of(
+    store: Store, asked: NotificationsAsked, recipient: str | None = None
+) -> tuple[list[Notification], str | None]:
+    """Return the notifications of a page with their histories, and the cursor of the next one."""
+    page = await _jobs(store, asked, recipient, check_number_cursor(asked.cursor))
+    found = map(notification_of, page.rows)
+    return [one for one in found if asked.status in {None, one.status}], page.cursor
+
+
+async def _jobs(
+    store: Store, asked: NotificationsAsked, recipient: str | None, cursor: str | None
+) -> Page[JobView]:
+    query = JobsQuery(
+        tenant=None if recipient is None else "",
+        subject=recipient,
+        lane=None if asked.channel is None else asked.channel.lane,
+        kind=NOTIFICATION,
+        states=() if asked.status is None else _STATES[asked.status],
+        runs=True,
+        trail=True,
+        newest=asked.newest,
+        cursor=cursor,
+        limit=asked.limit,
+    )
+    return await bounded_page(store, query, lambda job: job.kind == NOTIFICATION)
+
+
+_WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
+_STATES = {
+    Status.QUEUED: _WAITING,
+    Status.SENT: (State.AWAITING, State.SUCCEEDED, State.CANCELLED),
+    # A provider's late word changes the status of whatever has ended.
+    Status.DELIVERED: tuple(FINAL),
+    Status.FAILED: tuple(FINAL),
+    Status.SKIPPED: (State.SUCCEEDED,),
+    Status.CANCELLED: (State.CANCELLED,),
+}
+"""Among jobs of which states those of a status are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """A page of a recipient's notifications with their histories, newest intake first.
+
+    Attributes:
+        cursor: of the next page; None at the end.
+        past: the ids of those that the history alone has.
+        away: whether the history did not answer, so that older ones may be missing.
+    """
+
+    rows: Sequence[Notification]
+    cursor: str | None
+    past: frozenset[str] = frozenset()
+    away: bool = False
+
+
+async def timeline(
+    store: Store, history: History | None, recipient: str, asked: NotificationsAsked, now: int
+) -> Timeline:
+    """Return a page of a recipient's timeline: of the store, and of the history if there is one.
+
+    A page may be short, or even empty, and yet have a cursor: of both a bounded number is read.
+
+    Args:
+        asked: with `newest`.
+        now: the store's time.
+
+    Raises:
+        InvalidValue: the cursor is not one of a timeline.
+        StoreError: the store cannot be read now.
+    """
+    if history is None:
+        rows, cursor = await page_of(store, asked, recipient)
+        return Timeline(rows=rows, cursor=cursor)
+    place = _read_place(asked.cursor)
+    jobs: Page[JobView] = Page(rows=(), cursor=None)
+    # The store first: a record that it has forgotten by then is in the history.
+    if place.store != ENDED:
+        jobs = await _jobs(store, asked, recipient, place.store)
+    try:
+        past = await history.page(recipient, before=place.past, now=now, limit=asked.limit)
+    except StoreError as error:
+        _log.warning("the history cannot be read: %s", error)
+        return _merged(asked, place, jobs, None, set())
+    read = {job.id for job in jobs.rows}
+    others = tuple(row.id for row in past if row.id not in read)
+    if others:
+        page = await store.read(JobsQuery(ids=others, limit=len(others)))
+        read.update(job.id for job in page.rows)
+    return _merged(asked, place, jobs, past, read)
+
+
+ENDED = "-"
+"""The store's part of a place after its last row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a page begins.
+
+    Attributes:
+        store: the arrival after which the store is read; None for its beginning.
+        past: the row of the history before which it is read; None for its beginning.
+    """
+
+    store: str | None = None
+    past: Mark | None = None
+
+    @property
+    def cursor(self) -> str | None:
+        """As text."""
+        if self.past is None:
+            return self.store
+        return f"{self.store or ''}.{self.past[0]}.{self.past[1]}"
+
+
+def _merged(
+    asked: NotificationsAsked,
+    place: _Place,
+    jobs: Page[JobView],
+    past: Sequence[HistoryRow] | None,
+    in_store: Set[str],
+) -> Timeline:
+    """Merge the rows of two lists; it ends where it is not known which list goes on first.
+
+    Args:
+        past: None where the history does not answer: then its place stays.
+        in_store: which of these the store has; they are its rows, not the history's.
+    """
+    rows: list[Notification] = []
+    alone: set[str] = set()
+    left, older = deque(jobs.rows), deque(past or ())
+    more_jobs, more_past = jobs.cursor is not None, len(older) == asked.limit
+    store, mark = place.store, place.past
+    while len(rows) < asked.limit and (left or not more_jobs) and (older or not more_past):
+        job, row = (left or [None])[0], (older or [None])[0]
+        if row is not None and (job is None or row.mark > (job.created_at, job.id)):
+            older.popleft()
+            mark = row.mark
+            one = None if row.id in in_store else notification_from(row)
+            alone.add(row.id)
+        elif job is not None:
+            left.popleft()
+            store, place_of_job = str(job.seq), (job.created_at, job.id)
+            # What the history has of it is not shown once the store has forgotten it.
+            mark = place_of_job if mark is None else min(mark, place_of_job)
+            one = notification_of(job)
+        else:
+            break
+        if one is not None and asked.status in {None, one.status}:
+            rows.append(one)
+    if not left:
+        store = jobs.cursor or ENDED
+    ended = store == ENDED and not older and not more_past
+    following = _Place(store, place.past if past is None else mark)
+    return Timeline(
+        rows=rows,
+        cursor=None if ended else following.cursor,
+        past=frozenset(alone - in_store),
+        away=past is None,
+    )
+
+
+_CURSOR = re.compile(r"(\d{1,18}|-|)(?:\.(\d{1,15})\.([0-9a-f-]{36}))?", re.ASCII)
+
+
+def _read_place(cursor: str | None) -> _Place:
+    if cursor is None:
+        return _Place()
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or not cursor:
+        message = "the cursor is not one of this timeline"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    store, at, id_ = found.groups()
+    return _Place(store or None, None if at is None else (int(at), id_))
