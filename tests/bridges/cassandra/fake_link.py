@@ -1,4 +1,4 @@
-"""Cassandra as far as the calendar uses it: cells with timestamps, and two kinds of tombstones."""
+"""Cassandra as far as the bridge uses it: cells with timestamps, and two kinds of tombstones."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class FakeLink:
 
     Attributes:
         rows: of each partition, by due time and id: the value, and its timestamp.
+        history: of each recipient and month, by intake and id: the columns, TTL and timestamp.
         before, after: called around each statement with its values; they may raise.
         page: rows of one page.
         asked: each statement that was run.
@@ -37,6 +38,7 @@ class FakeLink:
         self.index: dict[str, tuple[Any, int, bytes]] = {}
         self.refused: dict[Any, tuple[Any, ...]] = {}
         self.progress: list[Any] | None = None
+        self.history: dict[tuple[str, str], dict[tuple[int, str], tuple[Any, ...]]] = {}
         self.before: Hook = _nothing
         self.after: Hook = _nothing
 
@@ -126,6 +128,17 @@ class FakeLink:
         assert self.progress is not None
         self.progress[1:] = values
         return ()
+
+    def _put_history(self, recipient: str, month: str, at: int, id_: str, *rest: Any) -> Any:
+        there = self.history.setdefault((recipient, month), {})
+        if rest[-1] >= there.get((at, id_), (0,))[-1]:
+            there[at, id_] = rest
+        return ()
+
+    def _read_history(self, recipient: str, month: str, at: int, id_: str, limit: int) -> Any:
+        there = self.history.get((recipient, month), {})
+        older = sorted((one for one in there if one < (at, id_)), reverse=True)
+        return [(moment(one[0]), one[1], *there[one][:5]) for one in older[:limit]]
 
 
 async def _nothing(statement: Cql, values: Values) -> None:

@@ -10,7 +10,7 @@ from headway.cli.doctor import Finding, problem, warning, well
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.contract.store import Store
-from headway.contract.views import StatsQuery
+from headway.contract.views import LanesQuery, StatsQuery
 from headway.core.duration import format_duration
 from headway.core.errors import CallerError, StoreError
 
@@ -56,11 +56,13 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
         return [problem("calendar", error.message, error.hint)]
     finally:
         await link.close()
+    now = (await store.read(StatsQuery())).now
+    history = await _look_at_history(store, now) if link.settings.history else []
     if progress is None:
         hint = "headway serve --system notifications reads it"
-        return [warning("calendar", "it was never read", hint)]
+        return [warning("calendar", "it was never read", hint), *history]
     found: list[Finding] = []
-    ahead = ahead_ms(progress, (await store.read(StatsQuery())).now)
+    ahead = ahead_ms(progress, now)
     progress_text = f"read {format_duration(ahead)} ahead, {progress.rows_read:,} rows so far"
     if ahead < link.settings.horizon // 2:
         found.append(
@@ -72,7 +74,22 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     if progress.refused:
         kept = f"{progress.refused:,} rows were refused, and are kept apart"
         found.append(warning("calendar", kept, "see calendar_refused in docs/how-to/cassandra.md"))
-    return found or [well("calendar", progress_text)]
+    return [*(found or [well("calendar", progress_text)]), *history]
+
+
+async def _look_at_history(store: Store, now: int) -> list[Finding]:
+    with needs_extra("systems"):
+        from headway.systems.notifications.metrics import Thresholds  # noqa: PLC0415
+        from headway.systems.notifications.notification import HISTORY_LANE  # noqa: PLC0415
+    (lane,) = await store.read(LanesQuery(names=(HISTORY_LANE,)))
+    if lane.oldest_due_at is None:
+        return [well("history", "no notification waits to be written")]
+    behind_ms = max(0, now - lane.oldest_due_at)
+    text = f"{lane.unfinished:,} wait to be written, the first for {format_duration(behind_ms)}"
+    if behind_ms > Thresholds().history_behind_above_ms:
+        hint = "see history_behind in docs/how-to/notifications-runbooks.md"
+        return [warning("history", text, hint)]
+    return [well("history", text)]
 
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:

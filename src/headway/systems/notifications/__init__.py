@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter
 
 from headway.bridges.cassandra.monitoring import calendar_page, start_calendar
-from headway.core.errors import located
+from headway.core.errors import InvalidValue, located
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
 from headway.server.alerts.rules import thresholds_of
@@ -77,6 +77,7 @@ def make(
     The senders, if given, are used instead of those of the settings.
     """
     read = read_table(NAME, NotificationSettings, settings)
+    _check_history(read, parts)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "notify_tally")
     parts.also(tally)
@@ -90,6 +91,20 @@ def make(
     )
     parts.also(context)
     return Notifications(context)
+
+
+def _check_history(settings: NotificationSettings, parts: Parts) -> None:
+    """Check that the history goes on beyond what the store keeps.
+
+    Raises:
+        InvalidValue: it does not.
+    """
+    link = parts.cassandra
+    if link is None or not link.settings.history:
+        return
+    if link.settings.history_kept < settings.keep:
+        message = "cassandra.history_kept is shorter than notifications.keep"
+        raise InvalidValue(message, hint="timelines go on with the history after `keep`")
 
 
 def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sender]:

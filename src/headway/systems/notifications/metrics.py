@@ -12,7 +12,7 @@ from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
-from headway.server.metrics import Family, Samples, counter, gauge
+from headway.server.metrics import Family, Samples, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.directory.tally import (
@@ -25,7 +25,16 @@ from headway.systems.directory.tally import (
     by_parts,
     counts_of,
 )
-from headway.systems.notifications.notification import BUCKETS_MS, LOST, Channel, Status, Tallied
+from headway.systems.notifications.notification import (
+    BUCKETS_MS,
+    FORGOTTEN,
+    HISTORY_LANE,
+    LOST,
+    WRITTEN,
+    Channel,
+    Status,
+    Tallied,
+)
 
 OUTCOMES = counter(
     "notifications",
@@ -49,7 +58,25 @@ CLOSED = gauge(
     "notifications_channel_closed", "Whether the channel is closed, as by a 429: 1 or 0.", "channel"
 )
 
-FAMILIES: tuple[Family, ...] = (OUTCOMES, LATENESS, OVERDUE, CLOSED)
+HISTORY_ROWS = counter(
+    "notifications_history_rows",
+    "Rows of the history: written, or forgotten where the store's record was gone before; "
+    f"{COUNTED}.",
+    "what",
+)
+HISTORY_BEHIND = gauge(
+    "notifications_history_behind_seconds",
+    "How long the one that ended first has waited to be written to the history; 0 if none waits.",
+)
+
+FAMILIES: tuple[Family, ...] = (
+    OUTCOMES,
+    LATENESS,
+    OVERDUE,
+    CLOSED,
+    HISTORY_ROWS,
+    HISTORY_BEHIND,
+)
 """All of them, in the order of the reference."""
 
 
@@ -61,6 +88,7 @@ class Thresholds:
         runbooks: what stands before `#` and the rule's name in the link of an alert.
         overdue_above_ms: for how long one may be due and wait while its channel is open.
         overdue_for_ms: how long that must last.
+        history_behind_above_ms: for how long one that has ended may wait for the history.
         failing_above: a share of the sends of a channel within `failing_within_ms`.
         failing_least: so many must have failed.
         answers_lost_more_than: so many of a channel are borne within `answers_lost_within_ms`.
@@ -81,6 +109,7 @@ class Thresholds:
     late_least: int = 10
     late_within_ms: int = 300_000
     channel_closed_for_ms: int = 600_000
+    history_behind_above_ms: int = 600_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +121,7 @@ class NotificationsOverview:
         overdue_ms: how long the one that was due first has been due and waits, by channel.
         closed: why a channel is closed, by channel; only those that are.
         away: why the directory does not answer; empty if it does.
+        history_behind_ms: how long the one that ended first has waited for the history.
     """
 
     at: int
@@ -99,6 +129,7 @@ class NotificationsOverview:
     closed: Mapping[str, str]
     totals: Totals
     away: str = ""
+    history_behind_ms: int = 0
 
 
 def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
@@ -114,6 +145,7 @@ def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...
         Grows("notifications_late", p1, at.late_within_ms, late, lambda g: _late(at, g)),
         Grows("answers_lost", p2, at.answers_lost_within_ms, outcomes, lambda g: _lost(at, g)),
         Lasts("channel_closed", p2, at.channel_closed_for_ms, _closed),
+        Lasts("history_behind", p2, at.overdue_for_ms, lambda s: _history_behind(at, s)),
     )
 
 
@@ -180,6 +212,22 @@ def _closed(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str
     }
 
 
+def _history_behind(
+    at: Thresholds, overview: NotificationsOverview
+) -> Mapping[str, Callable[[int], str]]:
+    """Notifications have ended and are not in the history."""
+    behind_ms = overview.history_behind_ms
+    if behind_ms <= at.history_behind_above_ms:
+        return {}
+    waited = format_duration(behind_ms)
+    return {
+        "history": lambda ms: (
+            f"a notification that has ended has waited {waited} to be written to the history; "
+            f"so for {format_duration(ms)} now"
+        )
+    }
+
+
 def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
     """Return the metrics of notifications: what the tally has counted, and the channels."""
 
@@ -189,13 +237,15 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         for channel in Channel:
             closed.put(channel in now_closed, channel)
             overdue.put(late.get(channel, 0) / 1000, channel)
-        return [overdue.metric(), closed.metric()]
+        behind = one(HISTORY_BEHIND, _history_behind_ms(overview) / 1000)
+        return [overdue.metric(), closed.metric(), behind]
 
     counted = (
         Counted(event=Tallied.OUTCOME, family=OUTCOMES),
         CountedTimes(
             event=Tallied.LATE, sum_event=Tallied.LATE_MS, family=LATENESS, bounds_ms=BUCKETS_MS
         ),
+        Counted(event=Tallied.HISTORY, family=HISTORY_ROWS, labels=(WRITTEN, FORGOTTEN)),
     )
     return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
 
@@ -221,6 +271,12 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
     }
 
 
+def _history_behind_ms(overview: Overview) -> int:
+    lanes = {lane.name: lane.oldest_due_at for lane in overview.lanes}
+    oldest_at = lanes.get(HISTORY_LANE)
+    return 0 if oldest_at is None else max(0, overview.stats.now - oldest_at)
+
+
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
     """Add the rules and metrics of notifications to a server that does not answer yet."""
 
@@ -233,6 +289,7 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
             closed=await _channels(service.store),
             totals=await tally.totals(),
             away=tally.away,
+            history_behind_ms=_history_behind_ms(facts.overview),
         )
 
     service.alerts.add(

@@ -1,0 +1,123 @@
+"""The table of the history: its partitions, pages over months, expiry, and versions of a row."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from headway.bridges.cassandra.history import (
+    MONTHS_AT_ONCE,
+    History,
+    HistoryRow,
+    Mark,
+    month_of,
+    months_back,
+)
+from headway.bridges.cassandra.link import Cql, read_cassandra
+from headway.core.errors import InvalidValue
+from headway.core.job import DAY_MS
+from tests.bridges.cassandra.fake_link import FakeLink
+from tests.bridges.cassandra.world import SETTINGS
+
+KEPT = SETTINGS.model_copy(update={"history": True})
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(f"{text}+00:00").timestamp() * 1000)
+
+
+NOW = at("2026-04-19T09:00")
+MOMENTS = some.integers(at("2020-01-01T00:00"), at("2040-01-01T00:00"))
+
+
+def row(taken_at: int, id_: str = "a", **more: Any) -> HistoryRow:
+    plain = {"recipient": "ada", "at": taken_at, "id": id_, "status": "SENT", "channel": "email"}
+    rest = {"category": "news", "template": "", "record": "{}"}
+    return HistoryRow(**{**plain, **rest, **more})
+
+
+async def laid(link: FakeLink, *rows: HistoryRow) -> History:
+    history = History(link)
+    for one in rows:
+        await history.write(one, stamp=1000 * one.at, now=NOW)
+    return history
+
+
+async def paged(history: History, limit: int, now: int = NOW) -> list[HistoryRow]:
+    """All rows, by pages."""
+    found: list[HistoryRow] = []
+    before: Mark | None = None
+    while True:
+        page = await history.page("ada", before=before, now=now, limit=limit)
+        assert len(page) <= limit
+        found += page
+        if len(page) < limit:
+            return found
+        before = page[-1].mark
+
+
+@given(MOMENTS, some.integers(0, 3_000 * DAY_MS))
+def test_the_months_back_are_those_of_all_moments_between(newest: int, span: int) -> None:
+    moments = range(newest, newest - span - 1, -27 * DAY_MS)
+    found = months_back(newest, newest - span)
+    assert found == sorted({*map(month_of, moments), month_of(newest - span)}, reverse=True)
+
+
+async def test_a_row_lies_under_its_recipient_and_the_month_of_its_intake() -> None:
+    link = FakeLink(KEPT)
+    last, first = at("2026-03-31T23:59:59.999"), at("2026-04-01T00:00")
+    history = await laid(link, row(last, "a"), row(first, "b", recipient="bob"))
+    assert set(link.history) == {("ada", "2026-03"), ("bob", "2026-04")}
+    (found,) = await history.page("ada", before=None, now=NOW, limit=10)
+    assert found == row(last, "a")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1_000])
+async def test_pages_have_each_row_once_newest_first_over_months(limit: int) -> None:
+    boundary = at("2026-03-01T00:00")
+    moments = [boundary, boundary - 1, at("2026-04-18T00:00"), at("2025-05-01T00:00"), NOW]
+    # Two have one moment; for ten months there is none.
+    rows = [row(one, id_) for one in moments for id_ in ("a", "b")]
+    history = await laid(FakeLink(KEPT), *rows)
+    assert await paged(history, limit) == sorted(rows, key=lambda one: one.mark, reverse=True)
+
+
+async def test_a_page_reads_months_until_there_are_enough_rows_and_none_that_is_over() -> None:
+    link = FakeLink(KEPT)
+    history = await laid(link, *(row(NOW - n, str(n)) for n in range(5)))
+    await history.page("ada", before=None, now=NOW, limit=5)
+    assert link.asked.count(Cql.READ_HISTORY) == MONTHS_AT_ONCE
+    link.asked.clear()
+    await history.page("ada", before=None, now=NOW, limit=6)
+    assert link.asked.count(Cql.READ_HISTORY) == 13
+
+
+async def test_a_row_expires_when_its_intake_is_so_long_ago() -> None:
+    link = FakeLink(KEPT)
+    history = await laid(link, row(NOW), row(NOW - DAY_MS, "b"))
+    ttl = [one[-2] for part in link.history.values() for one in part.values()]
+    assert ttl == [365 * 86_400 + 1, 364 * 86_400 + 1]
+    await history.write(row(NOW - 365 * DAY_MS, "c"), stamp=1, now=NOW)
+    assert len(await paged(history, 10)) == 2
+
+
+async def test_of_two_versions_of_a_row_the_later_stays_in_whatever_order_they_arrive() -> None:
+    for order in ((1, 2), (2, 1)):
+        history = History(FakeLink(KEPT))
+        for version in order:
+            said = row(NOW, status=f"v{version}")
+            await history.write(said, stamp=version, now=NOW)
+        assert [one.status for one in await paged(history, 10)] == ["v2"]
+
+
+def test_settings_name_what_is_wrong() -> None:
+    assert not read_cassandra({"hosts": ["a"]}).history
+    read = read_cassandra({"hosts": ["a"], "history": True, "history_kept": "90d"})
+    assert (read.history, read.history_kept) == (True, 90 * DAY_MS)
+    for wrong in ("1h", "2000d"):
+        with pytest.raises(InvalidValue, match=r"cassandra\.history_kept"):
+            read_cassandra({"hosts": ["a"], "history_kept": wrong})

@@ -1,0 +1,257 @@
+"""A recipient's timeline over store and history: each once, newest first, on pages of any size."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.bridges.cassandra.link import Cql, Values
+from headway.contract.definitions import Role
+from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.core.job import DAY_MS
+from headway.runtime.timing import REAL
+from headway.systems.notifications import history
+from headway.systems.notifications.notification import Status
+from tests.bridges.cassandra.fake_link import FakeLink
+from tests.server.problems import problem
+from tests.systems.notifications.history_world import (
+    KEEP_MS,
+    KEPT,
+    HistoryWorld,
+    is_refused,
+    is_sent,
+)
+from tests.systems.notifications.notify_rig import NotifyRig, notifying
+from tests.systems.notifications.test_notifications_page import PAGE, operating, text_of
+from tests.web.rig import signed_in
+
+# Of apprise's own imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+
+async def away(statement: Cql, values: Values) -> None:
+    if statement.of_history:
+        raise StoreUnavailable("cassandra: no host answers")
+
+
+async def lived(seed: int, *, days: int = 100) -> tuple[HistoryWorld, list[str]]:
+    """A recipient's notifications of some months, newest first; the store forgot most."""
+    world, draw, ids = HistoryWorld(), random.Random(seed), list[str]()
+    process = world.process()
+    for _ in range(days):
+        world.clock.advance(draw.randrange(2 * DAY_MS))
+        # Several of one moment; of ten, one waits for years.
+        waits = [draw.random() < 0.1 for _ in range(draw.choice([1, 1, 2, 3]))]
+        jobs = [
+            world.notification(process, due_at=world.clock() + one * 1_000 * DAY_MS)
+            for one in waits
+        ]
+        await world.store.enqueue(jobs)
+        ids += [job.id for job in jobs]
+        for job, one in zip(jobs, waits, strict=True):
+            if not one:
+                await draw.choice([is_sent, is_refused])(process, job.id)
+        await process.write()
+        await world.store.sweep(1_000)
+    return world, ids[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1_000])
+async def test_pages_have_each_once_newest_first_over_months_while_the_store_forgets(limit: int):
+    world, ids = await lived(limit)
+    draw = random.Random(limit)
+    found: list[str] = []
+    cursor, pages = None, 0
+    alone = 0
+    while True:
+        page = await world.page(cursor, limit)
+        assert len(page.rows) <= limit
+        assert not page.away
+        found += [one.id for one in page.rows]
+        alone += len(page.past)
+        cursor, pages = page.cursor, pages + 1
+        if cursor is None:
+            break
+        # What was read from the store is read from the history by the next page, or the reverse.
+        world.clock.advance(draw.randrange(2 * DAY_MS))
+        await world.store.sweep(1_000)
+    assert found == ids
+    assert pages <= len(ids) // limit + 60
+    assert 0 < alone < len(ids)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 1_000])
+async def test_several_of_one_moment_may_arrive_in_another_order_than_their_ids(limit: int):
+    world = HistoryWorld()
+    process = world.process()
+    ids: set[str] = set()
+    for forgotten in (True, False, False):
+        jobs = [world.notification(process) for _ in range(5)]
+        await world.store.enqueue(jobs[::-1])
+        ids.update(job.id for job in jobs)
+        for job in jobs[::-1]:
+            await is_sent(process, job.id)
+        await process.write()
+        if forgotten:
+            await world.forget()
+    found, cursor = [], None
+    while True:
+        page = await world.page(cursor, limit)
+        found += page.rows
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(one.id for one in found) == sorted(ids)
+    moments = [one.created_at for one in found]
+    assert moments == sorted(moments, reverse=True)
+
+
+async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
+    world, ids = await lived(7, days=10)
+    before = await world.page()
+    assert [one.id for one in before.rows] == ids
+    ended = [one for one in before.rows if one.status is not Status.QUEUED]
+    await world.forget()
+    after = await world.page()
+    assert [one for one in after.rows if one.id in after.past] == ended
+    assert {one.id for one in ended} == after.past
+
+
+async def test_a_status_holds_for_both():
+    world, _ = await lived(3)
+    page = await world.page(status=Status.FAILED, limit=1_000)
+    whole = await world.page(limit=1_000)
+    assert [one.id for one in page.rows] == [
+        one.id for one in whole.rows if one.status is Status.FAILED
+    ]
+    assert 0 < len(page.rows) < len(whole.rows)
+
+
+async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_afterwards():
+    world, ids = await lived(5)
+    there, world.link.before = world.link.before, away
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await world.page(cursor, 7)
+        assert page.away
+        assert not page.past
+        found += [one.id for one in page.rows]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    in_store = [one for one in ids if await world.view(one) is not None]
+    assert found == in_store
+    assert len(in_store) < len(ids)
+    # Away for one page alone, nothing is missing on the pages after it.
+    first = await world.page(None, 5)
+    world.link.before = there
+    got, cursor = [one.id for one in first.rows], first.cursor
+    while cursor is not None:
+        page = await world.page(cursor, 5)
+        got += [one.id for one in page.rows]
+        cursor = page.cursor
+    assert sorted(got) == sorted(ids)
+
+
+async def test_a_row_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture):
+    world, ids = await lived(9)
+    await world.forget()
+    whole = [one.id for one in (await world.page(limit=1_000)).rows]
+    part = next(iter(world.link.history.values()))
+    (place, row), *_ = part.items()
+    part[place] = (*row[:4], '{"id": 1}', *row[5:])
+    page = await world.page(limit=1_000)
+    assert [one.id for one in page.rows] == [one for one in whole if one != place[1]]
+    assert f"the history's row of {place[1]} is not readable" in caplog.text
+    assert len(ids) > len(page.rows) > 0
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1.2", "1.2.x", "-1", f".9.{'a' * 37}", "1\n", "٣"])
+async def test_a_cursor_of_another_listing_is_refused(cursor: str):
+    with pytest.raises(InvalidValue, match="the cursor is not one of this timeline"):
+        await HistoryWorld().page(cursor)
+
+
+async def test_a_cursor_of_before_the_history_was_switched_on_goes_on():
+    world, ids = await lived(11)
+    world.link.settings = KEPT.model_copy(update={"history": False})
+    first = await world.page(None, 5)
+    assert first.cursor is not None
+    assert first.cursor.isdigit()
+    world.link.settings = KEPT
+    got, cursor = [one.id for one in first.rows], first.cursor
+    while cursor is not None:
+        page = await world.page(cursor, 5)
+        got += [one.id for one in page.rows]
+        cursor = page.cursor
+    assert sorted(got) == sorted(ids)
+
+
+async def forgotten(notify: NotifyRig) -> str:
+    """One that the history alone has; its id."""
+    world = HistoryWorld()
+    process = world.process()
+    job = world.notification(process)
+    await world.store.enqueue([job])
+    await is_sent(process, job.id)
+    view = await world.view(job.id)
+    past, now = notify.context.history, REAL.wall_at()
+    assert view is not None
+    assert past is not None
+    row = history.row_of(replace(view, created_at=now - KEEP_MS))
+    await past.write(row, stamp=history.stamp_of(view), now=now)
+    return job.id
+
+
+async def test_the_route_and_the_page_tell_what_is_in_the_history_and_that_it_is_away(
+    tmp_path: Path,
+):
+    link = FakeLink(KEPT)
+    async with operating(tmp_path, cassandra=link) as (notify, http):
+        await notify.ada()
+        old = await forgotten(notify)
+        new = await notify.send(category="otp")
+        await notify.becomes(new, "SENT")
+        reply = await notify.ok("GET", "/recipients/ada/timeline")
+        assert [one["id"] for one in reply["rows"]] == [new, old]
+        assert [one["status"] for one in reply["rows"]] == ["SENT", "SENT"]
+        assert (reply["cursor"], reply["history_away"]) == (None, False)
+        first = await notify.ok("GET", "/recipients/ada/timeline?limit=1")
+        path = f"/recipients/ada/timeline?limit=1&cursor={first['cursor']}"
+        (second,) = (await notify.ok("GET", path))["rows"]
+        assert second["id"] == old
+        page = (await http.get(PAGE, params={"recipient": "ada"})).text
+        # The store has no job of it to be shown.
+        assert f"/ui/jobs/{new}" in page
+        assert f"/ui/jobs/{old}" not in page
+        assert "in the history" in await text_of(http, PAGE, recipient="ada")
+        text = await text_of(http, PAGE, recipient="ada", cursor=first["cursor"])
+        assert "sent news" in text
+        assert "sent otp" not in text
+        link.before = away
+        async with signed_in(notify.rig, Role.VIEWER) as viewer:
+            told = await text_of(viewer, PAGE, recipient="ada", status="SENT")
+        assert "The history in Cassandra does not answer" in told
+        assert "sent otp" in told
+        assert "sent news" not in told
+        reply = await notify.ok("GET", "/recipients/ada/timeline")
+        assert [one["id"] for one in reply["rows"]] == [new]
+        assert (reply["cursor"], reply["history_away"]) == (None, True)
+
+
+async def test_without_a_history_the_timeline_is_the_stores(tmp_path: Path):
+    async with notifying(
+        tmp_path, cassandra=FakeLink(KEPT.model_copy(update={"history": False}))
+    ) as notify:
+        await notify.ada()
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        reply = await notify.ok("GET", "/recipients/ada/timeline")
+        assert [row["id"] for row in reply["rows"]] == [one]
+        assert reply["history_away"] is False
+        assert notify.context.parts.cassandra.asked == []  # type: ignore[union-attr]
+        problem(await notify.call("GET", "/recipients/ada/timeline?cursor=x"), 422, "invalid_value")
