@@ -157,7 +157,7 @@ class HistoryWorld:
     """A store, a Cassandra, and a clock for both."""
 
     clock: FakeClock = field(default_factory=FakeClock)
-    link: FakeLink = field(default_factory=lambda: FakeLink(KEPT))
+    link: Any = field(default_factory=lambda: FakeLink(KEPT))
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)

@@ -37,9 +37,11 @@ async def away(statement: Cql, values: Values) -> None:
         raise StoreUnavailable("cassandra: no host answers")
 
 
-async def lived(seed: int, *, days: int = 100) -> tuple[HistoryWorld, list[str]]:
+async def lived(
+    seed: int, *, days: int = 100, world: HistoryWorld | None = None
+) -> tuple[HistoryWorld, list[str]]:
     """A recipient's notifications of some months, newest first; the store forgot most."""
-    world, draw, ids = HistoryWorld(), random.Random(seed), list[str]()
+    world, draw, ids = world or HistoryWorld(), random.Random(seed), list[str]()
     process = world.process()
     for _ in range(days):
         world.clock.advance(draw.randrange(2 * DAY_MS))
