@@ -220,9 +220,9 @@ async def is_refused(process: Process, id_: str) -> None:
         await process.settle(SettleRequest(worker=process.name, outcomes=(died,)))
 
 
-async def is_cancelled(process: Process, id_: str) -> None:
-    """It is called off."""
-    request = ActRequest(request=uuid4().hex, ids=(id_,), verb=Verb.CANCEL, author="ada")
+async def is_cancelled(process: Process, id_: str, verb: Verb = Verb.CANCEL) -> None:
+    """An operator ends it."""
+    request = ActRequest(request=uuid4().hex, ids=(id_,), verb=verb, author="ada")
     await process.act(request)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from headway.bridges.cassandra.link import Cql, Values
 from headway.cli.doctor import surroundings
 from headway.cli.settings import Settings
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.views import LanesQuery
+from headway.contract.views import LanesQuery, NoteView
 from headway.core.errors import InvalidValue, OutcomeUnknown
 from headway.core.job import DAY_MS
 from headway.core.state import FINAL
@@ -98,9 +99,6 @@ async def test_each_one_that_has_ended_arrives_once_though_the_process_dies_at_a
     assert seam > 10
 
 
-DELIVERED = DeliveryEvent("", "e1", delivered=True, reason="", gone=False)
-
-
 async def one_that_ended(world: HistoryWorld) -> str:
     process = world.process()
     job = world.notification(process)
@@ -141,6 +139,32 @@ async def test_a_word_is_written_once_however_often_it_comes():
         await delivery.delivered(process.context, view)
     assert await process.write() == 1
     assert process.counted.count((Tallied.HISTORY, WRITTEN)) == 2
+
+
+async def test_each_of_two_words_is_written():
+    world = HistoryWorld()
+    id_ = await one_that_ended(world)
+    process = world.process()
+    await process.write()
+    for event, expected in (("e1", False), ("e2", True)):
+        word = DeliveryEvent(
+            f"{id_}:1", event, delivered=expected, reason="full", gone=False, ref=id_
+        )
+        await delivery.hear(process.context, word)
+        assert await process.write() == 1
+        assert world.rows() == [(id_, "DELIVERED" if expected else "FAILED")]
+
+
+async def test_a_version_grows_though_a_trail_shows_its_last_lines_alone():
+    world = HistoryWorld()
+    view = await world.view(await one_that_ended(world))
+    assert view is not None
+    ended_at = view.finished_at or 0
+    lines = [NoteView(at=ended_at + n, what="note", author="", reason="") for n in range(101)]
+    versions = [
+        history.stamp_of(replace(view, trail=tuple(lines[start : start + 100]))) for start in (0, 1)
+    ]
+    assert versions[0] < versions[1]
 
 
 async def test_a_write_that_was_slow_never_replaces_what_was_heard_since():

@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from headway.bridges.cassandra.link import Cql, Values
 from headway.contract.definitions import Role
+from headway.contract.operate import Verb
 from headway.core.errors import InvalidValue, StoreUnavailable
-from headway.core.job import DAY_MS
+from headway.core.job import DAY_MS, NewJob
 from headway.runtime.timing import REAL
+from headway.stores.ledger.paging import LOOKED_AT
 from headway.systems.notifications import history
 from headway.systems.notifications.notification import Status
 from tests.bridges.cassandra.fake_link import FakeLink
@@ -21,6 +24,7 @@ from tests.systems.notifications.history_world import (
     KEEP_MS,
     KEPT,
     HistoryWorld,
+    is_cancelled,
     is_refused,
     is_sent,
 )
@@ -42,7 +46,7 @@ async def lived(
 ) -> tuple[HistoryWorld, list[str]]:
     """A recipient's notifications of some months, newest first; the store forgot most."""
     world, draw, ids = world or HistoryWorld(), random.Random(seed), list[str]()
-    process = world.process()
+    process, waiting = world.process(), list[str]()
     for _ in range(days):
         world.clock.advance(draw.randrange(2 * DAY_MS))
         # Several of one moment; of ten, one waits for years.
@@ -54,8 +58,13 @@ async def lived(
         await world.store.enqueue(jobs)
         ids += [job.id for job in jobs]
         for job, one in zip(jobs, waits, strict=True):
-            if not one:
+            if one:
+                waiting.append(job.id)
+            else:
                 await draw.choice([is_sent, is_refused])(process, job.id)
+        if waiting and draw.random() < 0.1:
+            # It ends late, and the store has it longer than those that came after it.
+            await is_cancelled(process, waiting.pop(), Verb.KILL)
         await process.write()
         await world.store.sweep(1_000)
     return world, ids[::-1]
@@ -74,6 +83,7 @@ async def test_pages_have_each_once_newest_first_over_months_while_the_store_for
         assert not page.away
         found += [one.id for one in page.rows]
         alone += len(page.past)
+        assert not any([await world.view(one) for one in page.past])
         cursor, pages = page.cursor, pages + 1
         if cursor is None:
             break
@@ -111,6 +121,28 @@ async def test_several_of_one_moment_may_arrive_in_another_order_than_their_ids(
     assert moments == sorted(moments, reverse=True)
 
 
+async def test_nothing_older_is_shown_before_what_the_store_has_not_reached_yet():
+    world = HistoryWorld()
+    process = world.process()
+    forgotten = world.notification(process)
+    await world.store.enqueue([forgotten])
+    await is_sent(process, forgotten.id)
+    await process.write()
+    await world.forget()
+    waiting = world.notification(process)
+    others = [
+        NewJob(id=str(uuid4()), kind="other", subject="ada", due_at=world.clock())
+        for _ in range(LOOKED_AT + 1)
+    ]
+    await world.store.enqueue([waiting])
+    for start in range(0, len(others), 1_000):
+        await world.store.enqueue(others[start : start + 1_000])
+    first = await world.page()
+    assert (first.rows, first.cursor is None) == ([], False)
+    second = await world.page(first.cursor)
+    assert [one.id for one in second.rows] == [waiting.id, forgotten.id]
+
+
 async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
     world, ids = await lived(7, days=10)
     before = await world.page()
@@ -122,14 +154,21 @@ async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
     assert {one.id for one in ended} == after.past
 
 
-async def test_a_status_holds_for_both():
+@pytest.mark.parametrize("limit", [1, 2, 5, 1_000])
+async def test_pages_of_a_status_have_each_of_both(limit: int):
     world, _ = await lived(3)
-    page = await world.page(status=Status.FAILED, limit=1_000)
     whole = await world.page(limit=1_000)
-    assert [one.id for one in page.rows] == [
-        one.id for one in whole.rows if one.status is Status.FAILED
-    ]
-    assert 0 < len(page.rows) < len(whole.rows)
+    wanted = [one.id for one in whole.rows if one.status is Status.FAILED]
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await world.page(cursor, limit, status=Status.FAILED)
+        found += [one.id for one in page.rows]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == wanted
+    assert 0 < len(found) < len(whole.rows)
 
 
 async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_afterwards():
@@ -148,10 +187,13 @@ async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_af
     in_store = [one for one in ids if await world.view(one) is not None]
     assert found == in_store
     assert len(in_store) < len(ids)
-    # Away for one page alone, nothing is missing on the pages after it.
-    first = await world.page(None, 5)
+    # Away until the store's last page, nothing is missing on the pages after it.
+    got, cursor = list[str](), None
+    while len(got) < len(in_store) - 5:
+        page = await world.page(cursor, 5)
+        got += [one.id for one in page.rows]
+        cursor = page.cursor
     world.link.before = there
-    got, cursor = [one.id for one in first.rows], first.cursor
     while cursor is not None:
         page = await world.page(cursor, 5)
         got += [one.id for one in page.rows]

@@ -106,10 +106,7 @@ class History:
         """
         newest = now if before is None else before[0]
         months = months_back(newest, now - self.kept_ms)
-        each = [
-            (recipient, month, *(before if before and n == 0 else _NEWEST), limit)
-            for n, month in enumerate(months)
-        ]
+        each = [(recipient, month, *(before or _NEWEST), limit) for month in months]
         found: list[HistoryRow] = []
         for start in range(0, len(each), MONTHS_AT_ONCE):
             some = each[start : start + MONTHS_AT_ONCE]
