@@ -1,4 +1,4 @@
-"""The history is written: each that ended once, whoever dies; later words; Cassandra away."""
+"""The history is written: each that ended, once, through kills; later words; Cassandra away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history: what became of each notification, by recipient and month of its intake.
+"""The history: notifications that have ended, by recipient and month of their intake.
 
 A row is written again whenever its notification changes after its end. Rows expire by themselves.
 """

@@ -1,8 +1,8 @@
 """What is written to the history: each notification at its end, and again at each later change.
 
-The end of a notification creates a job in the same step of the store, whatever ended it and
-whoever is killed then. That job reads the record and writes it to Cassandra; it is repeated until
-it has, and a repetition changes nothing.
+The end of a notification creates a job in the same step of the store, whatever ended it. That job
+reads the record and writes it to Cassandra; it is repeated until it has, and a repetition changes
+nothing.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Tallied(StrEnum):
     LATE_MS = "late_ms"
     """The milliseconds of lateness themselves, by channel."""
     HISTORY = "history"
-    """What became of a row of the history: one of the words below."""
+    """A row of the history was written or not: one of the words below."""
 
 
 BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
@@ -87,7 +87,7 @@ BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60
 LOST, LIMITED, UNAVAILABLE = "answer_lost", "limited", "unavailable"
 """Outcomes that are no status."""
 WRITTEN, FORGOTTEN = "written", "forgotten"
-"""What became of a row of the history; of a forgotten one the store's record was gone before."""
+"""Outcomes of a row of the history; of a forgotten one the store's record was gone before."""
 ANSWER_LOST = "sent, answer lost"
 """Why a notification is SENT of which the provider's answer never came."""
 
