@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.servers.process import ServiceMissing
 from tests.torture.automations import run_and_kill
+from tests.torture.brokers import Size as Flow
+from tests.torture.brokers import pass_through_and_kill
 from tests.torture.calls import call_and_kill
 from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
@@ -38,6 +40,9 @@ NOTIFICATIONS, BURST, NOTIFY_S, NOTIFY_RATE = 100_000, 50_000, 600.0, 500
 QUICK_NOTIFICATIONS, QUICK_BURST, QUICK_NOTIFY_S = 400, 200, 16.0
 HISTORY_S, QUICK_HISTORY_S = 600.0, 20.0
 SESSIONS_S, QUICK_SESSIONS_S = 600.0, 30.0
+MESSAGES, MESSAGE_RATE = 50_000, 200
+QUICK_MESSAGES, QUICK_MESSAGE_RATE = 1_000, 20
+SKEW_MS = 2_000
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
 """How many times as long a claim may take beside a snapshot that is held open."""
@@ -54,6 +59,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "field": KINDS,
     "notifications": KINDS,
     "automations": KINDS,
+    "brokers": KINDS,
     "history": KINDS,
 }
 """What there is, and on which stores."""
@@ -111,11 +117,23 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of what is drawn; printed at each run")
     parser.add_argument(
         "--jobs",
+        "--messages",
         type=int,
         help=f"of the race, {RACE_JOBS} by default; of the snapshot, {PASSING}; "
-        f"of notifications, {NOTIFICATIONS}",
+        f"of notifications, {NOTIFICATIONS}; through the brokers, {MESSAGES}",
     )
-    parser.add_argument("--kills", type=int, help=f"{KILLS} by default; of calls, {CALLS_KILLS}")
+    parser.add_argument(
+        "--kills",
+        type=int,
+        help=f"{KILLS} by default; of calls, {CALLS_KILLS}; of each process beside the brokers, 1",
+    )
+    parser.add_argument(
+        "--skew",
+        type=int,
+        default=SKEW_MS,
+        metavar="MS",
+        help=f"by how much the clocks beside the brokers are off, {SKEW_MS} by default",
+    )
     parser.add_argument(
         "--for",
         type=float,
@@ -126,7 +144,12 @@ def _arguments() -> argparse.Namespace:
         f"of automations, {SESSIONS_S:.0f}",
     )
     parser.add_argument("--burst", type=int, help=f"of notifications, {BURST} by default")
-    parser.add_argument("--rate", type=int, help=f"of all providers, {NOTIFY_RATE} a second")
+    parser.add_argument(
+        "--rate",
+        type=int,
+        help=f"of all providers, {NOTIFY_RATE} a second; of messages to the brokers, "
+        f"{MESSAGE_RATE}",
+    )
     parser.add_argument("--gated", action="store_true", help="jobs beside the snapshot pass gates")
     parser.add_argument(
         "--dir", type=Path, help="where the files lie; kept if there are violations"
@@ -207,6 +230,16 @@ def _automations(folder: Path, site: Site, seed: int, wanted: argparse.Namespace
     return run_and_kill(folder, site, seed, seconds, _say)
 
 
+def _brokers(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    size = Flow(
+        messages=wanted.jobs or (QUICK_MESSAGES if wanted.quick else MESSAGES),
+        rate=wanted.rate or (QUICK_MESSAGE_RATE if wanted.quick else MESSAGE_RATE),
+        kills=1 if wanted.kills is None else wanted.kills,
+        off_ms=wanted.skew,
+    )
+    return pass_through_and_kill(folder, site, seed, size, _say)
+
+
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     del seed
     seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
@@ -253,6 +286,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "field": _field,
     "notifications": _notifications,
     "automations": _automations,
+    "brokers": _brokers,
     "history": _history,
 }
 

@@ -174,15 +174,16 @@ def _rates(case: Case) -> Iterator[Violation]:
 
 
 def _lateness(case: Case) -> Iterator[str]:
-    spans = [*case.shaken, *_catching_up(case)]
+    came = [(one.due_at, at) for one, at in _steady(case)]
+    spans = [*case.shaken, *catching_up(case.shaken, came)]
     late: dict[str, list[int]] = {"all was well": [], "a channel was closed": []}
     late |= {name: [] for name, _, _ in spans}
     for planned, at in _steady(case):
         late[_meanwhile(case, spans, planned)].append(at - planned.due_at)
     for name, found in late.items():
-        yield f"steady, while {name}: {len(found)}, due to arrival {_percentiles(found)}"
+        yield f"steady, while {name}: {len(found)}, due to arrival {percentiles(found)}"
     whole = [one for found in late.values() for one in found]
-    yield f"steady, in all: {len(whole)}, due to arrival {_percentiles(whole)}"
+    yield f"steady, in all: {len(whole)}, due to arrival {percentiles(whole)}"
 
 
 def _steady(case: Case) -> Iterator[tuple[Planned, int]]:
@@ -192,14 +193,18 @@ def _steady(case: Case) -> Iterator[tuple[Planned, int]]:
             yield planned, one.at
 
 
-def _catching_up(case: Case) -> Iterator[Span]:
-    """The time after each span in which an engine was away, until its backlog had been sent.
+def catching_up(shaken: Sequence[Span], came: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    """The time after each span in which something was away, until its backlog had been sent.
 
     It ends when 99 of 100 of those that came due in the span have arrived, however late those are
     that come due after it: these say how late, but not for how long.
+
+    Args:
+        shaken: the spans.
+        came: of each message when it was due, and when it arrived.
     """
-    for name, begin, end in case.shaken:
-        arrived = sorted(at for one, at in _steady(case) if begin <= one.due_at <= end)
+    for name, begin, end in shaken:
+        arrived = sorted(at for due_at, at in came if begin <= due_at <= end)
         until = arrived[int(len(arrived) * 0.99)] if arrived else end
         if until > end:
             yield f"catching up for {(until - end) / 1000:.1f} s after {name}", end, until
@@ -217,7 +222,8 @@ def _meanwhile(case: Case, spans: Sequence[Span], planned: Planned) -> str:
     return "a channel was closed" if closed else "all was well"
 
 
-def _percentiles(late: list[int]) -> str:
+def percentiles(late: Sequence[int]) -> str:
+    """How late so many were, in words."""
     ordered = sorted(late) or [0]
     shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
     told = [f"{name} {ordered[int(len(ordered) * share)]} ms" for name, share in shares]

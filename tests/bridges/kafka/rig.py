@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,10 +38,13 @@ class Topics:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def new(self, partitions: int = 1) -> str:
-        name = f"t{uuid4().hex}"
+    def new(
+        self, partitions: int = 1, *, name: str = "", config: Mapping[str, str] | None = None
+    ) -> str:
+        name = name or f"t{uuid4().hex}"
         admin = AdminClient({"bootstrap.servers": self.address})
-        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=60)
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+        made = admin.create_topics([topic], operation_timeout=60)
         made[name].result(60)
         return name
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tests.servers.brokers.java import jars, java
 from tests.servers.process import ServerProcess, free_port
@@ -44,8 +46,7 @@ _YAML = """\
 cluster_name: headway-tests
 num_tokens: 16
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
-commitlog_sync: periodic
-commitlog_sync_period: 10000ms
+{commitlog}
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:
@@ -61,6 +62,11 @@ hints_directory: {folder}/hints
 saved_caches_directory: {folder}/saved_caches
 cdc_raw_directory: {folder}/cdc_raw
 """
+
+PERIODIC = MappingProxyType({"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"})
+"""The default of Cassandra: the last writes before a kill may be gone, if there is one node."""
+BATCH = MappingProxyType({"commitlog_sync": "batch"})
+"""A write is acknowledged once it is on the device."""
 
 # Warnings alone, and the line that says it can be talked to.
 _LOGBACK = """\
@@ -84,18 +90,22 @@ class GivenCassandra:
 class CassandraServer(ServerProcess):
     """A node of our own in a folder of its own; a context manager.
 
+    Args:
+        commitlog: its settings of the commit log.
+
     Raises:
         JavaMissing: there is no Java.
         ServiceMissing: its jars can not be had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, commitlog: Mapping[str, str] = PERIODIC) -> None:
         self._java = java()
         self._jars = jars("cassandra")
         super().__init__(
             "cassandra", ready=r"Startup complete", last_signal=signal.SIGKILL, limit=_LIMIT
         )
         self._storage_port = 0
+        self._commitlog = "\n".join(f"{name}: {value}" for name, value in commitlog.items())
 
     @property
     def address(self) -> str:
@@ -109,9 +119,13 @@ class CassandraServer(ServerProcess):
         conf.mkdir(exist_ok=True)
         for name in ("data", "commitlog", "hints", "saved_caches", "cdc_raw"):
             (self.folder / name).mkdir(exist_ok=True)
-        (conf / "cassandra.yaml").write_text(
-            _YAML.format(port=self.port, storage_port=self._storage_port, folder=self.folder)
+        written = _YAML.format(
+            port=self.port,
+            storage_port=self._storage_port,
+            folder=self.folder,
+            commitlog=self._commitlog,
         )
+        (conf / "cassandra.yaml").write_text(written)
         (conf / "logback.xml").write_text(_LOGBACK)
         words = [str(self._java), "-Xmx1g"]
         for option, names in (("--add-exports", _EXPORTS), ("--add-opens", _OPENS)):

@@ -1,0 +1,153 @@
+"""The two ends of the way through the brokers: what is sent at a steady rate, and what arrives."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from headway.bridges.kafka.publishing import ATTEMPT, JOB
+from tests.bridges.kafka.rig import Topics
+from tests.torture.brokers_app import CHANNELS
+from tests.torture.brokers_judge import Arrival, Part, Planned
+from tests.torture.brokers_site import HORIZON_S, MARGIN_S, NEAR, RECIPIENTS, SOON
+from tests.torture.notify_providers import now_ms
+
+SHARES: dict[Part, float] = {"now": 0.46, "later": 0.5, "open": 0.04}
+BEYOND_S = HORIZON_S + MARGIN_S + 15
+"""Messages of `later` are due no sooner: what the bridges are behind must not be more than the last
+term, or they go into the store at once."""
+SPREAD_S = 30
+SOON_S = (3.0, HORIZON_S - 10.0)
+"""When those of `open` are due, seen from their sending: in minutes that the leader has begun."""
+STEP_S = 0.01
+FLUSH_S = 300.0
+
+
+class Sending(threading.Thread):
+    """Gives messages to the broker at a steady rate; one that it has acknowledged is accepted.
+
+    Attributes:
+        accepted: by number.
+        begun_at, ended_at: ms UTC; 0 until then.
+    """
+
+    def __init__(self, topics: Topics, seed: int, messages: int, rate: float) -> None:
+        super().__init__(name="near end", daemon=True)
+        self.accepted: dict[int, Planned] = {}
+        self.begun_at = self.ended_at = 0
+        self._producer = topics.producer()
+        self._draw = random.Random(f"brokers {seed}")
+        self._messages, self._rate = messages, rate
+
+    def run(self) -> None:
+        """Send all; a step that is late is made up for."""
+        self.begun_at, begun_s = now_ms(), time.monotonic()
+        for number in range(self._messages):
+            while number > (time.monotonic() - begun_s) * self._rate:
+                self._producer.poll(STEP_S)
+            self._send(number)
+        self.ended_at = now_ms()
+        self._producer.flush(FLUSH_S)
+
+    def _send(self, number: int) -> None:
+        draw, at = self._draw, now_ms()
+        parts = list(SHARES)
+        part = draw.choices(parts, [SHARES[one] for one in parts])[0]
+        channel = draw.choice(CHANNELS)
+        due_at = at
+        if part == "later":
+            due_at += int((BEYOND_S + draw.uniform(0, SPREAD_S)) * 1000)
+        if part == "open":
+            due_at += int(draw.uniform(*SOON_S) * 1000)
+        body = {
+            "recipient": f"r{draw.randrange(RECIPIENTS)}",
+            "channel": channel,
+            "title": "Torture",
+            "text": f"No. {number}.",
+            "data": {"number": number},
+            "category": "news",
+        }
+        if part != "now":
+            body["scheduled_at"] = due_at
+        topic = SOON if part == "open" else NEAR
+        planned = Planned(number, channel, part, due_at)
+        while True:
+            try:
+                on_delivery = partial(self._delivered, planned)
+                self._producer.produce(topic, json.dumps(body).encode(), on_delivery=on_delivery)
+            except BufferError:
+                self._producer.poll(1)
+            else:
+                return
+
+    def _delivered(self, planned: Planned, error: KafkaError | None, message: Message) -> None:
+        del message
+        if error is None:
+            self.accepted[planned.number] = planned
+
+
+class Counting(threading.Thread):
+    """Reads the topics of the far end from their beginning, through every outage.
+
+    Attributes:
+        arrivals: each message once, in the order in which they came.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(name="far end", daemon=True)
+        self.arrivals: list[Arrival] = []
+        self.numbers: set[int] = set()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "far end",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        self._read: dict[str, int] = {}
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Read until it is ended."""
+        self._consumer.assign([TopicPartition(channel, 0, 0) for channel in CHANNELS])
+        while not self._over.is_set():
+            messages = self._consumer.consume(1_000, 0.02)
+            at = now_ms()
+            for one in messages:
+                if one.error() is None:
+                    self._take(one, at)
+        self._consumer.close()
+
+    def end(self) -> Sequence[Arrival]:
+        """What came."""
+        self._over.set()
+        self.join()
+        return self.arrivals
+
+    def _take(self, message: Message, at: int) -> None:
+        topic, offset = message.topic() or "", message.offset() or 0
+        if offset < self._read.get(topic, 0):
+            return  # read once more after an outage
+        self._read[topic] = offset + 1
+        headers = dict(message.headers() or [])
+        job = headers.get(JOB)
+        number = json.loads(message.value() or b"{}")["number"]
+        self.arrivals.append(
+            Arrival(
+                number=number,
+                topic=topic,
+                job=job.decode() if isinstance(job, bytes) else None,
+                attempt=int(headers.get(ATTEMPT) or 0),
+                appended_at=message.timestamp()[1],
+                at=at,
+            )
+        )
+        self.numbers.add(number)

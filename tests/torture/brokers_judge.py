@@ -1,0 +1,238 @@
+"""The judge of the way through the brokers: what came out of Kafka, held against what went in.
+
+It knows numbers, topics, keys and moments, and shares no code with the system.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from tests.torture.checker import Violation
+from tests.torture.notify_judge import Span, catching_up, percentiles
+
+Part = Literal["now", "later", "open"]
+"""When a message is due: at once, beyond the horizon, or in a minute that is being read ahead."""
+
+
+class Planned(NamedTuple):
+    """A message that was given to the broker at the near end.
+
+    Attributes:
+        number: stands in its value.
+        topic: of the far end, as its channel is called.
+        due_at: by the machine's clock, ms UTC; of one that is due at once, when it was sent.
+    """
+
+    number: int
+    topic: str
+    part: Part
+    due_at: int
+
+
+class Arrival(NamedTuple):
+    """A message at the far end.
+
+    Attributes:
+        number: in its value.
+        topic: in which it was.
+        job: its key, by which a repetition is recognised; None for none.
+        attempt: of the job, as its header says.
+        appended_at: when the broker appended it, ms UTC.
+        at: when the consumer had it, ms UTC.
+    """
+
+    number: int
+    topic: str
+    job: str | None
+    attempt: int
+    appended_at: int
+    at: int
+
+
+class Kill(NamedTuple):
+    """A process was killed with SIGKILL, and was there again.
+
+    Attributes:
+        name: of the process, such as "kafka".
+        publishes: whether a message may be published twice for it.
+    """
+
+    name: str
+    publishes: bool
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """Everything that the judge looks at.
+
+    Attributes:
+        planned: by number; what the broker has acknowledged at the near end.
+        arrivals: in the order in which the consumer had them.
+        kills: in their order.
+        to_kill: names of the processes that were to be killed, each at least once.
+        ended: processes that ended although nobody killed them, with their last words.
+        dead_letters: in the topic for them.
+        refused: rows of the calendar that the store did not take.
+        through: messages that the leader brought from the calendar into the store.
+        late: rows that it found in a minute which it had read before.
+        states: jobs in the store at the end, by state.
+        differences: that the store's audit found.
+        ahead_ms: by how much the store's clock may be ahead of the machine's.
+        steady: from when until when all parts came due, ms UTC.
+    """
+
+    planned: Mapping[int, Planned]
+    arrivals: Sequence[Arrival]
+    kills: Sequence[Kill] = ()
+    to_kill: Collection[str] = ()
+    ended: Sequence[str] = ()
+    dead_letters: int = 0
+    refused: int = 0
+    through: int = 0
+    late: int = 0
+    states: Mapping[str, int] = field(default_factory=dict[str, int])
+    differences: int = 0
+    ahead_ms: int = 0
+    steady: tuple[int, int] = (0, 0)
+
+
+def judge(case: Case) -> tuple[list[str], list[Violation]]:
+    """Lines to print, and what was broken."""
+    found = [*_once(case), *_early(case), *_store(case), *_provoked(case)]
+    lines = [*_counts(case), *_repeated(case), *_lateness(case)]
+    return lines, found
+
+
+def _by_number(case: Case) -> Mapping[int, Sequence[Arrival]]:
+    found: dict[int, list[Arrival]] = defaultdict(list)
+    for one in case.arrivals:
+        found[one.number].append(one)
+    return found
+
+
+def _once(case: Case) -> Iterator[Violation]:
+    came = _by_number(case)
+    for number in case.planned.keys() - came.keys():
+        yield Violation("lost", f"{case.planned[number]}")
+    for number, arrivals in came.items():
+        planned = case.planned.get(number)
+        if planned is None:
+            yield Violation("never sent", f"{arrivals}")
+        elif any(one.topic != planned.topic for one in arrivals):
+            yield Violation("other topic", f"{planned}: {arrivals}")
+        if any(one.job is None for one in arrivals):
+            yield Violation("no key", f"{arrivals}")
+        elif len({one.job for one in arrivals}) > 1:
+            yield Violation("two jobs of one message", f"{arrivals}")
+        else:
+            yield from _repetitions(case, arrivals)
+
+
+def _repetitions(case: Case, arrivals: Sequence[Arrival]) -> Iterator[Violation]:
+    """A repetition is another attempt, after a kill that Kafka's own promise gives as a reason."""
+    ordered = sorted(arrivals, key=lambda one: one.appended_at)
+    for n, (first, later) in enumerate(pairwise(ordered)):
+        reason = any(
+            one.publishes and one.begin <= later.appended_at and one.end >= first.appended_at
+            for one in case.kills
+        )
+        if not reason:
+            yield Violation("twice without a reason", f"{ordered}")
+        elif any(one.attempt == later.attempt for one in ordered[: n + 1]):
+            yield Violation("twice in one attempt", f"{ordered}")
+
+
+def _early(case: Case) -> Iterator[Violation]:
+    for one in case.arrivals:
+        planned = case.planned.get(one.number)
+        if planned is not None and one.appended_at < planned.due_at - case.ahead_ms:
+            yield Violation("early", f"{planned.due_at - one.appended_at} ms: {planned}, {one}")
+
+
+def _store(case: Case) -> Iterator[Violation]:
+    if case.dead_letters:
+        yield Violation("dead letters", f"{case.dead_letters}")
+    if case.refused:
+        yield Violation("refused rows", f"{case.refused}")
+    if case.differences:
+        yield Violation("audit", f"{case.differences} differences")
+    if {state: count for state, count in case.states.items() if count} != {
+        "succeeded": len(case.planned)
+    }:
+        yield Violation("jobs", f"{dict(case.states)}, of {len(case.planned)} messages")
+
+
+def _provoked(case: Case) -> Iterator[Violation]:
+    """What the run was to bring about has come about: else it shows nothing."""
+    killed = {one.name for one in case.kills}
+    for name in sorted(set(case.to_kill) - killed):
+        yield Violation("not killed", name)
+    for words in case.ended:
+        yield Violation("ended by itself", words)
+    parts = Counter(one.part for one in case.planned.values())
+    if parts["later"] and case.through < parts["later"] // 2:
+        yield Violation("past the calendar", f"{case.through} of {parts['later']} came through it")
+    if parts["open"] and not case.late:
+        yield Violation("not provoked", "no row was written into a minute that was being read")
+
+
+def _counts(case: Case) -> Iterator[str]:
+    parts = Counter(one.part for one in case.planned.values())
+    told = ", ".join(f"{parts[part]} {part}" for part in ("now", "later", "open"))
+    topics = Counter(one.topic for one in case.arrivals)
+    yield f"{len(case.planned)} accepted at the near end: {told}"
+    yield f"{len(case.arrivals)} at the far end: " + ", ".join(
+        f"{count} {topic}" for topic, count in sorted(topics.items())
+    )
+    yield (
+        f"{case.through} came out of the calendar, {case.late} of its rows were found in a minute "
+        f"that had been read; {case.dead_letters} dead letters, {case.refused} refused rows"
+    )
+    yield "killed: " + (", ".join(f"{one.name} for {_s(one)} s" for one in case.kills) or "nothing")
+
+
+def _s(kill: Kill) -> str:
+    return f"{(kill.end - kill.begin) / 1000:.0f}"
+
+
+def _repeated(case: Case) -> Iterator[str]:
+    times = Counter(one.number for one in case.arrivals)
+    more = Counter(count - 1 for count in times.values() if count > 1)
+    again = sum(count * numbers for count, numbers in more.items())
+    yield f"{again} repetitions, of {sum(more.values())} messages, each with the key of the first"
+
+
+def _lateness(case: Case) -> Iterator[str]:
+    first: dict[int, Arrival] = {}
+    for one in case.arrivals:
+        first.setdefault(one.number, one)
+    came = [(one, first[n].at) for n, one in case.planned.items() if n in first]
+    spans: list[Span] = [(f"{one.name} was killed", one.begin, one.end) for one in case.kills]
+    spans += catching_up(spans, [(planned.due_at, at) for planned, at in came])
+    late: dict[str, list[int]] = {f"undisturbed, {part}": [] for part in ("now", "later", "open")}
+    late |= {name: [] for name, _, _ in spans}
+    for planned, at in came:
+        late[_meanwhile(spans, planned)].append(at - planned.due_at)
+    for name, found in late.items():
+        yield f"{name}: {len(found)}, due to arrival {percentiles(found)}"
+    begin, end = case.steady
+    steady = [at - one.due_at for one, at in came if begin <= one.due_at < end]
+    if steady:
+        rate = sum(begin <= at < end for _, at in came) / (end - begin) * 1000
+        yield (
+            f"while all parts came due, {(end - begin) / 1000:.0f} s, {rate:.0f} a second: "
+            f"{percentiles(steady)}"
+        )
+
+
+def _meanwhile(spans: Iterable[Span], planned: Planned) -> str:
+    for name, begin, end in spans:
+        if begin <= planned.due_at <= end:
+            return name
+    return f"undisturbed, {planned.part}"

@@ -1,0 +1,262 @@
+"""The way through the brokers as an operator builds it: a broker, a node of Cassandra, processes.
+
+Two bridges that read one topic, one whose messages go into minutes that are being read, two
+engines of which one leads, and two workers that publish.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from headway.bridges.cassandra.driver import CassandraLink
+from headway.bridges.cassandra.link import CassandraSettings
+from headway.bridges.cassandra.rows import Progress, load_progress
+from headway.systems.notifications.notification import Channel
+from tests.bridges.kafka.rig import Topics
+from tests.servers.brokers.cassandra import BATCH, CassandraServer
+from tests.servers.brokers.kafka import KafkaServer
+from tests.servers.certificates import self_signed
+from tests.servers.process import ServerProcess
+from tests.torture.brokers_app import CHANNELS, SERVERS
+
+NEAR, SOON, DEAD = "near", "near.soon", "near.dead"
+PARTITIONS = 4
+RECIPIENTS = 500
+HORIZON_S = MARGIN_S = 60
+"""The shortest that there are."""
+PUBLISHED_AT_ONCE = 1_000
+PROJECT = Path(__file__).parents[2]
+SETTINGS = """
+store = "{store}"
+directory = "sqlite:///{folder}/directory.db"
+
+[kafka]
+servers = "{servers}"
+
+[kafka.in]
+format = "notifications"
+dead_letters = "{dead}"
+
+[cassandra]
+hosts = ["127.0.0.1"]
+port = {cassandra_port}
+replication = 1
+shards = {shards}
+horizon = "{horizon}s"
+margin = "{margin}s"
+every = "2s"
+
+[telephony.twilio]
+account_sid = "AC00112233445566778899aabbccddeeff"
+auth_token = "0123456789abcdef0123456789abcdef"
+
+[notifications]
+jitter = "0s"
+
+[notifications.senders.push]
+key_file = "{key}"
+key_id = "ABCDE12345"
+team_id = "ABCDE12345"
+topic = "org.example.shop"
+
+[notifications.senders.sms]
+from = "+14155550199"
+
+[notifications.senders.email]
+from = "Shop <shop@example.org>"
+smtp = {{ host = "127.0.0.1", port = 25, tls = "none" }}
+"""
+"""The senders are there so that their channels are; nothing is sent by them."""
+CHANNEL = """
+[notifications.channels.{channel}]
+at_once = {at_once}
+"""
+SHARDS, LEASE_S = 4, 10
+
+
+class Program(ServerProcess):
+    """A process of `headway`; it ends with the rig.
+
+    Args:
+        folder: where the settings are, and its log.
+        words: of the command; `{port}` in them is its port.
+        ready: stands in the line that it logs once it works.
+        off_ms: by how much its clock is off.
+        soon: whether its calendar takes what is due soon.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        words: Sequence[str],
+        ready: str,
+        *,
+        off_ms: int = 0,
+        soon: bool = False,
+    ) -> None:
+        super().__init__(name.replace(" ", "-"), ready=ready, last_signal=signal.SIGKILL)
+        self._place, self._words = folder, words
+        child = ["tests.torture.brokers_child", str(off_ms), "soon" if soon else "usual"]
+        self._program = child if off_ms or soon else ["headway"]
+        self.environment: dict[str, str] = {}
+
+    def _command(self) -> Sequence[str]:
+        words = [word.format(port=self.port) for word in self._words]
+        return [sys.executable, "-m", *self._program, *words]
+
+    def _run_as(self) -> Mapping[str, object]:
+        own = {
+            "PYTHONPATH": str(PROJECT),
+            "HEADWAY_LOG_FILE": str(self._place / f"{self.name}.log"),
+            **self.environment,
+        }
+        return {"cwd": self._place, "env": {**os.environ, **own}}
+
+
+class Way:
+    """All servers and processes between the near end and the far end; a context manager.
+
+    Args:
+        folder: empty but for what the store has there.
+        store: its URL.
+        off_ms: the clock of one engine and one bridge is ahead by so much, of the others behind.
+
+    Attributes:
+        servers: by name: the broker, Cassandra, and the programs.
+    """
+
+    def __init__(self, folder: Path, store: str, off_ms: int) -> None:
+        self._folder, self._store, self._off_ms = folder, store, off_ms
+        self._stack = ExitStack()
+        self.kafka = KafkaServer()
+        self.cassandra = CassandraServer(BATCH)
+        self.servers: dict[str, ServerProcess] = {}
+        self.topics = Topics("")
+
+    def __enter__(self) -> Self:
+        """Start everything, and let the recipients be known."""
+        with self._stack as stack:
+            for server in (self.kafka, self.cassandra):
+                self.servers[server.name] = stack.enter_context(server)
+            self.topics = Topics(self.kafka.address)
+            self._make_topics()
+            self._write_settings()
+            for program in self._programs():
+                self.servers[program.name] = program
+                stack.enter_context(program)
+                if program.name == "engine-one":
+                    self._add_recipients(program.port)
+                    self._shorten_leases()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End everything."""
+        self._stack.close()
+
+    def ended(self) -> list[str]:
+        """Those that do not run, though nobody killed them, with what they printed last."""
+        return [
+            f"{name}: {server.printed[-2_000:]}"
+            for name, server in self.servers.items()
+            if not server.pid
+        ]
+
+    def link(self) -> CassandraLink:
+        """A link of our own to the calendar."""
+        return CassandraLink(
+            CassandraSettings(hosts=["127.0.0.1"], port=self.cassandra.port, shards=SHARDS)
+        )
+
+    async def progress(self) -> Progress | None:
+        """How far the calendar was read."""
+        link = self.link()
+        try:
+            return await load_progress(link)
+        finally:
+            await link.close()
+
+    # ------------------------------------------------------------------------------ internals
+
+    def _make_topics(self) -> None:
+        self.topics.new(PARTITIONS, name=NEAR)
+        self.topics.new(name=SOON)
+        self.topics.new(name=DEAD)
+        for channel in CHANNELS:
+            # The broker's own clock says when each was appended.
+            self.topics.new(name=channel, config={"message.timestamp.type": "LogAppendTime"})
+
+    def _write_settings(self) -> None:
+        _, key = self_signed(self._folder)
+        written = SETTINGS.format(
+            store=self._store,
+            folder=self._folder,
+            servers=self.kafka.address,
+            dead=DEAD,
+            cassandra_port=self.cassandra.port,
+            shards=SHARDS,
+            horizon=HORIZON_S,
+            margin=MARGIN_S,
+            key=key,
+        )
+        for channel in CHANNELS:
+            written += CHANNEL.format(channel=channel, at_once=PUBLISHED_AT_ONCE)
+        (self._folder / "headway.toml").write_text(written)
+
+    def _programs(self) -> Sequence[Program]:
+        def engine(name: str, off_ms: int) -> Program:
+            words = ("serve", "--port={port}", "--no-work", "--system=notifications")
+            return Program(self._folder, name, words, "server listens", off_ms=off_ms)
+
+        def bridge(name: str, topic: str, off_ms: int, *, soon: bool = False) -> Program:
+            words = ("bridge", "kafka-in", f"--topic={topic}", f"--group={topic}")
+            return Program(self._folder, name, words, "kafka reads", off_ms=off_ms, soon=soon)
+
+        def publisher(name: str) -> Program:
+            app = "tests.torture.brokers_app"
+            words = ("worker", app, f"--concurrency={PUBLISHED_AT_ONCE}")
+            made = Program(self._folder, name, words, "worker starts")
+            made.environment[SERVERS] = self.kafka.address
+            return made
+
+        off_ms = self._off_ms
+        return [
+            engine("engine-one", -off_ms),
+            engine("engine-two", off_ms),
+            bridge("in-one", NEAR, off_ms),
+            bridge("in-two", NEAR, -off_ms),
+            bridge("in-soon", SOON, -off_ms, soon=True),
+            publisher("out-one"),
+            publisher("out-two"),
+        ]
+
+    def _add_recipients(self, port: int) -> None:
+        body = "\n".join(["id", *(f"r{n}" for n in range(RECIPIENTS))]).encode()
+        reply = httpx.post(
+            f"http://127.0.0.1:{port}/recipients/import",
+            content=body,
+            headers={"Content-Type": "text/csv"},
+            timeout=60,
+        )
+        assert reply.is_success, reply.text
+
+    def _shorten_leases(self) -> None:
+        for channel in CHANNELS:
+            words = ["lanes", "set", Channel(channel).lane, f"--lease={LEASE_S}s"]
+            command = [sys.executable, "-m", "headway", *words]
+            subprocess.run(command, cwd=self._folder, check=True, capture_output=True)
+
+
+def publishes_twice(name: str) -> bool:
+    """Whether a kill of this process lets messages be published twice at the far end."""
+    return name == "kafka" or name.startswith("out-")
