@@ -12,7 +12,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from headway.bridges.kafka.publishing import ATTEMPT, JOB
-from tests.bridges.kafka.rig import Topics
+from tests.bridges.kafka.rig import QUIET, Topics
 from tests.torture.brokers_app import CHANNELS
 from tests.torture.brokers_judge import Arrival, Part, Planned
 from tests.torture.brokers_site import HORIZON_S, MARGIN_S, NEAR, RECIPIENTS, SOON
@@ -110,6 +110,7 @@ class Counting(threading.Thread):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 10,
+                **QUIET,
             }
         )
         self._read: dict[str, int] = {}

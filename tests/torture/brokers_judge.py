@@ -214,13 +214,14 @@ def _lateness(case: Case) -> Iterator[str]:
         first.setdefault(one.number, one)
     came = [(one, first[n].at) for n, one in case.planned.items() if n in first]
     spans: list[Span] = [(f"{one.name} was killed", one.begin, one.end) for one in case.kills]
-    spans += catching_up(spans, [(planned.due_at, at) for planned, at in came])
+    spans += list(catching_up(spans, [(planned.due_at, at) for planned, at in came]))
     late: dict[str, list[int]] = {f"undisturbed, {part}": [] for part in ("now", "later", "open")}
     late |= {name: [] for name, _, _ in spans}
     for planned, at in came:
         late[_meanwhile(spans, planned)].append(at - planned.due_at)
     for name, found in late.items():
-        yield f"{name}: {len(found)}, due to arrival {percentiles(found)}"
+        if found:
+            yield f"{name}: {len(found)}, due to arrival {percentiles(found)}"
     begin, end = case.steady
     steady = [at - one.due_at for one, at in came if begin <= one.due_at < end]
     if steady:

@@ -20,6 +20,8 @@ import headway as hw
 from headway.contract.views import LanesQuery
 
 LIMIT = 120.0  # seconds; only ends what hangs
+QUIET = {"log_level": 0}
+"""Of a client that is to say nothing while its broker is killed."""
 
 
 class Seen(NamedTuple):
@@ -50,7 +52,12 @@ class Topics:
 
     def producer(self) -> Producer:
         return Producer(
-            {"bootstrap.servers": self.address, "enable.idempotence": True, "message.timeout.ms": 0}
+            {
+                "bootstrap.servers": self.address,
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                **QUIET,
+            }
         )
 
     def send(self, topic: str, values: Iterator[bytes] | list[bytes], *, key: str = "k") -> None:
