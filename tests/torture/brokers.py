@@ -18,9 +18,9 @@ import msgspec
 
 from headway.contract.views import AuditQuery, StatsQuery, StatsView
 from headway.stores import open_store
-from tests.torture.brokers_ends import BEYOND_S, SPREAD_S, Counting, Sending
+from tests.torture.brokers_ends import BEYOND_S, EACH_MS, SPREAD_S, Counting, Sending
 from tests.torture.brokers_judge import Case, Kill, judge
-from tests.torture.brokers_site import DEAD, Way, publishes_twice
+from tests.torture.brokers_site import DEAD, Way
 from tests.torture.checker import Violation
 from tests.torture.notify_providers import now_ms
 from tests.torture.site import Site
@@ -31,8 +31,9 @@ FIRST_S, AFTER_S = 15.0, 100.0
 """When the first kill may come, and until how long after the last message was sent."""
 PATIENCE_S = 240.0
 """Once so long nothing has arrived, nothing more will: twice what the slowest start takes."""
-QUIET_S = 10.0
-"""So long nothing may arrive after all have, for a repetition takes a lease and more."""
+QUIET_S = 30.0
+"""So long nothing may arrive after all have: a repetition takes a lease, and a pause after it."""
+BURST_S = 2 * EACH_MS / 1000
 LOOK_S = 0.5
 
 
@@ -55,6 +56,7 @@ class Size:
 
 @dataclass(slots=True)
 class _Seen:
+    say: Callable[[str], None]
     kills: list[Kill] = field(default_factory=list[Kill])
     ended: list[str] = field(default_factory=list[str])
 
@@ -67,16 +69,16 @@ def pass_through_and_kill(
     Returns:
         What to print, and what was broken.
     """
-    seen = _Seen()
+    seen = _Seen(say)
     with Way(folder, site.url, size.off_ms) as way:
         say(f"started: {', '.join(way.servers)}")
         sending = Sending(way.topics, seed, size.messages, size.rate)
         counting = Counting(way.kafka.address)
         counting.start()
         sending.start()
-        _strike(way, seed, size, seen, say)
+        _strike(way, counting, random.Random(f"kills {seed}"), size, seen)
         sending.join()
-        _drained(way, sending, counting, seen, say)
+        _drained(way, sending, counting, seen)
         stats, differences = asyncio.run(_ended(site))
         progress = asyncio.run(way.progress())
         arrivals = counting.end()
@@ -102,22 +104,33 @@ def pass_through_and_kill(
     return judge(case)
 
 
-def _strike(way: Way, seed: int, size: Size, seen: _Seen, say: Callable[[str], None]) -> None:
+def _strike(way: Way, counting: Counting, draw: random.Random, size: Size, seen: _Seen) -> None:
     """Kill each process, one after another, spread over the run."""
-    draw = random.Random(f"brokers' kills {seed}")
     order = list(way.servers) * size.kills
     draw.shuffle(order)
+    # Those that publish come last: only then there are bursts.
+    order.sort(key=way.publishers.__contains__)
     begun = time.monotonic()
     span_s = size.messages / size.rate + AFTER_S - FIRST_S
     for n, name in enumerate(order):
         _watch(way, begun + FIRST_S + span_s * n / len(order), seen)
+        if name in way.publishers:
+            _wait_for_burst(counting)
         server = way.servers[name]
         begin = now_ms()
         server.kill()
         time.sleep(draw.uniform(*DOWN_S))
         server.start()
-        seen.kills.append(Kill(name, publishes_twice(name), begin, now_ms()))
-        say(f"{name} was killed, and runs again after {(now_ms() - begin) / 1000:.0f} s")
+        publishes = name in {*way.publishers, way.kafka.name}
+        seen.kills.append(Kill(name, publishes, begin, now_ms()))
+        seen.say(f"{name} was killed, and runs again after {(now_ms() - begin) / 1000:.0f} s")
+
+
+def _wait_for_burst(counting: Counting) -> None:
+    """Return when the first of many that are due at one moment arrives, if one does soon."""
+    count, begun = counting.of_bursts, time.monotonic()
+    while counting.of_bursts == count and time.monotonic() - begun < BURST_S:
+        time.sleep(0.001)
 
 
 def _watch(way: Way, until_s: float, seen: _Seen) -> None:
@@ -132,22 +145,20 @@ def _watch(way: Way, until_s: float, seen: _Seen) -> None:
         time.sleep(min(LOOK_S, left_s))
 
 
-def _drained(
-    way: Way, sending: Sending, counting: Counting, seen: _Seen, say: Callable[[str], None]
-) -> None:
+def _drained(way: Way, sending: Sending, counting: Counting, seen: _Seen) -> None:
     """Return once all have arrived and nothing more comes, or nothing has come for too long."""
     count, quiet = -1, time.monotonic()
     while True:
         _watch(way, time.monotonic() + LOOK_S, seen)
         if len(counting.arrivals) != count:
             if len(counting.arrivals) // 10_000 != count // 10_000:
-                say(f"{len(counting.arrivals)} arrived")
+                seen.say(f"{len(counting.arrivals)} arrived")
             count, quiet = len(counting.arrivals), time.monotonic()
         waited_s = time.monotonic() - quiet
         if waited_s > QUIET_S and counting.numbers >= sending.accepted.keys():
             return
         if waited_s > PATIENCE_S:
-            say(f"{len(sending.accepted.keys() - counting.numbers)} have not come")
+            seen.say(f"{len(sending.accepted.keys() - counting.numbers)} have not come")
             return
 
 

@@ -14,14 +14,16 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from headway.bridges.kafka.publishing import ATTEMPT, JOB
 from tests.bridges.kafka.rig import QUIET, Topics
 from tests.torture.brokers_app import CHANNELS
-from tests.torture.brokers_judge import Arrival, Part, Planned
+from tests.torture.brokers_judge import PARTS, Arrival, Part, Planned
 from tests.torture.brokers_site import HORIZON_S, MARGIN_S, NEAR, RECIPIENTS, SOON
 from tests.torture.notify_providers import now_ms
 
-SHARES: dict[Part, float] = {"now": 0.46, "later": 0.5, "open": 0.04}
+SHARES: dict[Part, float] = {"now": 0.46, "later": 0.44, "burst": 0.06, "open": 0.04}
 BEYOND_S = HORIZON_S + MARGIN_S + 15
-"""Messages of `later` are due no sooner: what the bridges are behind must not be more than the last
-term, or they go into the store at once."""
+"""Messages of `later` and `burst` are due no sooner: what the bridges are behind must not be more
+than the last term, or they go into the store at once."""
+EACH_MS = 20_000
+"""Those of `burst` are due at whole multiples of this."""
 SPREAD_S = 30
 SOON_S = (3.0, HORIZON_S - 10.0)
 """When those of `open` are due, seen from their sending: in minutes that the leader has begun."""
@@ -57,12 +59,13 @@ class Sending(threading.Thread):
 
     def _send(self, number: int) -> None:
         draw, at = self._draw, now_ms()
-        parts = list(SHARES)
-        part = draw.choices(parts, [SHARES[one] for one in parts])[0]
+        part = draw.choices(PARTS, [SHARES[one] for one in PARTS])[0]
         channel = draw.choice(CHANNELS)
         due_at = at
-        if part == "later":
+        if part in {"later", "burst"}:
             due_at += int((BEYOND_S + draw.uniform(0, SPREAD_S)) * 1000)
+        if part == "burst":
+            due_at += -due_at % EACH_MS
         if part == "open":
             due_at += int(draw.uniform(*SOON_S) * 1000)
         body = {
@@ -70,7 +73,7 @@ class Sending(threading.Thread):
             "channel": channel,
             "title": "Torture",
             "text": f"No. {number}.",
-            "data": {"number": number},
+            "data": {"number": number, "part": part},
             "category": "news",
         }
         if part != "now":
@@ -97,12 +100,15 @@ class Counting(threading.Thread):
 
     Attributes:
         arrivals: each message once, in the order in which they came.
+        numbers: of all of them.
+        of_bursts: how many were due with many others.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__(name="far end", daemon=True)
         self.arrivals: list[Arrival] = []
         self.numbers: set[int] = set()
+        self.of_bursts = 0
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address,
@@ -140,10 +146,10 @@ class Counting(threading.Thread):
         self._read[topic] = offset + 1
         headers = dict(message.headers() or [])
         job = headers.get(JOB)
-        number = json.loads(message.value() or b"{}")["number"]
+        data = json.loads(message.value() or b"{}")
         self.arrivals.append(
             Arrival(
-                number=number,
+                number=data["number"],
                 topic=topic,
                 job=job.decode() if isinstance(job, bytes) else None,
                 attempt=int(headers.get(ATTEMPT) or 0),
@@ -151,4 +157,5 @@ class Counting(threading.Thread):
                 at=at,
             )
         )
-        self.numbers.add(number)
+        self.numbers.add(data["number"])
+        self.of_bursts += data["part"] == "burst"

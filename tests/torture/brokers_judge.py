@@ -9,13 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from tests.torture.checker import Violation
 from tests.torture.notify_judge import Span, catching_up, percentiles
 
-Part = Literal["now", "later", "open"]
-"""When a message is due: at once, beyond the horizon, or in a minute that is being read ahead."""
+Part = Literal["now", "later", "burst", "open"]
+"""When a message is due: at once; beyond the horizon, alone or with many others; in a minute that is
+being read ahead."""
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Planned(NamedTuple):
@@ -176,15 +178,16 @@ def _provoked(case: Case) -> Iterator[Violation]:
     for words in case.ended:
         yield Violation("ended by itself", words)
     parts = Counter(one.part for one in case.planned.values())
-    if parts["later"] and case.through < parts["later"] // 2:
-        yield Violation("past the calendar", f"{case.through} of {parts['later']} came through it")
+    beyond = parts["later"] + parts["burst"]
+    if beyond and case.through < beyond // 2:
+        yield Violation("past the calendar", f"{case.through} of {beyond} came through it")
     if parts["open"] and not case.late:
         yield Violation("not provoked", "no row was written into a minute that was being read")
 
 
 def _counts(case: Case) -> Iterator[str]:
     parts = Counter(one.part for one in case.planned.values())
-    told = ", ".join(f"{parts[part]} {part}" for part in ("now", "later", "open"))
+    told = ", ".join(f"{parts[part]} {part}" for part in PARTS)
     topics = Counter(one.topic for one in case.arrivals)
     yield f"{len(case.planned)} accepted at the near end: {told}"
     yield f"{len(case.arrivals)} at the far end: " + ", ".join(
@@ -215,7 +218,7 @@ def _lateness(case: Case) -> Iterator[str]:
     came = [(one, first[n].at) for n, one in case.planned.items() if n in first]
     spans: list[Span] = [(f"{one.name} was killed", one.begin, one.end) for one in case.kills]
     spans += list(catching_up(spans, [(planned.due_at, at) for planned, at in came]))
-    late: dict[str, list[int]] = {f"undisturbed, {part}": [] for part in ("now", "later", "open")}
+    late: dict[str, list[int]] = {f"undisturbed, {part}": [] for part in PARTS}
     late |= {name: [] for name, _, _ in spans}
     for planned, at in came:
         late[_meanwhile(spans, planned)].append(at - planned.due_at)

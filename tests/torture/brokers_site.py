@@ -135,6 +135,8 @@ class Way:
         servers: by name: the broker, Cassandra, and the programs.
     """
 
+    publishers = ("out-one", "out-two")
+
     def __init__(self, folder: Path, store: str, off_ms: int) -> None:
         self._folder, self._store, self._off_ms = folder, store, off_ms
         self._stack = ExitStack()
@@ -236,8 +238,7 @@ class Way:
             bridge("in-one", NEAR, off_ms),
             bridge("in-two", NEAR, -off_ms),
             bridge("in-soon", SOON, -off_ms, soon=True),
-            publisher("out-one"),
-            publisher("out-two"),
+            *map(publisher, self.publishers),
         ]
 
     def _add_recipients(self, port: int) -> None:
@@ -255,8 +256,3 @@ class Way:
             words = ["lanes", "set", Channel(channel).lane, f"--lease={LEASE_S}s"]
             command = [sys.executable, "-m", "headway", *words]
             subprocess.run(command, cwd=self._folder, check=True, capture_output=True)
-
-
-def publishes_twice(name: str) -> bool:
-    """Whether a kill of this process lets messages be published twice at the far end."""
-    return name == "kafka" or name.startswith("out-")
