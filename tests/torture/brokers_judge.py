@@ -15,8 +15,8 @@ from tests.torture.checker import Violation
 from tests.torture.notify_judge import Span, catching_up, percentiles
 
 Part = Literal["now", "later", "burst", "open"]
-"""When a message is due: at once; beyond the horizon, alone or with many others; in a minute that is
-being read ahead."""
+"""When a message is due: at once; beyond the horizon, alone or with many others; in a minute that
+is being read ahead."""
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
