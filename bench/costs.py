@@ -53,7 +53,7 @@ class Reading:
 Read = Callable[[Place], Reading]
 
 
-def _cpu_s(pid: int | None) -> float:
+def cpu_s(pid: int | None) -> float:
     """CPU seconds of a process, its children and those of its children that have ended."""
     if pid is None:
         return 0.0
@@ -67,7 +67,7 @@ def _cpu_s(pid: int | None) -> float:
     return total
 
 
-def _own_cpu_s() -> float:
+def own_cpu_s() -> float:
     times = os.times()
     return times.user + times.system
 
@@ -76,7 +76,7 @@ def _own_cpu_s() -> float:
 def on_sqlite() -> Generator[tuple[Place, Read]]:
     def read(place: Place) -> Reading:
         written = int(Path("/proc/self/io").read_text().split("wchar: ")[1].split()[0])
-        return Reading(kept=place.size(), written=written, trips=0, cpu_s=(_own_cpu_s(), 0.0))
+        return Reading(kept=place.size(), written=written, trips=0, cpu_s=(own_cpu_s(), 0.0))
 
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -102,7 +102,7 @@ def on_postgres() -> Generator[tuple[Place, Read]]:
                 kept=place.size(),
                 written=int(_value(db, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")),
                 trips=trips.n,
-                cpu_s=(_own_cpu_s(), _cpu_s(server)),
+                cpu_s=(own_cpu_s(), cpu_s(server)),
             )
 
         yield place, read
@@ -130,7 +130,7 @@ def on_redis() -> Generator[tuple[Place, Read]]:
                 kept=place.size(),
                 written=int(db.info("persistence")["aof_current_size"]),
                 trips=sum(int(one["calls"]) for one in scripts),
-                cpu_s=(_own_cpu_s(), _cpu_s(int(db.info("server")["process_id"]))),
+                cpu_s=(own_cpu_s(), cpu_s(int(db.info("server")["process_id"]))),
             )
 
         yield place, read

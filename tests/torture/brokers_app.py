@@ -16,6 +16,7 @@ from headway.bridges.kafka.settings import producer_config, read_kafka_settings
 from headway.systems.notifications.notification import NOTIFICATION, Channel
 
 CHANNELS = ("push", "sms", "email")
+LEASE = "10s"
 SERVERS = "HEADWAY_TEST_RIG_SERVERS"
 """The variable with the brokers' addresses."""
 
@@ -38,6 +39,6 @@ kind = app.job(
     stages={channel: [] for channel in CHANNELS},
 )(publish)
 for channel in CHANNELS:
-    app.lane(Channel(channel).lane)
+    app.lane(Channel(channel).lane, lease=LEASE)
 for channel in CHANNELS[1:]:
     kind.stage(channel)(publish)

@@ -19,7 +19,7 @@ from tests.torture.brokers_site import HORIZON_S, MARGIN_S, NEAR, RECIPIENTS, SO
 from tests.torture.notify_providers import now_ms
 
 SHARES: dict[Part, float] = {"now": 0.46, "later": 0.44, "burst": 0.06, "open": 0.04}
-BEYOND_S = HORIZON_S + MARGIN_S + 15
+BEYOND_S = HORIZON_S + MARGIN_S + 45
 """Messages of `later` and `burst` are due no sooner: what the bridges are behind must not be more
 than the last term, or they go into the store at once."""
 EACH_MS = 20_000

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ import httpx
 from headway.bridges.cassandra.driver import CassandraLink
 from headway.bridges.cassandra.link import CassandraSettings
 from headway.bridges.cassandra.rows import Progress, load_progress
-from headway.systems.notifications.notification import Channel
 from tests.bridges.kafka.rig import Topics
 from tests.servers.brokers.cassandra import BATCH, CassandraServer
 from tests.servers.brokers.kafka import KafkaServer
@@ -41,6 +39,9 @@ directory = "sqlite:///{folder}/directory.db"
 
 [kafka]
 servers = "{servers}"
+
+[kafka.client]
+"session.timeout.ms" = 10000
 
 [kafka.in]
 format = "notifications"
@@ -80,7 +81,7 @@ CHANNEL = """
 [notifications.channels.{channel}]
 at_once = {at_once}
 """
-SHARDS, LEASE_S = 4, 10
+SHARDS = 4
 
 
 class Program(ServerProcess):
@@ -158,7 +159,6 @@ class Way:
                 stack.enter_context(program)
                 if program.name == "engine-one":
                     self._add_recipients(program.port)
-                    self._shorten_leases()
             self._stack = stack.pop_all()
         return self
 
@@ -250,9 +250,3 @@ class Way:
             timeout=60,
         )
         assert reply.is_success, reply.text
-
-    def _shorten_leases(self) -> None:
-        for channel in CHANNELS:
-            words = ["lanes", "set", Channel(channel).lane, f"--lease={LEASE_S}s"]
-            command = [sys.executable, "-m", "headway", *words]
-            subprocess.run(command, cwd=self._folder, check=True, capture_output=True)
