@@ -1,4 +1,4 @@
-"""The way through the brokers while each of its processes is killed: every message comes out once.
+"""The way through the brokers while its processes are killed: every message comes out once.
 
 Messages go into a Kafka topic; bridges make notifications of them, half of which lie in Cassandra
 until shortly before their time; when they are due they are published to the topics of their
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,9 @@ import msgspec
 
 from headway.contract.views import AuditQuery, StatsQuery, StatsView
 from headway.stores import open_store
+from tests.servers.process import ServerFailed, ServerProcess
 from tests.torture.brokers_ends import BEYOND_S, EACH_MS, SPREAD_S, Counting, Sending
-from tests.torture.brokers_judge import Case, Kill, judge
+from tests.torture.brokers_judge import Case, Fault, judge
 from tests.torture.brokers_site import DEAD, Way
 from tests.torture.checker import Violation
 from tests.torture.notify_providers import now_ms
@@ -27,14 +29,25 @@ from tests.torture.site import Site
 
 DOWN_S = (2.0, 5.0)
 """For how long one that was killed is not started again."""
-FIRST_S, AFTER_S = 15.0, 100.0
-"""When the first kill may come, and until how long after the last message was sent."""
+FIRST_S = 15.0
+"""When the first fault may come."""
+WAS_KILLED, STOOD_STILL = "was killed", "stood still"
+STILL = {"engine-one": 20.0, "engine-two": 20.0, "in-one": 40.0}
+"""For how long these stand still once: longer than the leader's lease, than a consumer may be
+silent in its group, and than a write into the calendar may take."""
+TOGETHER = 0.3
+"""How often another one is killed at the same time."""
+STARTS = 3
 PATIENCE_S = 240.0
 """Once so long nothing has arrived, nothing more will: twice what the slowest start takes."""
 QUIET_S = 30.0
 """So long nothing may arrive after all have: a repetition takes a lease, and a pause after it."""
 BURST_S = 2 * EACH_MS / 1000
 LOOK_S = 0.5
+
+
+Strike = tuple[tuple[str, ...], float]
+"""Names of processes; and for how long they stand still, or 0 if they are killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +70,7 @@ class Size:
 @dataclass(slots=True)
 class _Seen:
     say: Callable[[str], None]
-    kills: list[Kill] = field(default_factory=list[Kill])
+    faults: list[Fault] = field(default_factory=list[Fault])
     ended: list[str] = field(default_factory=list[str])
 
 
@@ -87,8 +100,8 @@ def pass_through_and_kill(
     case = Case(
         planned=sending.accepted,
         arrivals=arrivals,
-        kills=seen.kills,
-        to_kill=list(way.servers) if size.kills else (),
+        faults=seen.faults,
+        wanted=_wanted(way) if size.kills else (),
         ended=seen.ended,
         dead_letters=dead,
         refused=progress.refused if progress else 0,
@@ -105,25 +118,62 @@ def pass_through_and_kill(
 
 
 def _strike(way: Way, counting: Counting, draw: random.Random, size: Size, seen: _Seen) -> None:
-    """Kill each process, one after another, spread over the run."""
-    order = list(way.servers) * size.kills
-    draw.shuffle(order)
-    # Those that publish come last: only then there are bursts.
-    order.sort(key=way.publishers.__contains__)
+    """Kill and stop the processes, spread over the run."""
+    strikes = _strikes(way, draw, size)
     begun = time.monotonic()
-    span_s = size.messages / size.rate + AFTER_S - FIRST_S
-    for n, name in enumerate(order):
-        _watch(way, begun + FIRST_S + span_s * n / len(order), seen)
-        if name in way.publishers:
+    span_s = size.messages / size.rate + BEYOND_S - FIRST_S
+    for n, (names, still_s) in enumerate(strikes):
+        _watch(way, begun + FIRST_S + span_s * n / len(strikes), seen)
+        if way.publishers[0] in names or way.publishers[1] in names:
             _wait_for_burst(counting)
-        server = way.servers[name]
-        begin = now_ms()
-        server.kill()
-        time.sleep(draw.uniform(*DOWN_S))
-        server.start()
-        publishes = name in {*way.publishers, way.kafka.name}
-        seen.kills.append(Kill(name, publishes, begin, now_ms()))
-        seen.say(f"{name} was killed, and runs again after {(now_ms() - begin) / 1000:.0f} s")
+        begin, servers = now_ms(), [way.servers[name] for name in names]
+        if still_s:
+            servers[0].send_signal(signal.SIGSTOP)
+            time.sleep(still_s)
+            servers[0].send_signal(signal.SIGCONT)
+        else:
+            for server in servers:
+                server.kill()
+            time.sleep(draw.uniform(*DOWN_S))
+            for server in servers:
+                _start(server, seen)
+        what = STOOD_STILL if still_s else WAS_KILLED
+        seen.faults += [Fault(name, what, name in way.publish, begin, now_ms()) for name in names]
+        seconds = (now_ms() - begin) / 1000
+        seen.say(f"{' and '.join(names)} {what}, and goes on after {seconds:.0f} s")
+
+
+def _strikes(way: Way, draw: random.Random, size: Size) -> Sequence[Strike]:
+    """What is done in which order: now and then two are killed at once.
+
+    Those that publish come last: only then there are bursts. The second of two is killed while the
+    first is away, and is started first or last.
+    """
+    if not size.kills:
+        return []
+    names = [name for name in way.servers if name not in way.publishers] * size.kills
+    draw.shuffle(names)
+    found: list[Strike] = [((name,), seconds) for name, seconds in STILL.items()]
+    while names:
+        pair = {names.pop()}
+        if names and draw.random() < TOGETHER:
+            pair.add(names.pop())
+        found.append((tuple(draw.sample(sorted(pair), len(pair))), 0.0))
+    draw.shuffle(found)
+    last = list(way.publishers) * size.kills
+    draw.shuffle(last)
+    return [*found, *(((name,), 0.0) for name in last)]
+
+
+def _start(server: ServerProcess, seen: _Seen) -> None:
+    """Start one; that it does not start at once is noted."""
+    for _ in range(STARTS):
+        try:
+            server.start()
+        except ServerFailed as error:
+            seen.ended.append(f"{server.name}: {error!s:.2000}")
+        else:
+            return
 
 
 def _wait_for_burst(counting: Counting) -> None:
@@ -133,12 +183,16 @@ def _wait_for_burst(counting: Counting) -> None:
         time.sleep(0.001)
 
 
+def _wanted(way: Way) -> list[tuple[str, str]]:
+    return [(name, WAS_KILLED) for name in way.servers] + [(one, STOOD_STILL) for one in STILL]
+
+
 def _watch(way: Way, until_s: float, seen: _Seen) -> None:
     """Wait, and start those again that ended by themselves, which is noted."""
     while True:
         for words in way.ended():
             seen.ended.append(words)
-            way.servers[words.partition(":")[0]].start()
+            _start(way.servers[words.partition(":")[0]], seen)
         left_s = until_s - time.monotonic()
         if left_s <= 0:
             return

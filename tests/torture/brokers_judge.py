@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple, get_args
 
 from tests.torture.checker import Violation
@@ -55,15 +55,17 @@ class Arrival(NamedTuple):
     at: int
 
 
-class Kill(NamedTuple):
-    """A process was killed with SIGKILL, and was there again.
+class Fault(NamedTuple):
+    """What was done to a process, until it worked again.
 
     Attributes:
         name: of the process, such as "kafka".
+        what: "was killed", with SIGKILL; or "stood still", for longer than its leases.
         publishes: whether a message may be published twice for it.
     """
 
     name: str
+    what: str
     publishes: bool
     begin: int
     end: int
@@ -76,8 +78,8 @@ class Case:
     Attributes:
         planned: by number; what the broker has acknowledged at the near end.
         arrivals: in the order in which the consumer had them.
-        kills: in their order.
-        to_kill: names of the processes that were to be killed, each at least once.
+        faults: in their order.
+        wanted: which faults there were to be, each at least once: a name, and what.
         ended: processes that ended although nobody killed them, with their last words.
         dead_letters: in the topic for them.
         refused: rows of the calendar that the store did not take.
@@ -91,8 +93,8 @@ class Case:
 
     planned: Mapping[int, Planned]
     arrivals: Sequence[Arrival]
-    kills: Sequence[Kill] = ()
-    to_kill: Collection[str] = ()
+    faults: Sequence[Fault] = ()
+    wanted: Collection[tuple[str, str]] = ()
     ended: Sequence[str] = ()
     dead_letters: int = 0
     refused: int = 0
@@ -137,12 +139,12 @@ def _once(case: Case) -> Iterator[Violation]:
 
 
 def _repetitions(case: Case, arrivals: Sequence[Arrival]) -> Iterator[Violation]:
-    """A repetition is another attempt, after a kill that Kafka's own promise gives as a reason."""
+    """A repetition is another attempt, after a fault for which Kafka's promise allows one."""
     ordered = sorted(arrivals, key=lambda one: one.appended_at)
     for n, (first, later) in enumerate(pairwise(ordered)):
         reason = any(
             one.publishes and one.begin <= later.appended_at and one.end >= first.appended_at
-            for one in case.kills
+            for one in case.faults
         )
         if not reason:
             yield Violation("twice without a reason", f"{ordered}")
@@ -172,9 +174,9 @@ def _store(case: Case) -> Iterator[Violation]:
 
 def _provoked(case: Case) -> Iterator[Violation]:
     """What the run was to bring about has come about: else it shows nothing."""
-    killed = {one.name for one in case.kills}
-    for name in sorted(set(case.to_kill) - killed):
-        yield Violation("not killed", name)
+    done = {(one.name, one.what) for one in case.faults}
+    for name, what in sorted(set(case.wanted) - done):
+        yield Violation("no fault", f"that {name} {what}")
     for words in case.ended:
         yield Violation("ended by itself", words)
     parts = Counter(one.part for one in case.planned.values())
@@ -197,11 +199,16 @@ def _counts(case: Case) -> Iterator[str]:
         f"{case.through} came out of the calendar, {case.late} of its rows were found in a minute "
         f"that had been read; {case.dead_letters} dead letters, {case.refused} refused rows"
     )
-    yield "killed: " + (", ".join(f"{one.name} for {_s(one)} s" for one in case.kills) or "nothing")
+    for what, faults in groupby(sorted(case.faults, key=_what), _what):
+        yield f"{what}: " + ", ".join(f"{one.name} for {_s(one)} s" for one in faults)
 
 
-def _s(kill: Kill) -> str:
-    return f"{(kill.end - kill.begin) / 1000:.0f}"
+def _what(fault: Fault) -> str:
+    return fault.what
+
+
+def _s(fault: Fault) -> str:
+    return f"{(fault.end - fault.begin) / 1000:.0f}"
 
 
 def _repeated(case: Case) -> Iterator[str]:
@@ -216,7 +223,7 @@ def _lateness(case: Case) -> Iterator[str]:
     for one in case.arrivals:
         first.setdefault(one.number, one)
     came = [(one, first[n].at) for n, one in case.planned.items() if n in first]
-    spans: list[Span] = [(f"{one.name} was killed", one.begin, one.end) for one in case.kills]
+    spans: list[Span] = [(f"{one.name} {one.what}", one.begin, one.end) for one in case.faults]
     spans += list(catching_up(spans, [(planned.due_at, at) for planned, at in came]))
     late: dict[str, list[int]] = {f"undisturbed, {part}": [] for part in PARTS}
     late |= {name: [] for name, _, _ in spans}

@@ -134,9 +134,12 @@ class Way:
 
     Attributes:
         servers: by name: the broker, Cassandra, and the programs.
+        publishers: names of the programs that publish.
+        publish: names of all after whose death a message may be published twice.
     """
 
     publishers = ("out-one", "out-two")
+    publish = frozenset({*publishers, "kafka"})
 
     def __init__(self, folder: Path, store: str, off_ms: int) -> None:
         self._folder, self._store, self._off_ms = folder, store, off_ms

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.torture.brokers_judge import Arrival, Case, Kill, Planned, judge
+from tests.torture.brokers_judge import Arrival, Case, Fault, Planned, judge
 
 DUE = 1_800_000_000_000
-BROKER = Kill("kafka", publishes=True, begin=DUE + 100, end=DUE + 10_000)
-BRIDGE = Kill("in-one", publishes=False, begin=DUE + 100, end=DUE + 10_000)
+BROKER = Fault("kafka", "was killed", publishes=True, begin=DUE + 100, end=DUE + 10_000)
+BRIDGE = Fault("in-one", "stood still", publishes=False, begin=DUE + 100, end=DUE + 10_000)
 
 
 def planned(number: int, **more: Any) -> Planned:
@@ -64,7 +64,7 @@ def test_what_came_once_breaks_nothing():
         ({"states": {"succeeded": 3, "waiting": 1}}, "jobs"),
         ({"states": {"succeeded": 5}}, "jobs"),
         ({"states": {"succeeded": 4, "dead": 1}}, "jobs"),
-        ({"to_kill": ["kafka"]}, "not killed"),
+        ({"wanted": [("kafka", "was killed")]}, "no fault"),
         ({"ended": ["in-one: a trace"]}, "ended by itself"),
         ({"late": 0}, "not provoked"),
         (
@@ -77,22 +77,22 @@ def test_each_fault_is_found(change: dict[str, Any], rule: str):
     assert rules(replace(FINE, **change)) == [rule]
 
 
-def test_a_repetition_needs_a_kill_of_the_broker_or_of_who_publishes_in_between():
+def test_a_repetition_needs_a_fault_of_the_broker_or_of_who_publishes_in_between():
     again = came(1, 5_000, attempt=2)
     assert rules(with_arrivals(again)) == ["twice without a reason"]
-    assert rules(with_arrivals(again, kills=[BRIDGE])) == ["twice without a reason"]
-    assert rules(with_arrivals(again, kills=[BROKER])) == []
+    assert rules(with_arrivals(again, faults=[BRIDGE])) == ["twice without a reason"]
+    assert rules(with_arrivals(again, faults=[BROKER])) == []
     before = came(1, 50, attempt=2)
-    assert rules(with_arrivals(before, kills=[BROKER])) == ["twice without a reason"]
+    assert rules(with_arrivals(before, faults=[BROKER])) == ["twice without a reason"]
 
 
 def test_a_repetition_is_known_by_its_key_and_is_another_attempt():
-    kills = [BROKER]
-    other = with_arrivals(came(1, 5_000, job="another", attempt=2), kills=kills)
+    faults = [BROKER]
+    other = with_arrivals(came(1, 5_000, job="another", attempt=2), faults=faults)
     assert rules(other) == ["two jobs of one message"]
-    same = with_arrivals(came(1, 5_000), kills=kills)
+    same = with_arrivals(came(1, 5_000), faults=faults)
     assert rules(same) == ["twice in one attempt"]
-    third = with_arrivals(came(1, 5_000, attempt=2), came(1, 6_000, attempt=2), kills=kills)
+    third = with_arrivals(came(1, 5_000, attempt=2), came(1, 6_000, attempt=2), faults=faults)
     assert rules(third) == ["twice in one attempt"]
 
 
@@ -110,7 +110,7 @@ def test_early_is_judged_by_when_it_was_appended_and_not_by_when_it_was_read():
 
 def test_repetitions_are_counted_with_their_messages():
     again = [came(1, 5_000, attempt=2), came(1, 6_000, attempt=3), came(2, 5_000, attempt=2)]
-    lines, _ = judge(with_arrivals(*again, kills=[BROKER]))
+    lines, _ = judge(with_arrivals(*again, faults=[BROKER]))
     assert "3 repetitions, of 2 messages, each with the key of the first" in lines
 
 
@@ -120,7 +120,7 @@ def test_lateness_is_shown_apart_from_that_after_a_kill():
         FINE,
         planned={n: one._replace(due_at=DUE + due[n]) for n, one in FINE.planned.items()},
         arrivals=[came(1, 20), came(2, 12_000), came(3, 11_900), came(4, 20_030)],
-        kills=[BROKER],
+        faults=[BROKER],
         steady=(DUE, DUE + 30_000),
     )
     lines, _ = judge(case)

@@ -8,18 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.fixtures import missing
+from tests.servers.brokers.cassandra import CassandraServer
+from tests.servers.brokers.kafka import KafkaServer
+from tests.servers.fixtures import made, missing
 from tests.torture.site import KINDS
 
 LIMIT_S = 900
 
 
-def torture(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def torture(
+    folder: Path, *words: str, limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.torture", "--dir", str(folder), *words],
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
         cwd=Path(__file__).parents[2],
     )
@@ -79,8 +83,16 @@ def test_no_repository_has_two_sessions_and_no_process_stays_behind(
     passes(tmp_path, "automations", store, "--quick")
 
 
-def passes(folder: Path, rig: str, store: str, *size: str) -> None:
-    done = torture(folder, rig, "--store", store, *size)
+@pytest.mark.slow
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_messages_come_through_the_brokers_though_every_process_is_killed(tmp_path: Path) -> None:
+    for server in (KafkaServer, CassandraServer):
+        made(server).close()
+    passes(tmp_path, "brokers", "sqlite", "--quick", limit_s=2 * LIMIT_S)
+
+
+def passes(folder: Path, rig: str, store: str, *size: str, limit_s: float = LIMIT_S) -> None:
+    done = torture(folder, rig, "--store", store, *size, limit_s=limit_s)
     if "not run" in done.stdout:
         missing(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
