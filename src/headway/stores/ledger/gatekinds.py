@@ -35,12 +35,14 @@ class GateRules(ABC):
     Attributes:
         takes_permits: whether a start takes permits, which come back.
         counts_starts: whether a start is counted for the length of a window.
+        chooses_member: whether the permits are those of a member; a pool may have none, for now.
         settable: the values of `SetGate` that a declared gate of this kind has.
         has_own_limit: whether one instance of a declared gate can have a value of its own.
     """
 
     takes_permits = False
     counts_starts = False
+    chooses_member = False
     settable: frozenset[str] = frozenset()
     has_own_limit = False
 
@@ -130,6 +132,7 @@ class PoolRules(GateRules):
     """Several members with permits of their own, of which a start takes one's."""
 
     takes_permits = True
+    chooses_member = True
     settable = frozenset({"members"})
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:

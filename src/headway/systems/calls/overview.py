@@ -18,6 +18,7 @@ from headway.contract.views import (
     SpecsQuery,
     WorkerView,
 )
+from headway.core.gates.spec import GateKind
 from headway.core.state import FINAL, State
 from headway.server.alerts.rule_book import Facts
 from headway.server.finding import bounded_page
@@ -241,7 +242,7 @@ async def look_at_lines(store: Store) -> tuple[LinePool, ...]:
     names = sorted(
         spec.name
         for spec in specs
-        if spec.members and spec.name.startswith(POOLS) and "{" not in spec.name
+        if spec.kind is GateKind.POOL and spec.name.startswith(POOLS) and "{" not in spec.name
     )[:MOST_POOLS]
     if not names:
         return ()

@@ -148,7 +148,8 @@ class _Gates:
         if members:
             held = sorted((h for one in members for h in one.holders), key=lambda h: h.since)
             return tuple(held[:HOLDERS]), sum(one.holder_count for one in members)
-        return self._of(name) if RULES[spec.kind].takes_permits else ((), 0)
+        rules = RULES[spec.kind]
+        return self._of(name) if rules.takes_permits and not rules.chooses_member else ((), 0)
 
     def _of(self, name: str) -> tuple[tuple[HolderView, ...], int]:
         found = self._holders.get(name, NO_HOLDERS)

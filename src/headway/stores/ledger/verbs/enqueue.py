@@ -181,11 +181,12 @@ def _mark_awaiting(step: Step, row: JobRow, one: InFlight) -> None:
 
 def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
     spec = step.book.spec(use.template)
-    if spec is None or not RULES[spec.kind].takes_permits:
+    rules = RULES[spec.kind] if spec is not None else None
+    if rules is None or not rules.takes_permits:
         return
-    if spec.members and use.name not in one.members:
+    if rules.chooses_member and use.name not in one.members:
         return
-    gate, pool = RULES[spec.kind].permit_gate(use.name, one.members)
+    gate, pool = rules.permit_gate(use.name, one.members)
     row.members[use.name] = one.members[pool] if pool else ""
     step.book.count_taken(gate, use.template, use.amount, pool)
     permit = PermitRow(gate, row.id, row.run, pool, use.amount, one.since_at, use.hold)
