@@ -29,7 +29,7 @@ from headway.contract.views import (
 from headway.core.errors import InvalidState, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
-from headway.core.job import NewJob
+from headway.core.job import NewJob, derived_id
 from tests.scale.trips import (
     LANE,
     LINES,
@@ -273,3 +273,16 @@ async def test_settlement_that_is_refused_fails_alone(here: Site) -> None:
     )
     assert isinstance(replies[5], InvalidState)
     assert [reply for place, reply in enumerate(replies) if place != 5] == [["done"]] * 7
+
+
+async def test_claim_that_comes_back_to_a_lane_reads_its_heads_together(here: Site) -> None:
+    jobs = [
+        NewJob(id=derived_id("two lanes", n), kind="k", lane="few" if n < 3 else "many")
+        for n in range(203)
+    ]
+    jobs = [replace(job, tenant=f"tenant-{n}") for n, job in enumerate(jobs)]
+    await here.store.enqueue(jobs)
+    lanes = (("many", 1), ("few", 1))
+    ask = ClaimRequest(worker="w" * 32, request=1, lanes=lanes, n=20, free=20)
+    # The shares of the lanes are 10 and 10; the few leave 7 of theirs to the many.
+    assert await trips(lambda: here.store.claim(ask)) <= 40

@@ -150,3 +150,28 @@ async def test_the_page_looks_at_a_bounded_number_of_jobs_under_way():
         assert asked
         assert sum(one.limit for one in asked) <= 100
         assert all(one.states for one in asked)
+
+
+async def test_a_cascade_whose_handler_runs_is_shown_behind_many_that_wait():
+    async with offering() as (rig, http):
+        policy = JobPolicy(cascade=True)
+        who = ("ada", "bob")
+        runs, *waiting = (
+            NewJob(
+                id=derived_id("test", f"boiler {n}"),
+                kind="offer",
+                lane="idle" if n else "run",
+                subject=f"boiler {n}",
+                candidates=who,
+                policy=policy,
+            )
+            for n in range(102)
+        )
+        await rig.store.enqueue([runs])
+        await rig.store.claim(
+            ClaimRequest(worker="w", request=next(REQUESTS), lanes=(("run", 1),), lease_ms=HOUR)
+        )
+        await rig.store.enqueue(waiting)
+        # Of a kind that the App does not know, and by its kind.
+        for asked in ({}, {"kind": "offer"}):
+            assert "boiler 0" in plain((await http.get("/ui/cascades", params=asked)).text)

@@ -124,11 +124,10 @@ class LaneClaim:
     def _find_flows(self) -> None:
         found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
         self.last = len(found) < FLOWS
-        if self.last and self.flow_after >= 0:
+        if self.last and self.flow_after >= 0 and (found or self.fruitful):
             # A short last page would drain faster than the others: the first flows fill it up.
             more = self.ledger.jobs.flows_waiting(self.lane, -1, FLOWS - len(found))
             found = [*found, *(flow for flow in more if flow <= self.flow_after)]
-            self.ledger.read_ahead(Ahead(heads=found))
         self.flows = found
         # Flows that were open in this round may still be open, behind the cursor.
         self.again = not self.last or self.fruitful
@@ -145,6 +144,7 @@ class LaneClaim:
         if not flows:
             return []
         self._prefetch_shared(flows)
+        self.ledger.read_ahead(Ahead(heads=self.flows or ()))
         least = LEAST_HEADS
         if len(flows) > MANY_FLOWS:
             least = min(LEAST_HEADS, FIRST_HEADS << self.rounds)

@@ -85,9 +85,9 @@ class PostgresInterned(Interned[Thing]):
         code = self._encode(thing)
         with self._lock:
             rows = self._ask(self._find, (self._name(code),))
-        if not rows:
-            return None
-        self._remember(thing, rows[0][0])
+            if not rows:
+                return None
+            self._remember(thing, rows[0][0])
         return rows[0][0]
 
     def _name(self, code: bytes | str) -> bytes | str:
@@ -125,13 +125,16 @@ class PostgresInterned(Interned[Thing]):
     def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
         """Return the numbers of those that have one, in one trip."""
         wanted = list(dict.fromkeys(things))
-        missing = [one for one in wanted if one not in self._numbers]
-        if missing:
-            names = self._pack(self._name(self._encode(one)) for one in missing)
-            with self._lock:
-                self._keep(self._ask(self._find_all, (names,)))
-        found = self._numbers
-        return {one: number for one in wanted if (number := found.get(one)) is not None}
+        with self._lock:
+            found = {one: self._numbers[one] for one in wanted if one in self._numbers}
+            missing = [one for one in wanted if one not in found]
+            if missing:
+                names = self._pack(self._name(self._encode(one)) for one in missing)
+                rows = self._ask(self._find_all, (names,))
+                self._keep(rows)
+                # What is read may push others out of the cache.
+                found |= {self._decode(code): no for no, code in rows}
+        return {one: found[one] for one in wanted if one in found}
 
     def read(self, numbers: Iterable[int]) -> None:
         """Read the values of these numbers in one trip."""
@@ -154,10 +157,10 @@ class PostgresInterned(Interned[Thing]):
         if known is None:
             with self._lock:
                 rows = self._ask(self._read, (number,))
-            self._keep(rows)
-            known = self._things.get(number)
-            if known is None:
+                self._keep(rows)
+            if not rows or rows[0][0] != number:
                 raise KeyError(number)
+            known = self._decode(rows[0][1])
         return known
 
 

@@ -12,7 +12,6 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
-from headway.server.finding import underway_jobs
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import OFFER, STATES, Position, Status
@@ -56,18 +55,12 @@ async def read_live_view(store: Store, directory: Directory) -> LiveView:
 
 
 async def _live(store: Store) -> list[JobView]:
-    states = STATES[Status.DISPATCHING]
-    found = {
-        one.id: one
-        for some in (states, (State.DEAD,))
-        for one in await _jobs(store, some, MOST_LIVE)
-    }
-    # A listing goes back a bounded number of jobs; an offer may be open for longer.
-    underway = await underway_jobs(store, JobsQuery(kind=OFFER, states=states, limit=MOST_LIVE))
-    if missed := tuple(one.id for one in underway if one.id not in found):
-        query = JobsQuery(ids=missed, runs=True, trail=True, limit=MOST_LIVE)
-        found |= {one.id: one for one in (await store.read(query)).rows}
-    return sorted(found.values(), key=lambda one: -one.seq)[:MOST_LIVE]
+    # A listing of one state that has an index goes back further than one of several.
+    looks = ((State.AWAITING,), STATES[Status.DISPATCHING], (State.DEAD,))
+    found = {one.id: one for some in looks for one in await _jobs(store, some, MOST_LIVE)}
+    # Those that go on come first, so that dead ones do not hide them.
+    first = sorted(found.values(), key=lambda one: (one.state is State.DEAD, -one.seq))[:MOST_LIVE]
+    return sorted(first, key=lambda one: -one.seq)
 
 
 async def _jobs(store: Store, states: tuple[State, ...], most: int) -> tuple[JobView, ...]:

@@ -254,6 +254,15 @@ def under_way(rig: Rig, job: NewJob, key: str, **members: str) -> InFlight:
 class RestoreGroup(ConformanceGroup):
     """Facts of the outside world, taken over as they are."""
 
+    async def test_restored_job_at_a_pool_without_members_holds_nothing_there(
+        self, rig: Rig
+    ) -> None:
+        empty = Pool("numbers", {})
+        await rig.declare(empty)
+        job = rig.jobs.make(gates=(use_of(empty),))
+        assert await rig.store.restore([under_way(rig, job, "call-1")]) == [(job.id, True)]
+        assert await rig.state(job.id) is State.AWAITING
+
     async def test_restored_job_awaits_in_doubt_with_its_permits(self, rig: Rig) -> None:
         await rig.declare(SINGLE, PAIR, PHONE)
         gates = (use_of(SINGLE), use_of(PAIR), use_of(PHONE, phone="1"))

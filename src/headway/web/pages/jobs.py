@@ -313,9 +313,10 @@ CASCADES_LOOKED = 100
 """Jobs of each look that are looked at."""
 MOST_KINDS = 20
 """Kinds of the App that are looked for by name."""
-_ASKED = (State.AWAITING,)
-"""A candidate has the offer. A listing of this state alone finds it behind any number of jobs."""
-_OTHERS = (State.RUNNING, State.WAITING, State.PARKED, State.SCHEDULED)
+_TAKING = ((State.AWAITING,), (State.RUNNING,))
+"""Each by itself: awaiting jobs have an index, and are found behind many others."""
+_BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
+"""Between two turns, or before the first."""
 
 
 async def read_cascades(look: Look) -> Facts:
@@ -330,13 +331,14 @@ async def read_cascades(look: Look) -> Facts:
         JobsQuery(kind=one, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True)
         for tenant in tenants
         for one in asked
-        for states in (_ASKED, _OTHERS)
+        for states in (*_TAKING, _BETWEEN)
     ]
     queries += [
         JobsQuery(
-            kind=kind or None, tenant=tenant, states=_ASKED, limit=CASCADES_LOOKED, newest=True
+            kind=kind or None, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True
         )
         for tenant in tenants
+        for states in _TAKING
     ]
     key = ("cascades", caller.tenants, caller.lanes, kind)
     found = await look.sight.once(key, lambda: _find_cascades(look, queries))

@@ -106,7 +106,7 @@ end
 function LaneFlows.find(work)
   local found = Jobs.flows_waiting(work.lane, work.flow_after, FLOWS)
   work.last = #found < FLOWS
-  if work.last and work.flow_after >= 0 then
+  if work.last and work.flow_after >= 0 and (#found > 0 or work.fruitful) then
     -- A short last page would drain faster than the others: the first flows fill it up.
     for _, flow in ipairs(Jobs.flows_waiting(work.lane, -1, FLOWS - #found)) do
       if flow <= work.flow_after then
