@@ -25,6 +25,7 @@ from headway.systems.notifications.metrics import (
 from headway.systems.notifications.notification import (
     FORGOTTEN,
     HISTORY_LANE,
+    OFF,
     WRITTEN,
     Tallied,
 )
@@ -253,7 +254,9 @@ async def test_where_it_is_switched_off_nothing_is_made_and_what_is_left_ends():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
     world.link.settings = SETTINGS
-    assert await world.process().write() == 1
+    process = world.process()
+    assert await process.write() == 1
+    assert process.counted == [(Tallied.HISTORY, OFF)]
     await one_that_ended(world)
     assert await world.process().write() == 0
     assert (world.rows(), len(id_)) == ([], 36)
@@ -298,8 +301,9 @@ def _rows(link: FakeLink) -> dict[str, str]:
     return {id_: row[0] for part in link.history.values() for (_, id_), row in part.items()}
 
 
-async def test_sends_go_on_while_cassandra_is_away_and_it_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["memory", "sqlite", "postgresql", "redis"])
+async def test_sends_go_on_while_cassandra_is_away_and_it_is_seen_on_every_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_url: NewUrl, where: str
 ):
     monkeypatch.setattr(history, "CLOSED_FOR", "1s")
     link = FakeLink(KEPT)
@@ -310,7 +314,7 @@ async def test_sends_go_on_while_cassandra_is_away_and_it_is_seen(
             raise OutcomeUnknown("cassandra: no host answers")
 
     link.before = away
-    async with notifying(tmp_path, cassandra=link) as notify:
+    async with notifying(tmp_path, new_url(where), cassandra=link) as notify:
         await notify.ada()
         notify.email.ids = False
         ids = [await notify.send() for _ in range(30)]

@@ -25,6 +25,7 @@ from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.notification import (
     FORGOTTEN,
     HISTORY_LANE,
+    OFF,
     WRITTEN,
     Notification,
     Tallied,
@@ -72,6 +73,7 @@ async def _write(context: NotifyContext, task: Job, id_: str) -> Snooze | None:
     history = context.history
     job = None if history is None else await context.store.read(JobQuery(id=id_))
     if history is None:
+        context.tally.happened(Tallied.HISTORY, OFF)
         return None
     if job is None:
         context.tally.happened(Tallied.HISTORY, FORGOTTEN)

@@ -30,6 +30,7 @@ from headway.systems.notifications.notification import (
     FORGOTTEN,
     HISTORY_LANE,
     LOST,
+    OFF,
     WRITTEN,
     Channel,
     Status,
@@ -60,8 +61,8 @@ CLOSED = gauge(
 
 HISTORY_ROWS = counter(
     "notifications_history_rows",
-    "Rows of the history: written, or forgotten where the store's record was gone before; "
-    f"{COUNTED}.",
+    "Rows of the history: written, forgotten where the store's record was gone before, or off "
+    f"where the worker has no history; {COUNTED}.",
     "what",
 )
 HISTORY_BEHIND = gauge(
@@ -245,7 +246,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         CountedTimes(
             event=Tallied.LATE, sum_event=Tallied.LATE_MS, family=LATENESS, bounds_ms=BUCKETS_MS
         ),
-        Counted(event=Tallied.HISTORY, family=HISTORY_ROWS, labels=(WRITTEN, FORGOTTEN)),
+        Counted(event=Tallied.HISTORY, family=HISTORY_ROWS, labels=(WRITTEN, FORGOTTEN, OFF)),
     )
     return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
 

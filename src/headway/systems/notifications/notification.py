@@ -86,8 +86,9 @@ BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60
 """Of the histogram of lateness; what is later is in one more."""
 LOST, LIMITED, UNAVAILABLE = "answer_lost", "limited", "unavailable"
 """Outcomes that are no status."""
-WRITTEN, FORGOTTEN = "written", "forgotten"
-"""Outcomes of a row of the history; of a forgotten one the store's record was gone before."""
+WRITTEN, FORGOTTEN, OFF = "written", "forgotten", "off"
+"""Outcomes of a row of the history; of a forgotten one the store's record was gone before, and
+where it is off this process has no history, though the one that took the notification in had."""
 ANSWER_LOST = "sent, answer lost"
 """Why a notification is SENT of which the provider's answer never came."""
 
