@@ -42,8 +42,7 @@ def row(taken_at: int, id_: str = "a", **more: Any) -> HistoryRow:
 
 async def laid(link: FakeLink, *rows: HistoryRow) -> History:
     history = History(link)
-    for one in rows:
-        await history.write(one, stamp=1000 * one.at, now=NOW)
+    await history.write([(one, 1000 * one.at) for one in rows], now=NOW)
     return history
 
 
@@ -101,7 +100,7 @@ async def test_a_row_expires_when_its_intake_is_so_long_ago() -> None:
     history = await laid(link, row(NOW), row(NOW - DAY_MS, "b"))
     ttl = [one[-2] for part in link.history.values() for one in part.values()]
     assert ttl == [365 * 86_400 + 1, 364 * 86_400 + 1]
-    await history.write(row(NOW - 365 * DAY_MS, "c"), stamp=1, now=NOW)
+    await history.write([(row(NOW - 365 * DAY_MS, "c"), 1)], now=NOW)
     assert len(await paged(history, 10)) == 2
 
 
@@ -109,8 +108,7 @@ async def test_of_two_versions_of_a_row_the_later_stays_in_whatever_order_they_a
     for order in ((1, 2), (2, 1)):
         history = History(FakeLink(KEPT))
         for version in order:
-            said = row(NOW, status=f"v{version}")
-            await history.write(said, stamp=version, now=NOW)
+            await history.write([(row(NOW, status=f"v{version}"), version)], now=NOW)
         assert [one.status for one in await paged(history, 10)] == ["v2"]
 
 

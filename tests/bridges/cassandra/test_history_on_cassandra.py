@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,8 @@ async def test_rows_have_pages_versions_and_an_end(link: CassandraLink):
     moments = [now, now, now - 1, now - 70 * DAY_MS, now - 364 * DAY_MS]
     rows = [row(one, f"{n:036}", record=f'{{"n": {n}}}') for n, one in enumerate(moments)]
     for version in (2, 1):
-        for one in rows:
-            said = row(one.at, one.id, status=f"v{version}", record=one.record)
-            await history_.write(said, stamp=1000 * now + version, now=now)
+        said = [replace(one, status=f"v{version}") for one in rows]
+        await history_.write([(one, 1000 * now + version) for one in said], now=now)
     wanted = sorted(rows, key=lambda one: one.mark, reverse=True)
     for limit in (1, 2, 10):
         found = await paged(history_, limit, now)
@@ -73,7 +73,7 @@ async def test_rows_have_pages_versions_and_an_end(link: CassandraLink):
         assert stamp == 1000 * now + 2
     # One whose time is over in a moment is gone then.
     soon = row(now - 365 * DAY_MS + 1_000, "soon")
-    await history_.write(soon, stamp=1, now=now)
+    await history_.write([(soon, 1)], now=now)
     month = month_of(soon.at)
     while any(one == "soon" for (one,) in asked(link, BY_MONTH.replace("?", f"'{month}'"))):
         await REAL.pause(0.2)

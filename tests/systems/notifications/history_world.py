@@ -58,8 +58,8 @@ KEEP_MS = 30 * DAY_MS
 LEASE_MS = 30_000
 
 
-class Killed(BaseException):
-    """The process was killed here."""
+class Killed(Exception):
+    """The process was killed here; nothing on the way up takes it for an answer."""
 
 
 class ByClock(Timing):

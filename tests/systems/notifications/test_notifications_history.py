@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -226,6 +227,20 @@ async def test_one_that_was_forgotten_before_it_was_written_is_counted(
     assert await process.write() == 1
     assert process.counted == [(Tallied.HISTORY, FORGOTTEN)]
     assert f"notification {id_} was forgotten" in caplog.text
+
+
+async def test_of_a_batch_each_has_its_own_outcome_and_is_written_together():
+    world = HistoryWorld()
+    process = world.process()
+    gone = str(uuid4())
+    ended = [await one_that_ended(world) for _ in range(2)]
+    queued = world.notification(process)
+    await world.store.enqueue([queued])
+    asked = [ended[0], gone, queued.id, ended[1], ended[0]]
+    found = await history._write(process.context, asked)
+    assert found == [WRITTEN, FORGOTTEN, "", WRITTEN, WRITTEN]
+    assert sorted(world.rows()) == sorted((id_, "SENT") for id_ in ended)
+    assert world.link.asked.count(Cql.PUT_HISTORY) == 2
 
 
 async def test_while_cassandra_is_away_few_try_and_each_is_written_when_it_is_back():

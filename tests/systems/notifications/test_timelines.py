@@ -246,8 +246,8 @@ async def forgotten(notify: NotifyRig) -> str:
     past, now = notify.context.history, REAL.wall_at()
     assert view is not None
     assert past is not None
-    row = history.row_of(replace(view, created_at=now - KEEP_MS))
-    await past.write(row, stamp=history.stamp_of(view), now=now)
+    old = replace(view, created_at=now - KEEP_MS)
+    await past.write([(history.row_of(old), history.stamp_of(old))], now=now)
     return job.id
 
 

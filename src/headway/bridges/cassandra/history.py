@@ -5,11 +5,11 @@ A row is written again whenever its notification changes after its end. Rows exp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.bridges.cassandra.link import Cql, Link, ms_of
+from headway.bridges.cassandra.link import Cql, Link, Values, ms_of
 from headway.bridges.cassandra.rows import bucket_name, minute_of
 
 MONTHS_AT_ONCE = 6
@@ -74,22 +74,24 @@ class History:
         """For how long after its intake a notification is there."""
         return self._link.settings.history_kept
 
-    async def write(self, row: HistoryRow, *, stamp: int, now: int) -> None:
-        """Write a row, for the rest of the time that it is kept; the same again changes nothing.
+    async def write(self, rows: Iterable[tuple[HistoryRow, int]], *, now: int) -> None:
+        """Write rows, for the rest of the time that they are kept; a repetition changes nothing.
 
         Args:
-            stamp: its version, in microseconds; the row with the highest one stays.
-            now: when it is written, ms UTC.
+            rows: each with its version, in microseconds; of a row the highest one stays.
+            now: when they are written, ms UTC.
 
         Raises:
-            StoreError: Cassandra cannot do it now; repeat the call.
+            StoreError: Cassandra cannot do it now, and may have written some; repeat the call.
         """
-        left_ms = row.at + self.kept_ms - now
-        if left_ms <= 0:
-            return
-        key = row.recipient, month_of(row.at), row.at, row.id
-        shown = row.status, row.channel, row.category, row.template, row.record
-        await self._link.run(Cql.PUT_HISTORY, (*key, *shown, left_ms // 1000 + 1, stamp))
+        each: list[Values] = []
+        for row, stamp in rows:
+            key = row.recipient, month_of(row.at), row.at, row.id
+            shown = row.status, row.channel, row.category, row.template, row.record
+            left_ms = row.at + self.kept_ms - now
+            if left_ms > 0:
+                each.append((*key, *shown, left_ms // 1000 + 1, stamp))
+        await self._link.run_many(Cql.PUT_HISTORY, each)
 
     async def page(
         self, recipient: str, *, before: Mark | None, now: int, limit: int

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TypedDict
 
 import msgspec
 
 from headway.bridges.cassandra.history import HistoryRow
-from headway.contract.views import JobQuery, JobView
+from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import StoreError
 from headway.core.job import derived_id
 from headway.core.state import FINAL
 from headway.runtime.answers import Snooze
 from headway.runtime.app import App
 from headway.runtime.job import Job
+from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.notification import (
     FORGOTTEN,
@@ -34,8 +36,9 @@ from headway.systems.notifications.notification import (
 
 ENDED = "notification_ended"
 """The kind of the jobs that write."""
-WRITERS = 4
-"""Of all workers at once: while Cassandra hangs, no more handlers wait instead of sending."""
+WRITERS = 16
+"""Handlers of all workers at once, whose rows are written together. A handler that waits for
+Cassandra sends nothing meanwhile, so they are few."""
 CLOSED_FOR = "1m"
 """How long nothing is written after Cassandra did not answer."""
 
@@ -58,40 +61,46 @@ def declare_history(app: App, context: NotifyContext) -> AtEnd:
         The options by which the end of a notification is written; none without a history.
     """
     app.lane(HISTORY_LANE, concurrency=WRITERS)
+    writer = Batches(partial(_write, context), WRITERS)
 
     @app.job(name=ENDED, lane=HISTORY_LANE, keep="1h")
     async def ended(task: Job, job: str, state: str = "", reason: str = "") -> Snooze | None:
         del state, reason
-        return await _write(context, task, job)
+        try:
+            outcome = await writer.ask(job)
+        except StoreError as away:
+            said = f"history: {away.message}"[:500]
+            task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=said)
+            # It keeps its place, and so shows since when nothing is written.
+            return Snooze(until=task.due_at, reason=said)
+        if outcome:
+            context.tally.happened(Tallied.HISTORY, outcome)
+        return None
 
     if context.history is None:
         return {}
     return {"on_final": ENDED, "on_final_states": [str(one) for one in FINAL]}
 
 
-async def _write(context: NotifyContext, task: Job, id_: str) -> Snooze | None:
+async def _write(context: NotifyContext, ids: Sequence[str]) -> Sequence[str]:
+    """Write notifications as they are now; for each, what there is to count, if anything.
+
+    Raises:
+        StoreError: the store or Cassandra cannot do it now.
+    """
     history = context.history
-    job = None if history is None else await context.store.read(JobQuery(id=id_))
     if history is None:
-        context.tally.happened(Tallied.HISTORY, OFF)
-        return None
-    if job is None:
-        context.tally.happened(Tallied.HISTORY, FORGOTTEN)
+        return [OFF for _ in ids]
+    query = JobsQuery(ids=tuple(dict.fromkeys(ids)), runs=True, trail=True, limit=len(ids))
+    jobs = {job.id: job for job in (await context.store.read(query)).rows}
+    # One that was given another life is written at the end of that.
+    ended = [job for job in jobs.values() if job.state in FINAL]
+    rows = [(row_of(job), stamp_of(job)) for job in ended]
+    await history.write(rows, now=context.timing.wall_at())
+    written = {job.id for job in ended}
+    for id_ in set(ids) - set(jobs):
         _log.error("notification %s was forgotten before the history had it", id_)
-        return None
-    if job.state not in FINAL:
-        # It was given another life, at whose end it is written.
-        return None
-    try:
-        now = context.timing.wall_at()
-        await history.write(row_of(job), stamp=stamp_of(job), now=now)
-    except StoreError as away:
-        reason = f"history: {away.message}"[:500]
-        task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=reason)
-        # It keeps its place, and so shows since when nothing is written.
-        return Snooze(until=task.due_at, reason=reason)
-    context.tally.happened(Tallied.HISTORY, WRITTEN)
-    return None
+    return [WRITTEN if id_ in written else "" if id_ in jobs else FORGOTTEN for id_ in ids]
 
 
 async def write_again(context: NotifyContext, id_: str, event: str) -> None:

@@ -5,9 +5,8 @@ A send reads its recipient and template fresh; those of many sends are read in o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from alembic import op
@@ -34,6 +33,7 @@ from headway.systems.directory.database import (
     naming,
 )
 from headway.systems.directory.records import R, Record
+from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.notification import NAME, Channel
 
 DIGEST_BYTES = 16
@@ -142,56 +142,26 @@ class Found:
     template: MessageTemplate | None
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
-    recipient: str
-    template: str | None
-    answer: asyncio.Future[Found] = field(default_factory=asyncio.Future[Found])
-
-
 class Reader:
-    """Reads for handlers that run at once.
-
-    A call that comes while a query runs is answered by the next one, never by the running one:
-    what it gets was read after it asked.
-    """
+    """Reads for handlers that run at once: what a call gets was read after it asked."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._waiting: list[_Asked] = []
-        self._task: asyncio.Task[None] | None = None
+        self._batches = Batches(self._read, MOST_READ)
 
     async def read(self, recipient: str, template: str | None) -> Found:
         """Read a recipient and a template."""
-        asked = _Asked(recipient, template)
-        self._waiting.append(asked)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="recipients")
-        return await asked.answer
+        return await self._batches.ask((recipient, template))
 
-    async def _run(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:MOST_READ], self._waiting[MOST_READ:]
-            try:
-                async with self._directory.read() as session:
-                    await _answer(session, batch)
-            # Whatever it is, each waiting caller gets it.
-            except BaseException as error:
-                for one in batch:
-                    if not one.answer.done():
-                        one.answer.set_exception(error)
-                if not isinstance(error, Exception):
-                    raise
-
-
-async def _answer(session: AsyncSession, batch: Sequence[_Asked]) -> None:
-    recipients = await _by_id(session, Recipient, {one.recipient for one in batch})
-    named = {one.template for one in batch if one.template is not None}
-    templates = await _by_id(session, MessageTemplate, named) if named else {}
-    for one in batch:
-        if not one.answer.done():
-            found = Found(recipients.get(one.recipient), templates.get(one.template or ""))
-            one.answer.set_result(found)
+    async def _read(self, asked: Sequence[tuple[str, str | None]]) -> Sequence[Found]:
+        named = {template for _, template in asked if template is not None}
+        async with self._directory.read() as session:
+            recipients = await _by_id(session, Recipient, {recipient for recipient, _ in asked})
+            templates = await _by_id(session, MessageTemplate, named) if named else {}
+        return [
+            Found(recipients.get(recipient), templates.get(template or ""))
+            for recipient, template in asked
+        ]
 
 
 async def _by_id(session: AsyncSession, table: type[R], ids: set[str]) -> dict[str, R]:
