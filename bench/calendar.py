@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from headway.runtime.timing import REAL
 from tests.servers.brokers.cassandra import CassandraServer
 from tests.torture.site import KINDS, site_of
 
-ROWS, HOT, PROCESSES, BATCH = 5_000_000, 300_000, 2, 1_000
+ROWS, HOT, PROCESSES, BATCH, SHOWN = 5_000_000, 300_000, 2, 1_000, 250_000
 MINUTE_MS = 60_000
 HOT_MIN, FIRST_MIN, LAST_MIN = 30, 720, 2_160
 """When rows are due: those of the hot minute, and the others; in minutes from their writing."""
@@ -98,15 +99,13 @@ async def _write(share: Share) -> float:
     link = CassandraLink(settings(share.port))
     async with app:
         calendar = Calendar(link, app.store)
-        begun = own_cpu_s()
-        batch: list[NewJob] = []
-        for job in jobs_of(share, kind):
-            batch.append(job)
-            if len(batch) == BATCH:
-                await calendar.enqueue(batch)
-                batch = []
-        if batch:
+        begun, written = own_cpu_s(), 0
+        jobs = jobs_of(share, kind)
+        while batch := list(islice(jobs, BATCH)):
             await calendar.enqueue(batch)
+            written += len(batch)
+            if not written % SHOWN:
+                print(f"process {share.number}: {written:,} of {share.rows:,}", flush=True)
         taken_s = own_cpu_s() - begun
     await link.close()
     return taken_s
