@@ -107,11 +107,13 @@ async def test_store_is_reached_through_tls_from_loops_and_from_without(
 
 def test_certificate_that_nobody_vouches_for_is_refused(end: TlsEnd) -> None:
     with pytest.raises(StoreUnavailable, match="certificate verify failed"):
-        opened(f"rediss://localhost:{end.port}?patience_ms=50")
+        opened(f"rediss://localhost:{end.port}?patience_ms=50&timeout_ms=60000")
 
 
 def test_certificate_of_another_host_is_refused(
     end: TlsEnd, certificate: tuple[Path, Path]
 ) -> None:
     with pytest.raises(StoreUnavailable, match=r"(?i)mismatch|not valid for"):
-        opened(f"rediss://127.0.0.1:{end.port}?patience_ms=50&tls_ca={certificate[0]}")
+        opened(
+            f"rediss://127.0.0.1:{end.port}?patience_ms=50&timeout_ms=60000&tls_ca={certificate[0]}"
+        )
