@@ -83,7 +83,7 @@ def pass_through_and_kill(
         What to print, and what was broken.
     """
     seen = _Seen(say)
-    with Way(folder, site.url, size.off_ms) as way:
+    with Way(folder, site.url, size.off_ms, killed=size.kills > 0) as way:
         say(f"started: {', '.join(way.servers)}")
         sending = Sending(way.topics, seed, size.messages, size.rate)
         counting = Counting(way.kafka.address)
@@ -124,7 +124,7 @@ def _strike(way: Way, counting: Counting, draw: random.Random, size: Size, seen:
     span_s = size.messages / size.rate + BEYOND_S - FIRST_S
     for n, (names, still_s) in enumerate(strikes):
         _watch(way, begun + FIRST_S + span_s * n / len(strikes), seen)
-        if way.publishers[0] in names or way.publishers[1] in names:
+        if set(names).intersection(way.publishers):
             _wait_for_burst(counting)
         begin, servers = now_ms(), [way.servers[name] for name in names]
         if still_s:

@@ -20,7 +20,7 @@ from headway.bridges.cassandra.driver import CassandraLink
 from headway.bridges.cassandra.link import CassandraSettings
 from headway.bridges.cassandra.rows import Progress, load_progress
 from tests.bridges.kafka.rig import Topics
-from tests.servers.brokers.cassandra import BATCH, CassandraServer
+from tests.servers.brokers.cassandra import BATCH, PERIODIC, CassandraServer
 from tests.servers.brokers.kafka import KafkaServer
 from tests.servers.certificates import self_signed
 from tests.servers.process import ServerProcess
@@ -131,6 +131,7 @@ class Way:
         folder: empty but for what the store has there.
         store: its URL.
         off_ms: the clock of one engine and one bridge is ahead by so much, of the others behind.
+        killed: whether Cassandra may be killed: one node then has to write before it answers.
 
     Attributes:
         servers: by name: the broker, Cassandra, and the programs.
@@ -141,11 +142,11 @@ class Way:
     publishers = ("out-one", "out-two")
     publish = frozenset({*publishers, "kafka"})
 
-    def __init__(self, folder: Path, store: str, off_ms: int) -> None:
+    def __init__(self, folder: Path, store: str, off_ms: int, *, killed: bool) -> None:
         self._folder, self._store, self._off_ms = folder, store, off_ms
         self._stack = ExitStack()
         self.kafka = KafkaServer()
-        self.cassandra = CassandraServer(BATCH)
+        self.cassandra = CassandraServer(BATCH if killed else PERIODIC)
         self.servers: dict[str, ServerProcess] = {}
         self.topics = Topics("")
 
