@@ -91,7 +91,7 @@ async def _write(context: NotifyContext, ids: Sequence[str]) -> Sequence[str]:
     history = context.history
     if history is None:
         return [OFF for _ in ids]
-    query = JobsQuery(ids=tuple(dict.fromkeys(ids)), runs=True, trail=True, limit=len(ids))
+    query = JobsQuery(ids=tuple(ids), runs=True, trail=True, limit=len(ids))
     jobs = {job.id: job for job in (await context.store.read(query)).rows}
     # One that was given another life is written at the end of that.
     ended = [job for job in jobs.values() if job.state in FINAL]
