@@ -64,23 +64,17 @@ class FingerprintWatch:
     Several connections of a process work at once, so replies may be handled in another order than
     the server sent them. Only what was known when a request was sent is certainly older than its
     reply: a caller keeps `known` when it sends, and compares the reply with that.
+
+    Attributes:
+        known: the latest fingerprint that was read or written; None before the first.
+        reason: why the store was found to be replaced or older; empty if it was not.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: StoreFingerprint | None = None
+        self.known: StoreFingerprint | None = None
         self._suspect: StoreFingerprint | None = None
-        self._reason = ""
-
-    @property
-    def known(self) -> StoreFingerprint | None:
-        """The latest fingerprint that was read or written; None before the first."""
-        return self._known
-
-    @property
-    def reason(self) -> str:
-        """Why the store was found to be replaced or older; empty if it was not."""
-        return self._reason
+        self.reason = ""
 
     def may_follow(self, found: StoreFingerprint, before: StoreFingerprint | None) -> bool:
         """Return whether a fingerprint may be of the same store, and not older.
@@ -97,19 +91,20 @@ class FingerprintWatch:
     def accept(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
         """Remember a fingerprint, unless a later one is known by now."""
         with self._lock:
-            known, suspect = self._known, self._suspect
+            known, suspect = self.known, self._suspect
             if suspect is not None and found.epoch <= suspect.epoch:
                 return
             if known is None or suspect is not None or known == before:
-                self._known, self._suspect, self._reason = found, None, ""
+                self.known, self._suspect, self.reason = found, None, ""
             elif found.identity == known.identity:
-                self._known = max(known, found, key=lambda one: (one.epoch, one.high_water))
+                latest = (known.epoch, known.high_water)
+                self.known = found if (found.epoch, found.high_water) > latest else known
 
     def suspect(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
         """Record that the store was replaced or restored, until a later epoch begins."""
         with self._lock:
             if self._suspect is None and before is not None:
-                self._suspect, self._reason = found, found.against(before)
+                self._suspect, self.reason = found, found.against(before)
 
 
 def process_name() -> str:

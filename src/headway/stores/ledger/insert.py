@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from headway.contract.store import Enqueued
@@ -112,14 +113,17 @@ def flow_of(
         InvalidValue: the gates cannot be asked for together, or one is declared as a shared gate
             and asked for as a keyed one or the reverse; the step must be rolled back.
     """
-    make_ready(book, kind, gates)
-    keyed = tuple(use for use in gates if not use.shared)
+    keyed: tuple[GateUse, ...] = ()
+    if gates:
+        make_ready(book, kind, gates)
+        keyed = tuple([use for use in gates if not use.shared])
     return book.ledger.jobs.flow_number(flow_key(lane, tenant, kind, gates)), keyed
 
 
 def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> FlowKey:
     """Return the flow of a job that asks for these gates."""
-    return FlowKey(lane, tenant, kind, tuple(use for use in gates if use.shared))
+    shared = tuple([use for use in gates if use.shared]) if gates else ()
+    return FlowKey(lane, tenant, kind, shared)
 
 
 def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
@@ -145,6 +149,9 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
         if use.zone is not None:
             ensure_hours(book, use)
 
+
+_ID, _KEY = attrgetter("id"), attrgetter("key")
+_SHAPE = attrgetter("lane", "tenant", "kind", "gates")
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
@@ -181,16 +188,10 @@ class Insertion:
         """Insert jobs that do not exist; the replies are in the order of the jobs."""
         check_jobs(jobs)
         self._know_flows(jobs)
-        known = self.ledger.jobs.known([job.id for job in jobs])
+        known = self.ledger.jobs.known(list(map(_ID, jobs)))
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
-        standing = {
-            (row.tenant, row.key): row
-            for row in self.ledger.keys.load(
-                [(job.tenant, job.key) for job in jobs if job.key is not None]
-            ).values()
-            if row.until_at is None or row.until_at > self.ledger.now
-        }
+        standing = self._standing(jobs)
         seen: dict[str, NewJob] = {}
         replies: list[Enqueued] = []
         for job in jobs:
@@ -202,7 +203,7 @@ class Insertion:
                 _refuse_other_body(job, seen[job.id].body_hash())
                 replies.append(Enqueued(job.id, created=False))
                 continue
-            holder = self._holder(job, standing)
+            holder = None if job.key is None else self._holder(job, job.key, standing)
             if holder is not None:
                 replies.append(Enqueued(holder, created=False))
                 continue
@@ -213,7 +214,7 @@ class Insertion:
         return replies
 
     def _know_flows(self, jobs: Sequence[NewJob]) -> None:
-        shapes = dict.fromkeys((job.lane, job.tenant, job.kind, job.gates) for job in jobs)
+        shapes = dict.fromkeys(map(_SHAPE, jobs))
         if len(shapes) > 1 and all(self._is_ready(gates) for _, _, _, gates in shapes):
             self.ledger.read_ahead(Ahead(flows=[flow_key(*shape) for shape in shapes]))
 
@@ -240,18 +241,33 @@ class Insertion:
     def _check_same(self, job: NewJob) -> None:
         _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
 
-    def _holder(self, job: NewJob, standing: dict[tuple[str, str], KeyRow]) -> str | None:
-        if job.key is None:
-            return None
-        place = (job.tenant, job.key)
+    def _standing(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
+        """Return the rows of keys of these jobs that are valid now."""
+        if not any(map(_KEY, jobs)):
+            return {}
+        places = [(job.tenant, job.key) for job in jobs if job.key is not None]
+        now, rows = self.ledger.now, self.ledger.keys.load(places)
+        return {
+            (row.tenant, row.key): row
+            for row in rows.values()
+            if row.until_at is None or row.until_at > now
+        }
+
+    def _holder(self, job: NewJob, key: str, standing: dict[tuple[str, str], KeyRow]) -> str | None:
+        """Return the job that has the key of a new one; None, and the new one has it now.
+
+        Raises:
+            KeyConflict: that job has another body.
+        """
+        place = (job.tenant, key)
         body = job.body_hash()
         held = standing.get(place)
         if held is None:
-            row = KeyRow(job.tenant, job.key, job.id, body, None)
+            row = KeyRow(job.tenant, key, job.id, body, None)
             standing[place] = self.keys[place] = row
             return None
         if held.body != body:
-            message = f"the key {job.key!r} names job {held.job}, which has another body"
+            message = f"the key {key!r} names job {held.job}, which has another body"
             raise KeyConflict(
                 message, hint="kind, lane, subject and arguments must be the same under one key"
             )
@@ -289,6 +305,7 @@ class Insertion:
         model = self.models.get(shape)
         if model is None:
             flow, keyed = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
+            now = self.ledger.now
             model = self.models[shape] = JobRow(
                 id="",
                 lane=job.lane,
@@ -297,12 +314,12 @@ class Insertion:
                 subject=None,
                 stage="",
                 priority=0,
-                due_at=self.ledger.now,
+                due_at=now,
                 args=b"",
                 flow=flow,
                 policy=self.ledger.jobs.policy_number(policy),
                 state=State.WAITING,
-                created_at=self.ledger.now,
+                created_at=now,
                 keyed=keyed,
                 care=needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms),
             )
@@ -327,10 +344,10 @@ class Insertion:
         if not self.rows:
             return
         ledger = self.ledger
-        lanes = dict.fromkeys(lane for lane, _ in self.counts)
+        lanes = dict.fromkeys([lane for lane, _ in self.counts])
         ledger.lanes.ensure(lanes)
         if self.limited:
-            self._check_backlog()
+            self._check_backlog(lanes)
         ledger.jobs.insert(self.rows)
         ledger.keys.save(self.keys.values())
         for (lane, state), n in self.counts.items():
@@ -341,17 +358,19 @@ class Insertion:
         if self.follow:
             insert_new(ledger, self.book, self.follow, limited=False, derived=True)
 
-    def _check_backlog(self) -> None:
-        specs = self.ledger.lanes.load(lane for lane, _ in self.counts)
-        limited = {n: r.current.max_backlog for n, r in specs.items()}
-        limited = {lane: most for lane, most in limited.items() if most is not None}
+    def _check_backlog(self, lanes: Iterable[str]) -> None:
+        limited: dict[str, int] = {}
+        for name, row in self.ledger.lanes.load(lanes).items():
+            most = row.current.max_backlog
+            if most is not None:
+                limited[name] = most
         if not limited:
             return
         held = self.ledger.counts.of_lanes(limited)
         for lane, most in limited.items():
             new = sum(n for (name, _), n in self.counts.items() if name == lane)
             old = sum(n for state, n in held.get(lane, {}).items() if state not in FINAL)
-            if old + new > (most or 0):
+            if old + new > most:
                 message = (
                     f"lane {lane!r} holds {old} jobs of at most {most}; {new} more are refused"
                 )

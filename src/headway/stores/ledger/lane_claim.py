@@ -160,7 +160,7 @@ class LaneClaim:
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
             if closed and self._is_shut(flow, closed):
                 continue
-            room = min((_room(view, amount) for view, amount in shared), default=most)
+            room = min([_room(view, amount) for view, amount in shared], default=most)
             # No more can start than the shared gates have room for, plus one to detect others.
             limit = 1 if closed else min(most, max(least, room + 1))
             heads = self.ledger.jobs.heads(flow, limit)
@@ -209,7 +209,8 @@ class LaneClaim:
                 names.add(f"kind:{key.kind}")
                 for use in key.shared:
                     uses[use.name] = use
-        self.book.prefetch_uses(uses.values())
+        if uses:
+            self.book.prefetch_uses(uses.values())
         self.book.prefetch(names)
 
     def _shared(self, flow: int) -> tuple[list[tuple[GateView, int]], bool]:
@@ -226,8 +227,10 @@ class LaneClaim:
         uses: list[GateUse] = []
         for view in views:
             for head in view.heads:
-                uses.extend(use for use in head.keyed if CANDIDATE not in use.name)
-        self.book.prefetch_uses(uses)
+                if head.keyed:
+                    uses += [use for use in head.keyed if CANDIDATE not in use.name]
+        if uses:
+            self.book.prefetch_uses(uses)
 
     def _ahead(self, flow: int, gate: str) -> Order | None:
         return self.ledger.jobs.parked_order(gate, flow)

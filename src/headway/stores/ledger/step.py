@@ -57,7 +57,7 @@ class Step:
     @property
     def dead(self) -> list[str]:
         """The jobs that the step has made dead, if it loads none that were dead before."""
-        return sorted(row.id for row in self.rows.values() if row.state is State.DEAD)
+        return sorted([row.id for row in self.rows.values() if row.state is State.DEAD])
 
     def changed(self, row: JobRow) -> None:
         """Mark the row to be written."""
@@ -238,6 +238,8 @@ class Step:
 
     def flush(self) -> None:
         """Write all changes; the step may continue and be flushed again."""
+        if not self._has_changes():
+            return
         freed = self._free_permits() + self._end_reservations()
         self.releases = []
         ledger = self.ledger
@@ -263,6 +265,11 @@ class Step:
         for lane, at in self.woken:
             ledger.wake(lane, at)
         self.woken = {}
+
+    def _has_changes(self) -> bool:
+        jobs = self.dirty or self.runs or self.follow or self.then
+        gates = self.releases or self.tickets or self.reserved or self.book.dirty
+        return bool(jobs or gates or self.woken)
 
     def _free_permits(self) -> list[str]:
         if not self.releases:

@@ -59,6 +59,9 @@ def _head(size: int, element: int, *, nulls: bool = False) -> bytes:
     return _HEADER.pack(1, int(nulls), element, size, 1)
 
 
+_NO_NUMBERS = _head(0, _INT8)
+
+
 class _ListDumper(adapt.Dumper):
     format = pq.Format.BINARY
 
@@ -70,9 +73,11 @@ class NumbersDumper(_ListDumper):
 
     def dump(self, obj: Numbers) -> Buffer | None:
         """Pack a list."""
+        if not obj:
+            return _NO_NUMBERS
         size = len(obj)
         values = chain.from_iterable(zip(repeat(8, size), obj, strict=True))
-        return _head(size, _INT8) + pack("!" + "iq" * size, *values)
+        return pack("!iIIii" + "iq" * size, 1, 0, _INT8, size, 1, *values)
 
 
 class FlagsDumper(_ListDumper):
@@ -108,10 +113,10 @@ class IdsDumper(_ListDumper):
         size = len(obj)
         data = bytes.fromhex("".join(obj).replace("-", ""))
         length = _LENGTH.pack(16)
-        parts = chain.from_iterable(
-            (length, data[place : place + 16]) for place in range(0, 16 * size, 16)
-        )
-        return _head(size, _UUID) + b"".join(parts)
+        parts = [_head(size, _UUID)]
+        for place in range(0, 16 * size, 16):
+            parts += (length, data[place : place + 16])
+        return b"".join(parts)
 
 
 class BlobsDumper(_ListDumper):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from threading import Semaphore
 
 from headway.contract.store import Enqueued
@@ -19,6 +20,8 @@ from headway.stores.postgres.statement import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
 Replies = list[Enqueued]
+
+_LANE = attrgetter("lane")
 
 PATIENT = 2
 """How many at once may wait for the end of others' transactions, each with a connection."""
@@ -79,9 +82,11 @@ class Enqueues:
 
     def _limited(self, jobs: Sequence[NewJob]) -> bool:
         rows = self._steps.shared.lanes.rows
-        lanes = {job.lane for job in jobs}
-        known = [row for lane in lanes if (row := rows.get(lane)) is not None]
-        return any(row.current.max_backlog is not None for row in known)
+        for lane in dict.fromkeys(map(_LANE, jobs)):
+            row = rows.get(lane)
+            if row is not None and row.current.max_backlog is not None:
+                return True
+        return False
 
     def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
         """Answer calls, as many as fit in a batch as one.

@@ -180,6 +180,8 @@ class PostgresLedger:
     def read_ahead(self, ahead: Ahead) -> None:
         """Read what the step will look at in one trip."""
         session = self.session
+        if not any(ahead):
+            return
         if ahead.flows:
             session.flows.know(ahead.flows)
         if ahead.heads:

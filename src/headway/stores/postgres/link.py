@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from operator import call
 from select import POLLIN, POLLOUT, poll
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import RawCursor, adapt, errors
@@ -24,6 +25,7 @@ _BINARY = Format.BINARY
 _FAILED = frozenset({ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.NONFATAL_ERROR})
 
 Pack = Callable[[Any], Any]
+_pack = cast("Callable[[Pack, Any], Any]", call)
 
 
 def _packs() -> dict[type, tuple[int, Pack]]:
@@ -31,8 +33,8 @@ def _packs() -> dict[type, tuple[int, Pack]]:
         int: (20, _INT8),
         str: (25, str.encode),
         bytes: (17, bytes),
-        bool: (16, lambda one: b"\1" if one else b"\0"),
-        type(None): (0, lambda _: None),
+        bool: (16, {True: b"\1", False: b"\0"}.__getitem__),
+        type(None): (0, {None: None}.__getitem__),
     }
     for kind, dumper in DUMPERS:
         made[kind] = (dumper.oid, dumper(kind, ADAPTERS).dump)
@@ -40,134 +42,134 @@ def _packs() -> dict[type, tuple[int, Pack]]:
 
 
 _PACKS = _packs()
-_Key = tuple[bytes, tuple[type, ...]]
-"""A statement, and the types of its parameters."""
+
+Sent = tuple[str, Sequence[Any]]
+"""A statement and its parameters."""
+SYNC = "SYNC"
+"""In a batch: another step follows."""
 
 
 class _Plan(NamedTuple):
     """How a statement is sent: its prepared name, and how its parameters are packed."""
 
     name: bytes
+    text: bytes
     packs: list[Pack]
     types: list[int]
     formats: list[Format]
 
 
-class Wire:
-    """Sends statements of a connection in one go, and reads what comes back.
+class Link:
+    """A connection as a namespace uses it: statements are sent in one go, then all is read.
 
     Args:
-        connection: must not be used by another caller meanwhile.
-        prepare: whether statements are prepared on it.
+        connection: in autocommit mode; not used by another caller meanwhile.
         silence_ms: how long the server may send nothing; None for no limit.
+
+    Attributes:
+        trips: how often the server was waited for.
     """
 
     def __init__(
-        self, connection: Connection, *, prepare: bool, silence_ms: int | None = None
+        self, connection: Connection, namespace: str, silence_ms: int | None = None
     ) -> None:
-        self._connection = connection
-        self._pgconn: abc.PGconn = connection.pgconn
-        self._prepare = prepare
+        self.connection = connection
+        self.trips = 0
+        self._namespace = namespace
         self._silence_ms = silence_ms
-        self._plans: dict[_Key, _Plan] = {}
+        self._prepare = connection.prepare_threshold is not None
+        self._pgconn: abc.PGconn = connection.pgconn
+        self._plans: dict[tuple[str, tuple[type, ...]], _Plan] = {}
+        self._fresh: list[tuple[str, tuple[type, ...]]] = []
         self._numbers = count(1)
         self._reader = adapt.Transformer(ADAPTERS)
         self._poll = poll()
         self._fd = self._pgconn.socket
 
-    def alive(self) -> bool:
-        """Return whether the server has not closed the connection, without a request."""
-        self._poll.register(self._fd, POLLIN)
-        try:
-            # A notice is read once; the end of the connection is reported by each read.
-            while self._poll.poll(0):
-                self._pgconn.consume_input()
-        except psycopg.Error:
-            return False
-        return self._pgconn.status == ConnStatus.OK
+    def run(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Execute statements in order, in one round trip, and return the rows of each.
 
-    def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
-        """Execute statements, and return the rows of each.
-
-        Each part of the batch, up to a None or its end, is one step or none.
+        Outside a step, each part of the batch, up to a SYNC or its end, is one step or none.
 
         Raises:
             psycopg.Error: the first that failed; those after it in its part were not executed.
         """
+        self.trips += 1
         try:
             results = self._exchange(batch)
         except BaseException:
             # Whatever is still on its way belongs to no one.
-            self._connection.close()
+            self.connection.close()
             raise
         told: list[Rows] = []
+        reader = self._reader
         for result in results:
-            if result is None:
-                told.append([])
-                continue
             if result.status in _FAILED:
                 error: psycopg.Error = errors.error_from_result(result)
                 raise error
-            told.append(self._rows(result))
+            if size := result.ntuples:
+                reader.set_pgresult(result, format=_BINARY)
+                told.append(reader.load_rows(0, size, tuple))
+            else:
+                told.append([])
         return told
 
-    def _exchange(
-        self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]
-    ) -> list[abc.PGresult | None]:
-        pgconn = self._pgconn
-        fresh: list[_Key] = []
+    def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
+        """The result of each statement of a batch; only the first that failed, if one has."""
+        pgconn, plans = self._pgconn, self._plans
+        self._fresh.clear()
         # What comes back: a result for each statement, and one more where it is prepared first.
         counted: list[bool] = []
         pgconn.enter_pipeline_mode()
         syncs = 1
-        for text, bound in batch:
-            if text is None:
+        for statement, bound in batch:
+            if statement is SYNC:
                 pgconn.pipeline_sync()
-                counted.append(True)
                 syncs += 1
             else:
-                self._send(text, bound, fresh, counted)
+                key = (statement, tuple(map(type, bound)))
+                plan = plans.get(key)
+                if plan is None:
+                    plan = self._plan(*key)
+                    if self._prepare:
+                        pgconn.send_prepare(plan.name, plan.text, plan.types)
+                        counted.append(False)
+                values = list(map(_pack, plan.packs, bound))
+                if self._prepare:
+                    pgconn.send_query_prepared(plan.name, values, plan.formats, _BINARY)
+                else:
+                    pgconn.send_query_params(plan.text, values, plan.types, plan.formats, _BINARY)
+            counted.append(True)
         pgconn.pipeline_sync()
         found = self._read(syncs)
         pgconn.exit_pipeline_mode()
-        if any(one.status in _FAILED for one in found):
-            for key in fresh:
-                # It may not have been prepared after all.
-                self._plans.pop(key, None)
-        kept: list[abc.PGresult | None] = []
+        return self._of_statements(found, counted)
+
+    def _of_statements(
+        self, found: Sequence[abc.PGresult], counted: Sequence[bool]
+    ) -> list[abc.PGresult]:
+        kept: list[abc.PGresult] = []
         for one, counts in zip(found, (*counted, False), strict=True):
             if one.status in _FAILED:
+                for key in self._fresh:
+                    # It may not have been prepared after all.
+                    self._plans.pop(key, None)
                 return [one]
             if counts:
-                kept.append(None if one.status == ExecStatus.PIPELINE_SYNC else one)
+                kept.append(one)
         return kept
 
-    def _send(
-        self, text: bytes, bound: Sequence[Any], fresh: list[_Key], counted: list[bool]
-    ) -> None:
-        key = (text, tuple(map(type, bound)))
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(key[1])
-            if self._prepare:
-                fresh.append(key)
-                self._pgconn.send_prepare(plan.name, text, plan.types)
-                counted.append(False)
-        values = [pack(one) for pack, one in zip(plan.packs, bound, strict=True)]
-        if self._prepare:
-            self._pgconn.send_query_prepared(plan.name, values, plan.formats, _BINARY)
-        else:
-            self._pgconn.send_query_params(text, values, plan.types, plan.formats, _BINARY)
-        counted.append(True)
-
-    def _plan(self, kinds: tuple[type, ...]) -> _Plan:
-        packs = [_PACKS[kind] for kind in kinds]
-        return _Plan(
+    def _plan(self, statement: str, kinds: tuple[type, ...]) -> _Plan:
+        oids, packs = zip(*(_PACKS[kind] for kind in kinds), strict=True) if kinds else ((), ())
+        plan = self._plans[statement, kinds] = _Plan(
             b"headway_%d" % next(self._numbers),
-            [pack for _, pack in packs],
-            [oid for oid, _ in packs],
-            [_BINARY] * len(packs),
+            resolve(statement, self._namespace).encode(),
+            list(packs),
+            list(oids),
+            [_BINARY] * len(kinds),
         )
+        self._fresh.append((statement, kinds))
+        return plan
 
     def _read(self, syncs: int) -> list[abc.PGresult]:
         pgconn, waiter = self._pgconn, self._poll
@@ -197,62 +199,18 @@ class Wire:
                     ended = True
         return found
 
-    def _rows(self, result: abc.PGresult) -> Rows:
-        if not result.ntuples:
-            return []
-        reader = self._reader
-        reader.set_pgresult(result, format=_BINARY)
-        return reader.load_rows(0, result.ntuples, tuple)
-
-
-Sent = tuple[str, Sequence[Any]]
-"""A statement and its parameters."""
-SYNC = "SYNC"
-"""In a batch: another step follows."""
-
-
-class Link:
-    """A connection as a namespace uses it.
-
-    Args:
-        connection: in autocommit mode.
-        silence_ms: how long the server may send nothing; None for no limit.
-
-    Attributes:
-        trips: how often the server was waited for.
-    """
-
-    def __init__(
-        self, connection: Connection, namespace: str, silence_ms: int | None = None
-    ) -> None:
-        self.connection = connection
-        self.trips = 0
-        self._namespace = namespace
-        prepare = connection.prepare_threshold is not None
-        self._wire = Wire(connection, prepare=prepare, silence_ms=silence_ms)
-        self._texts: dict[str, bytes | None] = {SYNC: None}
-
-    def _text(self, statement: str) -> bytes | None:
-        text = self._texts.get(statement)
-        if text is None and statement != SYNC:
-            text = self._texts[statement] = resolve(statement, self._namespace).encode()
-        return text
-
-    def run(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Execute statements in order, in one round trip, and return the rows of each.
-
-        Outside a step they are one step by themselves: all of them, or none.
-
-        Raises:
-            psycopg.Error: the first that failed; those after it were not executed.
-        """
-        self.trips += 1
-        text = self._text
-        return self._wire.run([(text(statement), bound) for statement, bound in batch])
-
     def alive(self) -> bool:
-        """Return whether it can be used, as far as is known without a request."""
-        return not self.broken and self._wire.alive()
+        """Return whether the server has not closed the connection, without a request."""
+        if self.broken:
+            return False
+        self._poll.register(self._fd, POLLIN)
+        try:
+            # A notice is read once; the end of the connection is reported by each read.
+            while self._poll.poll(0):
+                self._pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        return self._pgconn.status == ConnStatus.OK
 
     @property
     def broken(self) -> bool:
@@ -285,7 +243,7 @@ class GuestLink(Link):
 
     def _execute(self, text: str, bound: Sequence[Any]) -> RawCursor[Row]:
         cursor = RawCursor(self.connection)
-        cursor.execute(self._text(text) or b"", bound or None, binary=True)
+        cursor.execute(resolve(text, self._namespace).encode(), bound or None, binary=True)
         return cursor
 
     def alive(self) -> bool:

@@ -356,7 +356,7 @@ class PlainClaims:
             number,
             request.n,
             request.n + spare,
-            *(Numbers(column) for column in columns),
+            *map(Numbers, columns),
             version,
             Numbers(lane.flows),
             words(request.worker),

@@ -56,6 +56,8 @@ from headway.stores.sql.statement import (
     Tell,
 )
 
+_FINGERPRINT = (IDENTITY, EPOCH, EPOCH_AT, HIGH_WATER)
+
 Columns = Callable[[list[Any]], tuple[Any, ...]]
 """Makes the parameters of a statement from gathered rows."""
 
@@ -239,6 +241,11 @@ class Session:
         for tell, (columns, rows) in gathered.items():
             self._queue.append((tell.text, columns(list(rows.values()))))
 
+    def _queue_gathered_before(self, tell: Tell) -> None:
+        """Queue what was gathered if it changes what `tell` changes, to keep their order."""
+        if any(one.changes & tell.changes for one in self._gathered):
+            self._queue_gathered()
+
     def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Write something now, for the rows that it returns."""
         self._writes(tell)
@@ -250,8 +257,8 @@ class Session:
             raise NeedsMore
         self._wrote = True
         self.alone = self.alone or tell.beside is not Mode.SHARED
-        if not gathering and any(one.changes & tell.changes for one in self._gathered):
-            self._queue_gathered()
+        if not gathering and self._gathered:
+            self._queue_gathered_before(tell)
         self.cache.invalidate(tell.changes, patched)
 
     def need_exclusive(self) -> None:
@@ -358,23 +365,24 @@ class Session:
 
     def _take_facts(self, row: tuple[Any, ...], before: StoreFingerprint | None) -> None:
         self.now, clock, keys, ns = row
-        self._facts = dict(zip(keys, ns, strict=True))
-        get, shared = self.number, self.shared
-        if get(SCHEMA) != latest() and get(OLDEST_PROGRAM) > latest():
-            message = f"the schema of the store became {get(SCHEMA)}, this program has {latest()}"
+        facts = self._facts = dict(zip(keys, ns, strict=True))
+        shared = self.shared
+        if facts.get(SCHEMA) != latest() and facts.get(OLDEST_PROGRAM, 0) > latest():
+            found = facts.get(SCHEMA, 0)
+            message = f"the schema of the store became {found}, this program has {latest()}"
             raise SchemaMismatch(message, hint="restart this process with the current program")
         if self.mode is Mode.GUEST:
             # Nothing of it is kept: the caller's transaction may see an old state, or be undone.
-            if get(IDENTITY) != shared.identity:
+            if facts.get(IDENTITY, 0) != shared.identity:
                 message = "the connection is to another database than the store's"
                 raise InvalidValue(message, hint="give one to the database of the store's URL")
             return
         shared.time.heard(clock)
-        shared.time.used(self.now, get(EPOCH))
+        shared.time.used(self.now, facts.get(EPOCH, 0))
         if self._terms.marked:
-            shared.marks.follow(get(BEHIND))
-        shared.high_water = get(HIGH_WATER)
-        shared.follow(get(IDENTITY))
+            shared.marks.follow(facts.get(BEHIND, 0))
+        shared.high_water = facts.get(HIGH_WATER, 0)
+        shared.follow(facts.get(IDENTITY, 0))
         if self._terms.checked:
             self._check_fingerprint(before)
 
@@ -395,8 +403,8 @@ class Session:
             raise Repeat
 
     def _fingerprint(self) -> StoreFingerprint:
-        get = self.number
-        return StoreFingerprint(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        known = {**self._facts, **self._changed}
+        return StoreFingerprint(*[known.get(key, 0) for key in _FINGERPRINT])
 
     @property
     def watch(self) -> FingerprintWatch:
@@ -464,7 +472,9 @@ class Session:
             # Seldom, because an exclusive step waits for the step that writes it.
             shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
-        counts = {key: n for key, n in self._counts.items() if n or key in self._standing}
+        counts = self._counts
+        if 0 in counts.values():
+            counts = {key: n for key, n in counts.items() if n or key in self._standing}
         if self.mode is Mode.BLIND and batch:
             batch.insert(0, (FITS, (*_pair(counts), *self._assumptions())))
             return batch
@@ -486,8 +496,11 @@ class Session:
 
     def _assumptions(self) -> tuple[int | None, ...]:
         clock = self.shared.time.clock
-        facts = (self._facts[key] for key in (DEFINITIONS, LANES, IDENTITY, EPOCH))
-        return (*facts, None if clock is None else clock(), self.now)
+        facts = self._facts
+        return (
+            *(facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH]),
+            *(None if clock is None else clock(), self.now),
+        )
 
     def rollback(self) -> None:
         """Roll the step back."""

@@ -24,31 +24,29 @@ class StoreTime:
 
     Args:
         clock: returns ms since 1970 instead of the server; None for the server's clock.
+
+    Attributes:
+        epoch: of the last step; 0 before the first.
     """
 
     def __init__(self, clock: Clock | None) -> None:
         self.clock = clock
         self._lock = Lock()
+        self.epoch = 0
         self._floor = 0
-        self._epoch = 0
         self._offset: float | None = None
         self._heard = 0.0
 
     def floor(self, epoch: int) -> int:
         """Return the highest time that this process used in an epoch; 0 in another one."""
-        return self._floor if epoch == self._epoch else 0
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the floor."""
-        return self._epoch
+        return self._floor if epoch == self.epoch else 0
 
     def used(self, now: int, epoch: int) -> None:
         """Record the time of a step."""
         with self._lock:
-            if epoch != self._epoch:
+            if epoch != self.epoch:
                 # An operator may have set the store's time back.
-                self._epoch, self._floor = epoch, now
+                self.epoch, self._floor = epoch, now
             elif now > self._floor:
                 self._floor = now
 
@@ -65,9 +63,9 @@ class StoreTime:
     def guess(self) -> int | None:
         """Return about what the store's clock shows, not ahead of it; None if nothing is known."""
         if self.clock is not None:
-            return self.clock() if self._epoch else None
+            return self.clock() if self.epoch else None
         offset = self._offset
-        return None if offset is None or not self._epoch else int(monotonic() * 1000 + offset)
+        return None if offset is None or not self.epoch else int(monotonic() * 1000 + offset)
 
     def about(self) -> int:
         """Return the store's time as far as it is known; before that, the machine's."""

@@ -9,14 +9,14 @@ from headway.core.claim import Start
 from headway.core.errors import InvalidValue
 from headway.core.fairness import share
 from headway.core.flow import FlowView
-from headway.core.job import MAX_BATCH
+from headway.core.job import MAX_BATCH, JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.attempts import lapse
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.lane_claim import LaneClaim
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
-from headway.stores.ledger.rows import JobRow, WorkerRow
+from headway.stores.ledger.rows import FlowKey, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.sweep import expire
 
@@ -172,12 +172,16 @@ class _ClaimRun:
 
     def _claimed(self, started: list[tuple[Start, FlowView]]) -> list[Claimed]:
         jobs = self.ledger.jobs
-        flows = {number: jobs.flow(number) for number in {view.flow for _, view in started}}
-        numbers = {start.head.policy for start, _ in started}
-        policies = {number: jobs.policy(number) for number in numbers}
+        flows: dict[int, FlowKey] = {}
+        policies: dict[int, JobPolicy] = {}
         claimed: list[Claimed] = []
         for start, view in started:
-            head, key = start.head, flows[view.flow]
+            head, key = start.head, flows.get(view.flow)
+            if key is None:
+                key = flows[view.flow] = jobs.flow(view.flow)
+            policy = policies.get(head.policy)
+            if policy is None:
+                policy = policies[head.policy] = jobs.policy(head.policy)
             claimed.append(
                 Claimed(
                     head.id,
@@ -191,7 +195,7 @@ class _ClaimRun:
                     head.args,
                     head.order.priority,
                     head.order.due_at,
-                    policies[head.policy],
+                    policy,
                     start.gated,
                     start.members,
                     start.candidate,
@@ -207,14 +211,15 @@ class _ClaimRun:
     @property
     def after(self) -> Mapping[str, int]:
         """The cursor at which each lane's next claim continues."""
-        return {lane: one.after for lane, one in self.lanes.items() if one.after >= 0}
+        cursors = {lane: one.after for lane, one in self.lanes.items()}
+        return {lane: after for lane, after in cursors.items() if after >= 0}
 
     def next_at(self) -> int | None:
         """Return when something may become claimable."""
         moments = [one.opens_at for one in self.lanes.values()]
         moments += [self.ledger.jobs.next_due(lane) for lane in self.lanes]
         moments.append(self.ledger.gates.next_timer())
-        return min((at for at in moments if at is not None), default=None)
+        return min([at for at in moments if at is not None], default=None)
 
 
 def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
