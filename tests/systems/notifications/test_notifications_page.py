@@ -18,6 +18,8 @@ from headway.server.service import Service
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.sender import Refused
 from headway.web.dashboard import add_dashboard
+from tests.bridges.cassandra.fake_link import FakeLink
+from tests.bridges.cassandra.world import SETTINGS
 from tests.server import rig as server_rig
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.web.rig import HOSTILE, do, signed_in
@@ -116,6 +118,18 @@ async def test_the_rate_of_a_channel_is_told_beside_its_limit(tmp_path):
         text = await text_of(http, PAGE)
         assert "of 30 in 1m" in text
         assert "of 7 at once" in text
+
+
+async def test_what_waits_for_the_history_is_shown(tmp_path):
+    async with operating(tmp_path, work=False) as (one, http):
+        await one.ada()
+        assert "History" not in await text_of(http, PAGE)
+    link, kept = FakeLink(SETTINGS.model_copy(update={"history": True})), tmp_path / "kept"
+    kept.mkdir()
+    async with operating(kept, work=False, cassandra=link) as (one, http):
+        await one.ada()
+        await one.ok("DELETE", f"/notifications/{await one.send()}")
+        assert "History1to be written" in await text_of(http, PAGE)
 
 
 async def test_a_template_is_previewed_as_text_and_what_is_wrong_is_told(tmp_path):

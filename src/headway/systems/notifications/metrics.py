@@ -238,7 +238,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         for channel in Channel:
             closed.put(channel in now_closed, channel)
             overdue.put(late.get(channel, 0) / 1000, channel)
-        behind = one(HISTORY_BEHIND, _history_behind_ms(overview) / 1000)
+        behind = one(HISTORY_BEHIND, history_behind_ms(overview) / 1000)
         return [overdue.metric(), closed.metric(), behind]
 
     counted = (
@@ -272,7 +272,8 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
     }
 
 
-def _history_behind_ms(overview: Overview) -> int:
+def history_behind_ms(overview: Overview) -> int:
+    """How long the one that ended first has waited for the history; 0 if none waits."""
     lanes = {lane.name: lane.oldest_due_at for lane in overview.lanes}
     oldest_at = lanes.get(HISTORY_LANE)
     return 0 if oldest_at is None else max(0, overview.stats.now - oldest_at)
@@ -290,7 +291,7 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
             closed=await _channels(service.store),
             totals=await tally.totals(),
             away=tally.away,
-            history_behind_ms=_history_behind_ms(facts.overview),
+            history_behind_ms=history_behind_ms(facts.overview),
         )
 
     service.alerts.add(

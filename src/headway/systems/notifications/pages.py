@@ -20,8 +20,14 @@ from headway.systems.notifications.listings import (
     timeline,
 )
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
-from headway.systems.notifications.metrics import Totals
-from headway.systems.notifications.notification import NAME, Channel, Status, Tallied
+from headway.systems.notifications.metrics import Thresholds, Totals, history_behind_ms
+from headway.systems.notifications.notification import (
+    HISTORY_LANE,
+    NAME,
+    Channel,
+    Status,
+    Tallied,
+)
 from headway.systems.notifications.notification_routes import cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
@@ -58,6 +64,7 @@ async def read(look: Look) -> Facts:
         "channels": list(Channel),
         "looks": _LOOKS,
         "lines": await _lines(look) if sees_lines else None,
+        "history": await _history(look) if sees_lines else None,
         "recipient": recipient,
         "person": await _person(look, recipient) if recipient else None,
         "rows": found.rows,
@@ -118,6 +125,21 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
             }
         )
     return found
+
+
+async def _history(look: Look) -> Mapping[str, object] | None:
+    """How many notifications that have ended wait for the history; None without one."""
+    context, seen = _context(look), await look.sight.overview()
+    if context.history is None:
+        return None
+    lane = next((one for one in seen.lanes if one.name == HISTORY_LANE), None)
+    counts = {} if lane is None else lane.counts
+    behind_ms = history_behind_ms(seen)
+    return {
+        "queued": sum(counts.get(one, 0) for one in _WAIT),
+        "behind_ms": behind_ms,
+        "late": behind_ms > Thresholds().history_behind_above_ms,
+    }
 
 
 async def _person(look: Look, recipient: str) -> object:
