@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from itertools import pairwise
 
 from headway.core.errors import InvalidValue
@@ -111,6 +112,7 @@ def read_retry_after(header: str, now: int) -> int | None:
         return None
 
 
+@lru_cache(maxsize=1_024)
 def _read(text: str) -> int:
     cleaned = text.strip()
     if not cleaned:

@@ -120,12 +120,14 @@ def parse_moment(option: str, text: str) -> Moment:
         InvalidValue: it is neither.
     """
     place = f"{option}: " if option else ""
-    try:
-        return Moment(after_ms=parse_duration(text))
-    except InvalidValue as no_span:
-        if text.strip()[:1].isdigit() and "-" not in text:
-            message = f"{place}{no_span.message}"
-            raise InvalidValue(message, hint=no_span.hint) from None
+    # No span has a hyphen; to refuse a text costs more than to read it.
+    if "-" not in text:
+        try:
+            return Moment(after_ms=parse_duration(text))
+        except InvalidValue as no_span:
+            if text.strip()[:1].isdigit():
+                message = f"{place}{no_span.message}"
+                raise InvalidValue(message, hint=no_span.hint) from None
     try:
         return Moment(at=parse_instant(text))
     except InvalidValue as no_instant:

@@ -148,7 +148,7 @@ def _one_value(body: bytes) -> object:
     if len(body) > INLINE:
         yield_to_loop()
     keys = _keys(value)
-    if body.count(b":") != keys and _scanned(body, MOST_VALUES).colons != keys:
+    if body.count(b":") != keys and _colons(body) != keys:
         json.loads(body, object_pairs_hook=_refuse_repeated_key)
     return value
 
@@ -217,6 +217,13 @@ def _scanned(body: bytes, most: int) -> _Shape:
         depth = depths[-1]
         commas += list(compress(depths[1:], steps.translate(_IS_COMMA))).count(1)
     return _Shape(colons=colons, items=commas + 1)
+
+
+def _colons(text: bytes) -> int:
+    """The number of colons outside the strings of a bounded JSON text, one for each member."""
+    if len(text) > INLINE or b"\\" in text:
+        return _scanned(text, MOST_VALUES).colons
+    return b"".join(text.split(b'"')[::2]).count(b":")
 
 
 def _keys(value: object) -> int:
