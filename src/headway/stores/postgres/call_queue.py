@@ -7,6 +7,7 @@ import threading
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
@@ -129,7 +130,8 @@ class CallQueue:
         self._leave = leave
         self._joins = joins
         self._calls: deque[AnyCall] = deque()
-        self._asked = threading.Semaphore(0)
+        # One for each time the thread is asked to look; a semaphore of `threading` is slower.
+        self._asked: SimpleQueue[None] = SimpleQueue()
         self._turn = threading.Lock()
         self._starting = threading.Lock()
         self._closing = False
@@ -154,7 +156,7 @@ class CallQueue:
                     self._started = True
                     self._thread.start()
         if call.loop is None or (self._gathering and self._gathering is not call.loop):
-            self._asked.release()
+            self._asked.put(None)
         elif self._gathering is None:
             # Whatever is asked in the same turn of the loop is served with it. Callers whose step
             # has ended ask again together: served one by one, the first would go alone each time.
@@ -163,7 +165,7 @@ class CallQueue:
 
     def _serve_gathered(self) -> None:
         self._gathering = None
-        self._asked.release()
+        self._asked.put(None)
 
     def serve_here(self, call: AnyCall, *, urgent: bool = False) -> None:
         """As `submit`, but serve it and all that wait on the caller's own thread. Blocks."""
@@ -206,7 +208,7 @@ class CallQueue:
 
     def _run(self) -> None:
         while True:
-            self._asked.acquire()
+            self._asked.get()
             if not self._calls and self._closing:
                 return
             while self._calls:
@@ -225,7 +227,7 @@ class CallQueue:
             self._closing = True
             started = self._started
         if started:
-            self._asked.release()
+            self._asked.put(None)
             self._thread.join(limit)
         if self._turn.acquire(timeout=-1 if limit is None else limit):
             try:
