@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -101,9 +101,9 @@ class FakeLink:
         self.index[name] = id_, due, body
         return ((True,),)
 
-    def _get_index(self, name: str) -> Any:
-        found = self.index.get(name)
-        return () if found is None else ((found[0], moment(found[1]), found[2]),)
+    def _get_index(self, names: Sequence[str]) -> Any:
+        found = [(name, self.index[name]) for name in names if name in self.index]
+        return [(name, moment(one[1]), one[2]) for name, one in found]
 
     def _put_refused(self, id_: Any, *rest: Any) -> Any:
         self.refused[id_] = rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -10,9 +11,9 @@ import pytest
 
 from headway.bridges.cassandra.driver import CassandraLink
 from headway.bridges.cassandra.link import PAGE, CassandraSettings, Cql, Values
-from headway.bridges.cassandra.rows import bucket_name, load_progress, minute_of
+from headway.bridges.cassandra.rows import MOST_ARGS, bucket_name, load_progress, minute_of
 from headway.contract.operate import Acted
-from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
+from headway.core.errors import IdConflict, InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.testing.clock import FakeClock
@@ -83,6 +84,24 @@ async def test_jobs_lie_there_are_found_and_are_read_ahead(world: World) -> None
     assert await load_progress(world.link) == reader.progress
     assert reader.progress is not None
     assert reader.progress.late == 0
+
+
+async def test_rows_of_any_size_are_written_together(world: World) -> None:
+    # Cassandra refuses a batch of more than 50 KiB, but not one such row.
+    sizes = [10, MOST_ARGS - 9, 10, 3_000, 3_000, *[40] * 40, MOST_ARGS - 9]
+    jobs = [
+        world.job(HOUR + n, args=b'{"n":"%b"}' % (b"x" * (size - 8)))
+        for n, size in enumerate(sizes)
+    ]
+    calendar = world.calendar()
+    assert all(one.created for one in await calendar.enqueue(jobs))
+    assert await left(world, jobs) == len(jobs)
+    found = await calendar.find([job.id for job in jobs])
+    assert [found[job.id].job for job in jobs] == jobs
+    other = replace(world.job(HOUR), id=jobs[33].id)
+    with pytest.raises(IdConflict):
+        await calendar.enqueue([*(world.job(HOUR) for _ in range(33)), other])
+    assert await left(world, jobs) == len(jobs)
 
 
 async def test_keys_cancels_and_new_due_times(world: World) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from headway.bridges.cassandra.link import Cql, Link, ms_of
@@ -31,6 +32,9 @@ from headway.core.check import check_jobs, is_job_id
 from headway.core.errors import CallerError, IdConflict, KeyConflict
 from headway.core.job import MAX_BATCH, NewJob, body_hash
 from headway.core.state import State
+
+ASKED = 10
+"""Entries of the index that one statement reads; a node asks others for most of them."""
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Enqueued]]]
 """Makes any number of jobs in the store."""
@@ -91,13 +95,8 @@ class Calendar:
     async def find(self, ids: Iterable[str]) -> dict[str, Shelved]:
         """Return the jobs of these ids that are in the calendar, and not in the store."""
         wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
-        index = await self._link.run_many(Cql.GET_INDEX, [(one,) for one in wanted])
-        shards = self._link.settings.shards
-        places = [
-            place_of(one, ms_of(rows[0][1]), shards)
-            for one, rows in zip(wanted, index, strict=True)
-            if rows
-        ]
+        index, shards = await self._index_of(wanted), self._link.settings.shards
+        places = [place_of(one, ms_of(index[one][0]), shards) for one in wanted if one in index]
         found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
         return {
             place.id: Shelved(
@@ -294,6 +293,12 @@ class Calendar:
                 holders[_key_name(job)] = str(id_), bytes(body)
         return [_under(job, holders) for job in jobs], stored
 
+    async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
+        """Of each id that the index has: when its job is due, and what hash its body has."""
+        parts = [(ids[start : start + ASKED],) for start in range(0, len(ids), ASKED)]
+        found = await self._link.run_many(Cql.GET_INDEX, parts)
+        return {id_: (due, body) for rows in found for id_, due, body in rows}
+
     async def _taken(self, jobs: Sequence[NewJob]) -> set[str]:
         """The ids of jobs that were made before.
 
@@ -303,13 +308,11 @@ class Calendar:
         Raises:
             IdConflict: an id names a job with another body; nothing was written.
         """
-        index = await self._link.run_many(Cql.GET_INDEX, [(job.id,) for job in jobs])
-        known: list[str] = []
-        for job, rows in zip(jobs, index, strict=True):
-            if rows and bytes(rows[0][2]) != job.body_hash():
+        index = await self._index_of([job.id for job in jobs])
+        known = [job.id for job in jobs if job.id in index]
+        for job in jobs:
+            if job.id in index and bytes(index[job.id][1]) != job.body_hash():
                 raise IdConflict(_other_body(job.id), hint="make a new id")
-            if rows:
-                known.append(job.id)
         taken = set(await self.find(known)) if known else set[str]()
         moved = [one for one in known if one not in taken]
         for start in range(0, len(moved), MAX_BATCH):

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from cassandra import ConsistencyLevel, DriverException
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.concurrent import execute_concurrent, execute_concurrent_with_args
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
     TokenAwarePolicy,
 )
-from cassandra.query import tuple_factory
+from cassandra.query import BatchStatement, BatchType, tuple_factory
 
 from headway.bridges.cassandra.link import (
     HISTORY,
@@ -36,6 +36,9 @@ from headway.bridges.cassandra.link import (
 from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 
 THREADS = 8
+BATCH_ROWS = 10
+BATCH_BYTES = 4_096
+"""Of one batch; Cassandra warns of more than ten partitions, and of more than 5 KiB."""
 TIMEOUT_S = 10.0
 """How long a statement may take; then its outcome is unknown."""
 
@@ -93,9 +96,13 @@ class CassandraLink:
 
         def work() -> list[Rows]:
             prepared = self._prepared[statement]
-            at_once = self.settings.at_once
+            if statement.is_plain_write:
+                execute_concurrent(
+                    self._session, batches(prepared, each), concurrency=self.settings.at_once
+                )
+                return [()] * len(each)
             done: Any = execute_concurrent_with_args(
-                self._session, prepared, each, concurrency=at_once
+                self._session, prepared, each, concurrency=self.settings.at_once
             )
             return [found.current_rows or () for _, found in done]
 
@@ -164,6 +171,33 @@ class CassandraLink:
 
     async def _on_thread(self, work: Callable[[], Reply]) -> Reply:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def batches(prepared: Any, each: Sequence[Values]) -> list[tuple[Any, None]]:  # noqa: ANN401  (the driver has no types)
+    """Rows in unlogged batches, each below what Cassandra warns of.
+
+    A request costs driver and node more than the row in it. Rows of a batch are written each by
+    itself, as if they had been sent alone.
+
+    Args:
+        prepared: a statement that writes without a condition.
+
+    Returns:
+        What `execute_concurrent` takes.
+    """
+    made: list[tuple[Any, None]] = []
+    left = rows = 0
+    for values in each:
+        bound: Any = prepared.bind(values)
+        size = sum(len(value) for value in bound.values if value)
+        if size > left or rows >= BATCH_ROWS:
+            batch: Any = BatchStatement(batch_type=BatchType.UNLOGGED)
+            batch.is_idempotent = True
+            made.append((batch, None))
+            left, rows = BATCH_BYTES, 0
+        made[-1][0].add(bound)
+        left, rows = left - size, rows + 1
+    return made
 
 
 def _cluster(settings: CassandraSettings) -> Any:  # noqa: ANN401  (the driver has no types)

@@ -122,7 +122,7 @@ class Cql(Enum):
     CLAIM_KEY = """
         INSERT INTO {t}_index (name, id, scheduled_at, body) VALUES (?, ?, ?, ?)
         IF NOT EXISTS USING TTL ?"""
-    GET_INDEX = "SELECT id, scheduled_at, body FROM {t}_index WHERE name = ?"
+    GET_INDEX = "SELECT name, scheduled_at, body FROM {t}_index WHERE name IN ?"
 
     PUT_REFUSED = """
         INSERT INTO {t}_refused (id, scheduled_at, job, reason, refused_at) VALUES (?, ?, ?, ?, ?)
@@ -159,6 +159,11 @@ class Cql(Enum):
     def writes(self) -> bool:
         """Whether it changes anything."""
         return not self.value.lstrip().startswith("SELECT")
+
+    @property
+    def is_plain_write(self) -> bool:
+        """Whether it writes without a condition, and so may be part of a batch."""
+        return self.writes and "IF NOT EXISTS" not in self.value
 
 
 Values = Sequence[object]
