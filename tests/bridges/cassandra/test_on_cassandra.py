@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from headway.bridges.cassandra.calendar import Calendar
 from headway.bridges.cassandra.driver import CassandraLink
 from headway.bridges.cassandra.link import PAGE, CassandraSettings, Cql, Values
 from headway.bridges.cassandra.rows import MOST_ARGS, bucket_name, load_progress, minute_of
@@ -71,7 +72,7 @@ async def left(world: World, jobs: list[NewJob]) -> int:
 
 async def test_jobs_lie_there_are_found_and_are_read_ahead(world: World) -> None:
     jobs = [world.job(HOUR + n, args=b'{"n": %d}' % n) for n in range(2 * PAGE + 300)]
-    calendar = world.calendar()
+    calendar = Calendar(world.link, world.store)
     assert all(one.created for one in await calendar.enqueue(jobs))
     assert not any(one.created for one in await calendar.enqueue(jobs[:10]))
     found = await calendar.find([job.id for job in jobs[:5]])
@@ -93,7 +94,8 @@ async def test_rows_of_any_size_are_written_together(world: World) -> None:
         world.job(HOUR + n, args=b'{"n":"%b"}' % (b"x" * (size - 8)))
         for n, size in enumerate(sizes)
     ]
-    calendar = world.calendar()
+    # A world's own calendar runs statement by statement, to be killed between them.
+    calendar = Calendar(world.link, world.store)
     assert all(one.created for one in await calendar.enqueue(jobs))
     assert await left(world, jobs) == len(jobs)
     found = await calendar.find([job.id for job in jobs])
