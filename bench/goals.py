@@ -39,6 +39,8 @@ AIMS: dict[str, tuple[Aim, ...]] = {
         Aim("enqueue one against pgqueuer", enqueueing.ONE, ("pgqueuer",), 2, True),
         Aim("bulk enqueue against pgqueuer", enqueueing.BULK, ("pgqueuer",), 1.1, True),
         Aim("drain against graphile-worker", draining.DRAIN, ("graphile-worker",), 1.05, True),
+        Aim("bulk enqueue against River", enqueueing.BULK, ("river",), 1.1, True),
+        Aim("drain against River", draining.DRAIN, ("river",), 1.2, True),
         Aim("drain against pgqueuer", draining.DRAIN, ("pgqueuer",), 2, True),
         Aim("contended locks against procrastinate", draining.LOCKED, ("procrastinate",), 2, True),
         Aim("latency p50 against pgqueuer", latency.P50, ("pgqueuer",), 0.6, False),

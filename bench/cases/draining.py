@@ -12,6 +12,7 @@ from bench.notebook import HEADWAY
 from bench.places.place import Place
 from bench.raw import RawTable
 from bench.systems import with_headway
+from bench.systems.river import RiverSystem
 from bench.systems.system import PythonSystem, System
 from bench.working import drain
 
@@ -153,6 +154,10 @@ def _waiting(bench: Bench) -> dict[str, System]:
             peer = copy(system.peer)
             peer.seconds, peer.places = HANDLER_S, HANDLERS
             found[system.name] = PythonSystem(peer)
+        elif isinstance(system, RiverSystem):
+            waiting = copy(system)
+            waiting.seconds, waiting.places = HANDLER_S, HANDLERS
+            found[system.name] = waiting
     return found
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from bench.places.place import Ground
-from bench.systems.node import NodeSystem, NoNode
+from bench.systems.lines import NoProgram
+from bench.systems.node import NodeSystem
 from bench.systems.overlay import NoOverlay, put_on_path
+from bench.systems.river import RiverSystem
 from bench.systems.system import PythonSystem, System
 from bench.systems.with_headway import Headway
 
@@ -77,6 +79,25 @@ NODE_PEERS: dict[str, tuple[NodeEntry, ...]] = {
 }
 
 
+class GoEntry(NamedTuple):
+    """A queue in Go.
+
+    Attributes:
+        name: in the tables.
+        system: made where there is a toolchain.
+    """
+
+    name: str
+    system: Callable[[], System]
+
+
+GO_PEERS: dict[str, tuple[GoEntry, ...]] = {
+    "sqlite": (),
+    "postgres": (GoEntry(RiverSystem.name, RiverSystem),),
+    "redis": (),
+}
+
+
 class Missing(NamedTuple):
     """A queue that is not measured, and why."""
 
@@ -96,23 +117,26 @@ def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list
     """
     found: list[System] = [PythonSystem(Headway(ground.store))]
     missing: list[Missing] = []
-    for entry in (*PEERS[ground.store], *NODE_PEERS[ground.store]):
+    store = ground.store
+    for entry in (*PEERS[store], *NODE_PEERS[store], *GO_PEERS[store]):
         if entry.name not in wanted:
             continue
         try:
             found.append(_load(entry, ground))
-        except (ImportError, PackageNotFoundError, NoOverlay, NoNode) as reason:
+        except (ImportError, PackageNotFoundError, NoOverlay, NoProgram) as reason:
             missing.append(Missing(entry.name, str(reason)))
     return found, missing
 
 
 def names() -> list[str]:
     """Of all peers that there may be."""
-    known = (*PEERS.values(), *NODE_PEERS.values())
+    known = (*PEERS.values(), *NODE_PEERS.values(), *GO_PEERS.values())
     return sorted({entry.name for entries in known for entry in entries})
 
 
-def _load(entry: Entry | NodeEntry, ground: Ground) -> System:
+def _load(entry: Entry | NodeEntry | GoEntry, ground: Ground) -> System:
+    if isinstance(entry, GoEntry):
+        return entry.system()
     if isinstance(entry, NodeEntry):
         return NodeSystem(entry.name, entry.module, entry.setting)
     put_on_path(entry.name)

@@ -1,0 +1,121 @@
+"""Processes in other languages under measurement: they obey lines of JSON, and answer by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from bench.child import LEAVE_S, LIMIT_S, ChildFailed
+from bench.tally import Report
+
+
+class NoProgram(Exception):
+    """A program, or what it needs, cannot be had here; says why."""
+
+
+class LineChild:
+    """A process and its two streams; as bench.child.Child."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self._process = process
+        self._errors = errors
+        self._read = b""
+        self.pid = process.pid
+
+    def receive(self) -> Any:
+        """What it says next."""
+        assert self._process.stdout is not None
+        stream = self._process.stdout.fileno()
+        parts = [self._read]
+        while b"\n" not in parts[-1]:
+            ready, _, _ = select.select([stream], [], [], LIMIT_S)
+            part = os.read(stream, 1 << 20) if ready else b""
+            if not part:
+                raise ChildFailed(self._last_words())
+            parts.append(part)
+        line, _, self._read = b"".join(parts).partition(b"\n")
+        return json.loads(line)
+
+    def send(self, value: object) -> None:
+        """Tells it something."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ChildFailed(self._last_words()) from error
+
+    def ask(self, value: object) -> Any:
+        """Tells it something and waits for what it answers."""
+        self.send(value)
+        return self.receive()
+
+    def look(self) -> None:
+        """Fails if it has ended; does not wait."""
+        if self._process.poll() is not None:
+            raise ChildFailed(self._last_words())
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        words = self._errors.read()[-1_000:].decode(errors="replace").strip()
+        return words or f"the process {self.pid} is gone"
+
+
+class LineProducer(LineChild):
+    """One that enqueues; moments come from it in ms."""
+
+    def ask(self, value: object) -> Any:
+        answer = super().ask(value)
+        if isinstance(value, tuple) and value[0] == "pace":
+            return {number: int(at * 1e6) for number, at in enumerate(answer)}
+        return answer
+
+
+class LineWorker(LineChild):
+    """One that works; moments come from it in ms."""
+
+    def ask(self, value: object) -> Report:
+        first, last, seen = super().ask(value)
+        if seen and isinstance(seen[0], list):
+            seen = [(number, int(at * 1e6)) for number, at in seen]
+        return Report(int(first * 1e6), int(last * 1e6), seen)
+
+
+@contextmanager
+def started(
+    kind: type[LineChild],
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Generator[LineChild]:
+    """Runs a program, and ends it whatever happens."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+        try:
+            yield kind(process, errors)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LEAVE_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
