@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
@@ -117,8 +117,7 @@ def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list
     """
     found: list[System] = [PythonSystem(Headway(ground.store))]
     missing: list[Missing] = []
-    store = ground.store
-    for entry in (*PEERS[store], *NODE_PEERS[store], *GO_PEERS[store]):
+    for entry in entries(ground.store):
         if entry.name not in wanted:
             continue
         try:
@@ -130,8 +129,12 @@ def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list
 
 def names() -> list[str]:
     """Of all peers that there may be."""
-    known = (*PEERS.values(), *NODE_PEERS.values(), *GO_PEERS.values())
-    return sorted({entry.name for entries in known for entry in entries})
+    return sorted({entry.name for store in PEERS for entry in entries(store)})
+
+
+def entries(store: str) -> Sequence[Entry | NodeEntry | GoEntry]:
+    """All that there may be on a store."""
+    return (*PEERS[store], *NODE_PEERS[store], *GO_PEERS[store])
 
 
 def _load(entry: Entry | NodeEntry | GoEntry, ground: Ground) -> System:

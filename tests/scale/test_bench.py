@@ -88,8 +88,7 @@ def test_a_server_that_logs_more_than_a_pipe_holds_goes_on_answering(tmp_path: P
 
 def test_each_goal_compares_with_peers_that_are_measured_on_its_store() -> None:
     for store, aims in AIMS.items():
-        entries = (*registry.PEERS[store], *registry.NODE_PEERS[store])
-        known = {entry.name for entry in entries}
+        known = {entry.name for entry in registry.entries(store)}
         for aim in aims:
             assert known >= set(aim.peers), aim.what
 
