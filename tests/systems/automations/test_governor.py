@@ -201,13 +201,19 @@ async def test_a_look_finds_what_is_wrong_by_entry(tmp_path, repository):
         command = holding(tmp_path)
         one.write(*entries, entry("first", held, command), entry("second", held, command))
 
+        async def looked() -> AutomationsOverview | None:
+            return await look(store, dispatcher, Facts(at=7, overview=await read_overview(store)))
+
         async def locked() -> bool:
-            return "running" in [(await one.row(name))["status"] for name in ("first", "second")]
+            states = [(await one.row(name))["status"] for name in ("first", "second")]
+            found = await looked()
+            waiting = {} if found is None else found.found["session_waiting"]
+            return "running" in states and len(waiting) == 1
 
         try:
+            # One runs, and the other has come to wait for it.
             await one.until(locked)
-            facts = Facts(at=7, overview=await read_overview(store))
-            overview = await look(store, dispatcher, facts)
+            overview = await looked()
         finally:
             (tmp_path / "go").touch()
         assert overview is not None
