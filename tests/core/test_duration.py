@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.core import duration
 from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
 from headway.core.errors import InvalidValue
 
@@ -89,3 +90,11 @@ def test_a_duration_written_whole_is_read_back(ms):
 )
 def test_a_duration_is_shown_by_its_two_largest_units(ms, text):
     assert format_duration(ms) == text
+
+
+def test_long_texts_are_not_remembered() -> None:
+    duration._read.cache_clear()
+    assert parse_duration("1s" + " " * 1_000_000) == 1_000
+    assert duration._read.cache_info().currsize == 0
+    assert parse_duration("1s") == parse_duration("1s") == 1_000
+    assert duration._read.cache_info().currsize == 1

@@ -162,7 +162,7 @@ def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
     for one, amount in view.shared:
         if amount > 1 or one.reserved:
             return False
-    for head in heads:  # noqa: SIM110  (of each job of the commonest claim: a generator is slower)
+    for head in heads:  # noqa: SIM110  (for each job of the commonest claim; a generator is slower)
         if head.keyed or head.ticket is not None or head.candidates:
             return False
     return True

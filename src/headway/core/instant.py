@@ -120,7 +120,7 @@ def parse_moment(option: str, text: str) -> Moment:
         InvalidValue: it is neither.
     """
     place = f"{option}: " if option else ""
-    # No span has a hyphen; to refuse a text costs more than to read it.
+    # No span has a hyphen. To try one as a span first would cost more than to read the instant.
     if "-" not in text:
         try:
             return Moment(after_ms=parse_duration(text))

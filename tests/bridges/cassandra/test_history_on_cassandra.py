@@ -52,6 +52,18 @@ def asked(link: CassandraLink, statement: str) -> list[Any]:
     return list(link._session.execute(statement.format(t=table)))
 
 
+@pytest.mark.parametrize("size", [10, 300, 340, 360, 700, 6_000])
+async def test_no_batch_of_rows_is_warned_of(
+    link: CassandraLink, caplog: pytest.LogCaptureFixture, size: int
+):
+    now = REAL.wall_at()
+    rows = [row(now, f"{n:036}", recipient=f"r{n}", record="x" * size) for n in range(40)]
+    await History(link).write([(one, 1000 * now) for one in rows], now=now)
+    found = [await History(link).page(one.recipient, before=None, now=now, limit=2) for one in rows]
+    assert found == [[one] for one in rows]
+    assert not [one for one in caplog.messages if "Batch" in one]
+
+
 async def test_rows_have_pages_versions_and_an_end(link: CassandraLink):
     history_, now = History(link), REAL.wall_at()
     moments = [now, now, now - 1, now - 70 * DAY_MS, now - 364 * DAY_MS]

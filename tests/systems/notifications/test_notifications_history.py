@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -385,9 +386,11 @@ async def test_the_doctor_tells_what_waits_for_the_history(monkeypatch: pytest.M
     world.link.close = close  # type: ignore[attr-defined]
     monkeypatch.setattr(surroundings, "make_link", lambda _: world.link)
     settings = Settings(cassandra={"hosts": ["a"]})
+    patient = {"alerts": {"history_behind_above": "11m"}}
 
-    async def said() -> list[tuple[str, str]]:
-        found = await surroundings.look_at_calendar(settings, world.store)
+    async def said(**more: Any) -> list[tuple[str, str]]:
+        asked = settings.model_copy(update=more)
+        found = await surroundings.look_at_calendar(asked, world.store)
         return [(one.health, one.found) for one in found if one.subject == "history"]
 
     assert await said() == [("well", "no notification waits to be written")]
@@ -396,5 +399,6 @@ async def test_the_doctor_tells_what_waits_for_the_history(monkeypatch: pytest.M
     assert await said() == [("well", "1 wait to be written, the first for 10m")]
     world.clock.advance(1)
     assert (await said())[0][0] == "warning"
+    assert (await said(notifications=patient))[0][0] == "well"
     world.link.settings = SETTINGS
     assert await said() == []

@@ -34,7 +34,8 @@ from headway.core.job import MAX_BATCH, NewJob, body_hash
 from headway.core.state import State
 
 ASKED = 10
-"""Entries of the index that one statement reads; a node asks others for most of them."""
+"""Entries of the index that one statement reads. The node that is asked fetches most of them from
+others, so they are few."""
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Enqueued]]]
 """Makes any number of jobs in the store."""

@@ -37,8 +37,9 @@ from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 
 THREADS = 8
 BATCH_ROWS = 10
-BATCH_BYTES = 4_096
-"""Of one batch; Cassandra warns of more than ten partitions, and of more than 5 KiB."""
+BATCH_BYTES = 3_584
+"""Of the values in a batch. Cassandra warns of more than ten partitions, and of more than 5 KiB; it
+counts up to 140 bytes a row besides."""
 TIMEOUT_S = 10.0
 """How long a statement may take; then its outcome is unknown."""
 
@@ -176,8 +177,8 @@ class CassandraLink:
 def batches(prepared: Any, each: Sequence[Values]) -> list[tuple[Any, None]]:  # noqa: ANN401  (the driver has no types)
     """Rows in unlogged batches, each below what Cassandra warns of.
 
-    A request costs driver and node more than the row in it. Rows of a batch are written each by
-    itself, as if they had been sent alone.
+    A request costs driver and node more than the row in it. A batch is not atomic: each partition
+    in it is written by itself, and if one fails, all rows count as unknown.
 
     Args:
         prepared: a statement that writes without a condition.
@@ -190,7 +191,7 @@ def batches(prepared: Any, each: Sequence[Values]) -> list[tuple[Any, None]]:  #
     for values in each:
         bound: Any = prepared.bind(values)
         size = sum(len(value) for value in bound.values if value)
-        if size > left or rows >= BATCH_ROWS:
+        if not made or size > left or rows >= BATCH_ROWS:
             batch: Any = BatchStatement(batch_type=BatchType.UNLOGGED)
             batch.is_idempotent = True
             made.append((batch, None))

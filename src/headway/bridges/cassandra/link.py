@@ -38,7 +38,7 @@ class CassandraSettings(Table):
         horizon: how far the leader reads ahead.
         margin: a job is written there only if it is due by so much later than the horizon.
         every: how long the leader rests before it looks again.
-        at_once: statements that are under way at a time, in each process.
+        at_once: requests that are under way at a time, in each process.
         history: whether timelines go on after the store has forgotten a notification.
         history_kept: for how long after its intake one is in the history.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from headway.bridges.cassandra.rows import ahead_ms, load_progress
 from headway.cli.directory import directory_url, make_link
@@ -57,7 +59,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     finally:
         await link.close()
     now = (await store.read(StatsQuery())).now
-    history = await _look_at_history(store, now) if link.settings.history else []
+    history = await _look_at_history(settings, store, now) if link.settings.history else []
     if progress is None:
         hint = "headway serve --system notifications reads it"
         return [warning("calendar", "it was never read", hint), *history]
@@ -77,8 +79,9 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     return [*(found or [well("calendar", progress_text)]), *history]
 
 
-async def _look_at_history(store: Store, now: int) -> list[Finding]:
+async def _look_at_history(settings: Settings, store: Store, now: int) -> list[Finding]:
     with needs_extra("systems"):
+        from headway.server.alerts.rules import thresholds_of  # noqa: PLC0415
         from headway.systems.notifications.metrics import Thresholds  # noqa: PLC0415
         from headway.systems.notifications.notification import HISTORY_LANE  # noqa: PLC0415
     (lane,) = await store.read(LanesQuery(names=(HISTORY_LANE,)))
@@ -86,8 +89,10 @@ async def _look_at_history(store: Store, now: int) -> list[Finding]:
         return [well("history", "no notification waits to be written")]
     behind_ms = max(0, now - lane.oldest_due_at)
     text = f"{lane.unfinished:,} wait to be written, the first for {format_duration(behind_ms)}"
-    if behind_ms > Thresholds().history_behind_above_ms:
-        hint = "see history_behind in docs/how-to/notifications-runbooks.md"
+    alerts = settings.notifications.get("alerts", {})
+    limits = thresholds_of("notifications.alerts", Thresholds, cast("Mapping[str, object]", alerts))
+    if behind_ms > limits.history_behind_above_ms:
+        hint = f"see history_behind in {limits.runbooks}"
         return [warning("history", text, hint)]
     return [well("history", text)]
 

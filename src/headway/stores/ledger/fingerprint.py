@@ -97,8 +97,8 @@ class FingerprintWatch:
             if known is None or suspect is not None or known == before:
                 self.known, self._suspect, self.reason = found, None, ""
             elif found.identity == known.identity:
-                latest = (known.epoch, known.high_water)
-                self.known = found if (found.epoch, found.high_water) > latest else known
+                before_at = (known.epoch, known.high_water)
+                self.known = found if (found.epoch, found.high_water) > before_at else known
 
     def suspect(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
         """Record that the store was replaced or restored, until a later epoch begins."""

@@ -244,6 +244,7 @@ class Insertion:
     def _standing(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
         """Return the rows of keys of these jobs that are valid now."""
         if not any(map(_KEY, jobs)):
+            # No key is empty.
             return {}
         places = [(job.tenant, job.key) for job in jobs if job.key is not None]
         now, rows = self.ledger.now, self.ledger.keys.load(places)

@@ -12,7 +12,8 @@ from psycopg.abc import Buffer
 from headway.core.check import is_job_id
 
 _INT8, _TEXT, _BYTEA, _UUID, _BOOL = 20, 25, 17, 2950, 16
-_HEADER = Struct("!iIIii")
+_HEAD = "!iIIii"
+_HEADER = Struct(_HEAD)
 _LENGTH = Struct("!i")
 _NULL = _LENGTH.pack(-1)
 
@@ -77,7 +78,7 @@ class NumbersDumper(_ListDumper):
             return _NO_NUMBERS
         size = len(obj)
         values = chain.from_iterable(zip(repeat(8, size), obj, strict=True))
-        return pack("!iIIii" + "iq" * size, 1, 0, _INT8, size, 1, *values)
+        return pack(_HEAD + "iq" * size, 1, 0, _INT8, size, 1, *values)
 
 
 class FlagsDumper(_ListDumper):

@@ -130,7 +130,7 @@ class CallQueue:
         self._leave = leave
         self._joins = joins
         self._calls: deque[AnyCall] = deque()
-        # One for each time the thread is asked to look; a semaphore of `threading` is slower.
+        # An item for each time the thread is to look; a semaphore of `threading` is slower.
         self._asked: SimpleQueue[None] = SimpleQueue()
         self._turn = threading.Lock()
         self._starting = threading.Lock()

@@ -49,6 +49,10 @@ SYNC = "SYNC"
 """In a batch: another step follows."""
 
 
+_Key = tuple[str, tuple[type, ...]]
+"""A statement, and the types of its parameters."""
+
+
 class _Plan(NamedTuple):
     """How a statement is sent: its prepared name, and how its parameters are packed."""
 
@@ -79,8 +83,7 @@ class Link:
         self._silence_ms = silence_ms
         self._prepare = connection.prepare_threshold is not None
         self._pgconn: abc.PGconn = connection.pgconn
-        self._plans: dict[tuple[str, tuple[type, ...]], _Plan] = {}
-        self._fresh: list[tuple[str, tuple[type, ...]]] = []
+        self._plans: dict[_Key, _Plan] = {}
         self._numbers = count(1)
         self._reader = adapt.Transformer(ADAPTERS)
         self._poll = poll()
@@ -117,21 +120,22 @@ class Link:
     def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
         """The result of each statement of a batch; only the first that failed, if one has."""
         pgconn, plans = self._pgconn, self._plans
-        self._fresh.clear()
+        fresh: list[_Key] = []
         # What comes back: a result for each statement, and one more where it is prepared first.
         counted: list[bool] = []
         pgconn.enter_pipeline_mode()
         syncs = 1
         for statement, bound in batch:
-            if statement is SYNC:
+            if statement == SYNC:
                 pgconn.pipeline_sync()
                 syncs += 1
             else:
                 key = (statement, tuple(map(type, bound)))
                 plan = plans.get(key)
                 if plan is None:
-                    plan = self._plan(*key)
+                    plan = plans[key] = self._plan(*key)
                     if self._prepare:
+                        fresh.append(key)
                         pgconn.send_prepare(plan.name, plan.text, plan.types)
                         counted.append(False)
                 values = list(map(_pack, plan.packs, bound))
@@ -143,15 +147,15 @@ class Link:
         pgconn.pipeline_sync()
         found = self._read(syncs)
         pgconn.exit_pipeline_mode()
-        return self._of_statements(found, counted)
+        return self._of_statements(found, counted, fresh)
 
     def _of_statements(
-        self, found: Sequence[abc.PGresult], counted: Sequence[bool]
+        self, found: Sequence[abc.PGresult], counted: Sequence[bool], fresh: Sequence[_Key]
     ) -> list[abc.PGresult]:
         kept: list[abc.PGresult] = []
         for one, counts in zip(found, (*counted, False), strict=True):
             if one.status in _FAILED:
-                for key in self._fresh:
+                for key in fresh:
                     # It may not have been prepared after all.
                     self._plans.pop(key, None)
                 return [one]
@@ -161,15 +165,13 @@ class Link:
 
     def _plan(self, statement: str, kinds: tuple[type, ...]) -> _Plan:
         oids, packs = zip(*(_PACKS[kind] for kind in kinds), strict=True) if kinds else ((), ())
-        plan = self._plans[statement, kinds] = _Plan(
+        return _Plan(
             b"headway_%d" % next(self._numbers),
             resolve(statement, self._namespace).encode(),
             list(packs),
             list(oids),
             [_BINARY] * len(kinds),
         )
-        self._fresh.append((statement, kinds))
-        return plan
 
     def _read(self, syncs: int) -> list[abc.PGresult]:
         pgconn, waiter = self._pgconn, self._poll
@@ -200,7 +202,7 @@ class Link:
         return found
 
     def alive(self) -> bool:
-        """Return whether the server has not closed the connection, without a request."""
+        """Return whether it can be used, as far as is known without a request."""
         if self.broken:
             return False
         self._poll.register(self._fd, POLLIN)

@@ -496,11 +496,8 @@ class Session:
 
     def _assumptions(self) -> tuple[int | None, ...]:
         clock = self.shared.time.clock
-        facts = self._facts
-        return (
-            *(facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH]),
-            *(None if clock is None else clock(), self.now),
-        )
+        facts, at = self._facts, None if clock is None else clock()
+        return facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH], at, self.now
 
     def rollback(self) -> None:
         """Roll the step back."""

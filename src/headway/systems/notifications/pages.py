@@ -20,7 +20,7 @@ from headway.systems.notifications.listings import (
     timeline,
 )
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
-from headway.systems.notifications.metrics import Thresholds, Totals, history_behind_ms
+from headway.systems.notifications.metrics import Totals, history_behind_ms
 from headway.systems.notifications.notification import (
     HISTORY_LANE,
     NAME,
@@ -138,7 +138,8 @@ async def _history(look: Look) -> Mapping[str, object] | None:
     return {
         "queued": sum(counts.get(one, 0) for one in _WAIT),
         "behind_ms": behind_ms,
-        "late": behind_ms > Thresholds().history_behind_above_ms,
+        "late": behind_ms > context.thresholds.history_behind_above_ms,
+        "runbooks": context.thresholds.runbooks,
     }
 
 

@@ -165,25 +165,18 @@ end
 
 -- Return whether all heads need the same and nothing is, or would have to be, reserved.
 function _is_plain(view, heads)
-  local is_any = false
   for _, each in ipairs(view.shared) do
     local one, amount = each[1], each[2]
     if amount > 1 or one.reserved then
-      is_any = true
-      break
+      return false
     end
   end
-  if is_any then
-    return false
-  end
-  local is_any2 = false
   for _, head in ipairs(heads) do
     if #head.keyed > 0 or head.ticket ~= nil or #head.candidates > 0 then
-      is_any2 = true
-      break
+      return false
     end
   end
-  return not is_any2
+  return true
 end
 
 function _Round_run(self, flows)
