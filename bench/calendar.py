@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -208,11 +209,13 @@ def main() -> None:
     parser.add_argument("--hot", type=int, default=HOT, help="rows of one minute besides")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="that write")
     parser.add_argument("--store", choices=KINDS, default="sqlite")
-    parser.add_argument("--dir", type=Path, help="where the SQLite file lies")
+    parser.add_argument("--dir", type=Path, help="where the folder of the SQLite file is made")
     wanted = parser.parse_args()
     with ExitStack() as stack:
         server = stack.enter_context(CassandraServer())
-        url = stack.enter_context(site_of(wanted.store, wanted.dir or server.folder)).url
+        # Of its own: the jobs of a run before would be counted with those of this one.
+        folder = Path(stack.enter_context(TemporaryDirectory(dir=wanted.dir or server.folder)))
+        url = stack.enter_context(site_of(wanted.store, folder)).url
         many = FIRST_MIN, LAST_MIN
         rows = write_all(wanted.rows, wanted.processes, many, url, server)
         for name, size in flushed(server).items():
