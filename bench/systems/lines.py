@@ -17,10 +17,6 @@ from bench.child import LEAVE_S, LIMIT_S, ChildFailed
 from bench.tally import Report
 
 
-class NoProgram(Exception):
-    """A program, or what it needs, cannot be had here; says why."""
-
-
 class LineChild:
     """A process and its two streams; as bench.child.Child."""
 

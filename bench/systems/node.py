@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.systems.lines import LineChild, LineProducer, LineWorker, NoProgram, started
-from bench.systems.overlay import cache
+from bench.systems.lines import LineChild, LineProducer, LineWorker, started
+from bench.systems.overlay import Unavailable, cache, install
 
 SOURCES = Path(__file__).parents[1] / "node"
 INSTALL_S = 300
@@ -58,7 +58,7 @@ def installed() -> Path:
     """Where the programs and the packages that they need are; installs them the first time.
 
     Raises:
-        NoProgram: that is not possible here.
+        Unavailable: that is not possible here.
     """
     node, _ = _programs()
     told = subprocess.check_output([node, "--version"])
@@ -86,7 +86,7 @@ def node_version() -> str:
 
 def _install(folder: Path) -> None:
     node, npm = _programs()
-    environment = {**os.environ, "PATH": f"{Path(node).parent}:{os.environ.get('PATH', '')}"}
+    environment = {"PATH": f"{Path(node).parent}:{os.environ.get('PATH', '')}"}
     # Not `ci`: it wants optional packages of other systems in the lock, too.
     command = [
         *npm,
@@ -97,22 +97,7 @@ def _install(folder: Path) -> None:
         "--no-fund",
         "--loglevel=error",
     ]
-    try:
-        done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            cwd=folder,
-            timeout=INSTALL_S,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired as error:
-        message = f"npm did not install its packages in {INSTALL_S} s"
-        raise NoProgram(message) from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        message = f"npm cannot install its packages: {said[0] if said else 'npm failed'}"
-        raise NoProgram(message)
+    install("its packages for Node", command, INSTALL_S, folder, environment)
 
 
 def _programs() -> tuple[str, list[str]]:
@@ -126,7 +111,7 @@ def _programs() -> tuple[str, list[str]]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         message = "there is no Node with npm"
-        raise NoProgram(message)
+        raise Unavailable(message)
     return node, [npm]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,8 +16,43 @@ REQUIREMENTS = Path(__file__).parents[1] / "requirements"
 LIMIT_S = 300
 
 
-class NoOverlay(Exception):
-    """The packages cannot be had here; says why."""
+class Unavailable(Exception):
+    """A peer, or something it needs, cannot be installed here; says why."""
+
+
+def install(
+    what: str,
+    command: Sequence[str],
+    seconds: float,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run an installer or a compiler.
+
+    Args:
+        what: is installed, for the message.
+
+    Raises:
+        Unavailable: it failed, or took longer than so many seconds.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            cwd=folder,
+            timeout=seconds,
+            env={**os.environ, **(environment or {})},
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"{what} could not be installed in {seconds:.0f} s"
+        raise Unavailable(message) from error
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        # npm puts the reason first, pip and go put it last.
+        reason = " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else "no reason given"
+        message = f"{what} cannot be installed: {reason}"
+        raise Unavailable(message)
 
 
 def cache() -> Path:
@@ -32,7 +68,7 @@ def put_on_path(peer: str) -> None:
         peer: whose requirements, if it has any.
 
     Raises:
-        NoOverlay: they cannot be installed.
+        Unavailable: they cannot be installed.
     """
     wanted = REQUIREMENTS / f"{peer}.txt"
     if not wanted.exists():
@@ -50,13 +86,5 @@ def _install(wanted: Path, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--require-hashes", "--only-binary=:all:", "--upgrade"]
     command += ["--target", str(folder), "-r", str(wanted)]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired as error:
-        message = f"its packages could not be installed in {LIMIT_S} s"
-        raise NoOverlay(message) from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        message = f"its packages cannot be installed: {said[-1] if said else 'pip failed'}"
-        raise NoOverlay(message)
+    install("its packages", command, LIMIT_S)
     (folder / "whole").touch()

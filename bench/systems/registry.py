@@ -8,9 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from bench.places.place import Ground
-from bench.systems.lines import NoProgram
 from bench.systems.node import NodeSystem
-from bench.systems.overlay import NoOverlay, put_on_path
+from bench.systems.overlay import Unavailable, put_on_path
 from bench.systems.river import RiverSystem
 from bench.systems.system import PythonSystem, System
 from bench.systems.with_headway import Headway
@@ -122,7 +121,7 @@ def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list
             continue
         try:
             found.append(_load(entry, ground))
-        except (ImportError, PackageNotFoundError, NoOverlay, NoProgram) as reason:
+        except (ImportError, PackageNotFoundError, Unavailable) as reason:
             missing.append(Missing(entry.name, str(reason)))
     return found, missing
 

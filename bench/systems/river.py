@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,8 +9,8 @@ from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 
-from bench.systems.lines import LineChild, LineProducer, LineWorker, NoProgram, started
-from bench.systems.overlay import cache
+from bench.systems.lines import LineChild, LineProducer, LineWorker, started
+from bench.systems.overlay import Unavailable, cache, install
 
 SOURCES = Path(__file__).parents[1] / "go"
 BUILD_S = 600
@@ -52,37 +51,23 @@ class RiverSystem:
 
 
 def built() -> Path:
-    """The program; it is built the first time.
+    """Return the program, built if this version of it is not in the cache yet.
 
     Raises:
-        NoProgram: that is not possible here.
+        Unavailable: there is no Go toolchain, or the build fails.
     """
     go = shutil.which("go")
     if go is None:
         message = "there is no Go toolchain"
-        raise NoProgram(message)
-    told = subprocess.check_output([go, "version"])
+        raise Unavailable(message)
+    toolchain = subprocess.check_output([go, "version"])
     sources = sorted(SOURCES.iterdir())
-    key = sha256(told + b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    key = sha256(toolchain + b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     program = cache() / f"go-{key}" / "river"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_name("fresh")
-        try:
-            done = subprocess.run(
-                [go, "build", "-o", str(fresh), "."],
-                check=False,
-                capture_output=True,
-                cwd=SOURCES,
-                timeout=BUILD_S,
-                env={**os.environ, "GOFLAGS": "-mod=readonly"},
-            )
-        except subprocess.TimeoutExpired as error:
-            message = f"go did not build River in {BUILD_S} s"
-            raise NoProgram(message) from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            message = f"go cannot build River: {said[-1] if said else 'go failed'}"
-            raise NoProgram(message)
+        command = [go, "build", "-o", str(fresh), "."]
+        install("River", command, BUILD_S, SOURCES, {"GOFLAGS": "-mod=readonly"})
         fresh.rename(program)
     return program

@@ -29,8 +29,8 @@ _PART = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(ms|[wdhms])"
 _PARTS = re.compile(_PART)
 _WHOLE = re.compile(rf"(?:{_PART}\s*)+")
 _ORDER = tuple(UNITS_MS)
-KEPT = 64
-"""Characters of a text that is remembered with what it means."""
+_MAX_CACHED = 64
+"""The longest text whose value is cached, in characters."""
 _HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w", or pass a timedelta'
 
 
@@ -53,8 +53,8 @@ def parse_duration(value: object) -> int:
         ms, finer = divmod(value, timedelta(milliseconds=1))
         ms += bool(finer)
     elif isinstance(value, str):
-        # Blanks are allowed, so a text may be long: such a one is not kept.
-        ms = _read(value) if len(value) <= KEPT else _read.__wrapped__(value)
+        # Blanks are allowed anywhere, so a valid text can be megabytes long: do not cache those.
+        ms = _read(value) if len(value) <= _MAX_CACHED else _read.__wrapped__(value)
     else:
         message = f"a duration cannot be read from {_shown(value)}"
         raise InvalidValue(message, hint=_HINT)

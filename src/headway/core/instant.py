@@ -120,7 +120,8 @@ def parse_moment(option: str, text: str) -> Moment:
         InvalidValue: it is neither.
     """
     place = f"{option}: " if option else ""
-    # No span has a hyphen. To try one as a span first would cost more than to read the instant.
+    # A span never contains a hyphen, and raising for a text that is not a span costs more than
+    # parsing it as an instant.
     if "-" not in text:
         try:
             return Moment(after_ms=parse_duration(text))

@@ -33,9 +33,8 @@ from headway.core.errors import CallerError, IdConflict, KeyConflict
 from headway.core.job import MAX_BATCH, NewJob, body_hash
 from headway.core.state import State
 
-ASKED = 10
-"""Entries of the index that one statement reads. The node that is asked fetches most of them from
-others, so they are few."""
+IDS_PER_READ = 10
+"""Index entries read by one statement; few, since the coordinator fetches most from other nodes."""
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Enqueued]]]
 """Makes any number of jobs in the store."""
@@ -295,8 +294,8 @@ class Calendar:
         return [_under(job, holders) for job in jobs], stored
 
     async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
-        """Of each id that the index has: when its job is due, and what hash its body has."""
-        parts = [(ids[start : start + ASKED],) for start in range(0, len(ids), ASKED)]
+        """Return the due time and the body's hash of each id that the index contains."""
+        parts = [(ids[n : n + IDS_PER_READ],) for n in range(0, len(ids), IDS_PER_READ)]
         found = await self._link.run_many(Cql.GET_INDEX, parts)
         return {id_: (due, body) for rows in found for id_, due, body in rows}
 

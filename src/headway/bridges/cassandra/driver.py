@@ -38,8 +38,8 @@ from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 THREADS = 8
 BATCH_ROWS = 10
 BATCH_BYTES = 3_584
-"""Of the values in a batch. Cassandra warns of more than ten partitions, and of more than 5 KiB; it
-counts up to 140 bytes a row besides."""
+"""Limits of one batch. Cassandra warns above ten partitions and above 5 KiB, and its own count adds
+up to 140 bytes per row to the values."""
 TIMEOUT_S = 10.0
 """How long a statement may take; then its outcome is unknown."""
 
@@ -175,10 +175,10 @@ class CassandraLink:
 
 
 def batches(prepared: Any, each: Sequence[Values]) -> list[tuple[Any, None]]:  # noqa: ANN401  (the driver has no types)
-    """Rows in unlogged batches, each below what Cassandra warns of.
+    """Group rows into unlogged batches that stay below Cassandra's warning thresholds.
 
-    A request costs driver and node more than the row in it. A batch is not atomic: each partition
-    in it is written by itself, and if one fails, all rows count as unknown.
+    A request costs the driver and the node more than a row does. A batch is not atomic: each
+    partition is written separately, and if one fails, the outcome of every row is unknown.
 
     Args:
         prepared: a statement that writes without a condition.

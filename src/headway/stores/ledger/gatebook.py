@@ -89,7 +89,7 @@ class GateBook:
         known = self.views.get(name)
         if known is not None:
             return known
-        row = self.rows[name] if name in self.rows else self.find(name)
+        row = self.find(name)
         if row is None and capacity is None:
             return None
         most = capacity if row is None or row.capacity is None else row.capacity

@@ -203,7 +203,7 @@ class Insertion:
                 _refuse_other_body(job, seen[job.id].body_hash())
                 replies.append(Enqueued(job.id, created=False))
                 continue
-            holder = None if job.key is None else self._holder(job, job.key, standing)
+            holder = self._holder(job, job.key, standing) if job.key else None
             if holder is not None:
                 replies.append(Enqueued(holder, created=False))
                 continue
@@ -255,7 +255,7 @@ class Insertion:
         }
 
     def _holder(self, job: NewJob, key: str, standing: dict[tuple[str, str], KeyRow]) -> str | None:
-        """Return the job that has the key of a new one; None, and the new one has it now.
+        """Return the id of the job that holds the key; None if the new job holds it from now on.
 
         Raises:
             KeyConflict: that job has another body.

@@ -130,7 +130,7 @@ class CallQueue:
         self._leave = leave
         self._joins = joins
         self._calls: deque[AnyCall] = deque()
-        # An item for each time the thread is to look; a semaphore of `threading` is slower.
+        # One item per wake-up of the thread. threading.Semaphore does the same, but slower.
         self._asked: SimpleQueue[None] = SimpleQueue()
         self._turn = threading.Lock()
         self._starting = threading.Lock()

@@ -104,7 +104,7 @@ class Link:
             # Whatever is still on its way belongs to no one.
             self.connection.close()
             raise
-        told: list[Rows] = []
+        found: list[Rows] = []
         reader = self._reader
         for result in results:
             if result.status in _FAILED:
@@ -112,13 +112,13 @@ class Link:
                 raise error
             if size := result.ntuples:
                 reader.set_pgresult(result, format=_BINARY)
-                told.append(reader.load_rows(0, size, tuple))
+                found.append(reader.load_rows(0, size, tuple))
             else:
-                told.append([])
-        return told
+                found.append([])
+        return found
 
     def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
-        """The result of each statement of a batch; only the first that failed, if one has."""
+        """Return the result of each statement; if one failed, only the first that did."""
         pgconn, plans = self._pgconn, self._plans
         fresh: list[_Key] = []
         # What comes back: a result for each statement, and one more where it is prepared first.

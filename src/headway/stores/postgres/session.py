@@ -241,11 +241,6 @@ class Session:
         for tell, (columns, rows) in gathered.items():
             self._queue.append((tell.text, columns(list(rows.values()))))
 
-    def _queue_gathered_before(self, tell: Tell) -> None:
-        """Queue what was gathered if it changes what `tell` changes, to keep their order."""
-        if any(one.changes & tell.changes for one in self._gathered):
-            self._queue_gathered()
-
     def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Write something now, for the rows that it returns."""
         self._writes(tell)
@@ -257,8 +252,8 @@ class Session:
             raise NeedsMore
         self._wrote = True
         self.alone = self.alone or tell.beside is not Mode.SHARED
-        if not gathering and self._gathered:
-            self._queue_gathered_before(tell)
+        if not gathering and any(one.changes & tell.changes for one in self._gathered):
+            self._queue_gathered()
         self.cache.invalidate(tell.changes, patched)
 
     def need_exclusive(self) -> None:
@@ -495,8 +490,8 @@ class Session:
         return batch
 
     def _assumptions(self) -> tuple[int | None, ...]:
-        clock = self.shared.time.clock
-        facts, at = self._facts, None if clock is None else clock()
+        clock, facts = self.shared.time.clock, self._facts
+        at = clock() if clock is not None else None
         return facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH], at, self.now
 
     def rollback(self) -> None:

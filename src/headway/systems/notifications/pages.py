@@ -8,7 +8,7 @@ from typing import cast
 
 from sqlalchemy import select
 
-from headway.contract.views import GatesQuery
+from headway.contract.views import GatesQuery, LaneView
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.server.caller import Permission
@@ -106,7 +106,6 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     found: list[Mapping[str, object]] = []
     for channel in Channel:
         lane, slots = lanes.get(channel.lane), gates.get(channel.slots)
-        counts = {} if lane is None else lane.counts
         limits = context.settings.channel(channel)
         found.append(
             {
@@ -116,7 +115,7 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
                 "closed": slots is not None and slots.closed_until is not None,
                 "rate": gates.get(channel.rate) if limits.rate is not None else None,
                 "limits": limits,
-                "queued": sum(counts.get(one, 0) for one in _WAIT),
+                "queued": _queued(lane),
                 "oldest_at": None if lane is None else lane.oldest_due_at,
                 "paused": lane is not None and lane.paused,
                 "ends": {
@@ -127,16 +126,20 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     return found
 
 
+def _queued(lane: LaneView | None) -> int:
+    """Return how many jobs of a lane have not started; 0 if the lane does not exist."""
+    return 0 if lane is None else sum(lane.counts.get(one, 0) for one in _WAIT)
+
+
 async def _history(look: Look) -> Mapping[str, object] | None:
-    """How many notifications that have ended wait for the history; None without one."""
+    """Return how many ended notifications wait for the history; None if it is switched off."""
     context, seen = _context(look), await look.sight.overview()
     if context.history is None:
         return None
     lane = next((one for one in seen.lanes if one.name == HISTORY_LANE), None)
-    counts = {} if lane is None else lane.counts
     behind_ms = history_behind_ms(seen)
     return {
-        "queued": sum(counts.get(one, 0) for one in _WAIT),
+        "queued": _queued(lane),
         "behind_ms": behind_ms,
         "late": behind_ms > context.thresholds.history_behind_above_ms,
         "runbooks": context.thresholds.runbooks,
