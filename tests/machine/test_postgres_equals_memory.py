@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis.stateful import initialize
 
 from headway.contract.definitions import DefineRequest, OpenGate, ResetGate, ResetLane
 from headway.contract.store import Clock, Store
@@ -17,8 +18,8 @@ from headway.core.job import NewJob
 from headway.stores import open_store
 from tests.conformance.plain_first import Counted, PlainFirstStore
 from tests.depth import DEPTH
-from tests.machine.drawing import IMPLICIT, LANES
-from tests.machine.machine import LONG, StoresMachine
+from tests.machine.drawing import IMPLICIT, LANES, WORKERS
+from tests.machine.machine import DICE, LONG, StoresMachine
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 
@@ -40,6 +41,8 @@ class PostgresMachine(StoresMachine):
 
 PLAIN_CLAIMS, PLAIN_STARTS = 200, 20
 """Plain claims in all histories of plain lanes, and jobs that they start, at least."""
+FIRST_CLAIMS = 20
+"""Claims at the begin of each of these histories."""
 
 
 class PlainPostgresMachine(PostgresMachine):
@@ -49,6 +52,14 @@ class PlainPostgresMachine(PostgresMachine):
 
     def open(self, clock: Clock) -> Store:
         return cast("Store", PlainFirstStore(super().open(clock), self.counted, greets=False))
+
+    @initialize(dice=DICE)
+    def declare_and_fill(self, dice: Random) -> None:
+        super().declare_and_fill(dice)
+        # Which rules a history plays, and how often, varies with the constants of all modules that
+        # Hypothesis has seen imported: without these a run may have few claims.
+        for _ in range(FIRST_CLAIMS):
+            self.claim(dice, dice.choice(WORKERS))
 
     def new_jobs(self, dice: Random, most: int) -> list[NewJob]:
         made = super().new_jobs(dice, most)
