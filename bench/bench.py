@@ -36,7 +36,7 @@ class Bench:
     console: Console
     systems: list[System]
     notebook: Notebook = field(default_factory=Notebook)
-    producers: dict[str, Child] = field(default_factory=dict)
+    producers: dict[System, Child] = field(default_factory=dict)
     stack: ExitStack = field(default_factory=ExitStack)
     made: int = 0
 
@@ -74,19 +74,20 @@ class Bench:
     def producing(self, system: System, place: Place) -> Generator[Child]:
         """The process that enqueues for a system, with the queue of a place open.
 
-        It is one and the same for the whole run, so that what is imported once is paid once.
+        It is one and the same for the whole run, so that what is imported once is paid once. Each
+        setting of a system has its own: what it declares is part of the setting.
         """
-        producer = self.producers.get(system.name)
+        producer = self.producers.get(system)
         if producer is None:
             producer = self.stack.enter_context(system.producing())
-            self.producers[system.name] = producer
+            self.producers[system] = producer
         try:
             producer.ask(place.url)
             yield producer
             producer.ask(None)
         except BaseException:
             # Nobody knows what it does now; the next one begins anew.
-            self.producers.pop(system.name, None)
+            self.producers.pop(system, None)
             raise
 
     def enqueue(self, system: System, place: Place, verb: str, *rest: object) -> float:

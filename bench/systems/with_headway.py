@@ -10,6 +10,11 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 
 import headway as hw
+
+# An App imports its store and its worker when they are first used. The modules of the peers import
+# what they need at once, which is before their processes are ready to be measured; so does this.
+import headway.runtime.worker.worker
+import headway.stores.redis.store  # noqa: F401
 from bench.systems.peer import Ending, Peer, Producer
 from bench.tally import Handler, unseen
 from headway.contract.views import StatsQuery

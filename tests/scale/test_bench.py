@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from bench.bench import Bench
 from bench.board import Board
 from bench.child import Child, ChildFailed, child
 from bench.goals import AIMS
 from bench.http.serving import engine_process
 from bench.notebook import Notebook
+from bench.places.sqlite import SqliteGround
 from bench.report import BEGIN, END, put_into
+from bench.scale import Scale
 from bench.systems import registry
+from bench.systems.system import PythonSystem
+from bench.systems.with_headway import Headway, one_wide_gate
 from bench.tally import WARM, Report, Tally, compare, delivered
+from headway.stores.sqlite import parse_url
 from tests.servers.fixtures import missing
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +100,20 @@ def test_each_goal_compares_with_peers_that_are_measured_on_its_store() -> None:
         known = {entry.name for entry in registry.entries(store)}
         for aim in aims:
             assert known >= set(aim.peers), aim.what
+
+
+def test_two_settings_of_one_system_enqueue_each_with_its_own_gates(tmp_path: Path) -> None:
+    settings = [PythonSystem(Headway("sqlite", gates=gates)) for gates in ((), one_wide_gate())]
+    assert len({setting.name for setting in settings}) == 1
+    with Bench(SqliteGround(), Scale(), tmp_path, Console(quiet=True), []) as bench:
+        gated: list[int] = []
+        for setting in settings:
+            with bench.fresh() as place:
+                bench.enqueue(setting, place, "many", 1)
+                options = parse_url(place.url)
+                with closing(sqlite3.connect(options.path)) as db:
+                    gated += db.execute("SELECT count(*) FROM template").fetchone()
+    assert gated == [0, 1]
 
 
 def test_the_figures_of_a_page_are_replaced_and_the_rest_is_left(tmp_path: Path) -> None:
