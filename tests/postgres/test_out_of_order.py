@@ -20,12 +20,14 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.statement import StepKind
+from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql.statement import Rows
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import claim, count, job, jobs, succeed
+from tests.plain import LANE, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.servers.postgres import fresh_database
 
@@ -57,6 +59,11 @@ class Held:
 
     async def until_it_came(self) -> None:
         assert await asyncio.to_thread(self.came.wait, LIMIT)
+
+
+def prefetch_nothing(store: PostgresStore) -> None:
+    """Let the next claim take the lock at once, and read its jobs only after that."""
+    store._shared.learn(StepKind(("claim", (LANE,))), StepCache())
 
 
 def end_all_backends(place: Place) -> int:
@@ -167,6 +174,7 @@ async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_
     await other.define(DefineRequest(items=items, author="ann", reason="a test"))
     await store.lead("chores", "here", 1_000)
     clock.advance(10)
+    prefetch_nothing(store)
     held = Held(store._turns)
     slow = asyncio.ensure_future(claim(store))
     await held.until_it_came()
@@ -188,6 +196,7 @@ async def test_rate_counts_a_job_enqueued_while_a_claim_is_under_way_from_its_cl
     pace = Rate("pace", 1, per="1s")
     await other.define(DefineRequest(items=(DeclareGate(spec=pace),), author="ann"))
     await store.lead("chores", "here", 1_000)
+    prefetch_nothing(store)
     held = Held(store._turns)
     slow = asyncio.ensure_future(claim(store))
     await held.until_it_came()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -30,12 +31,18 @@ from headway.core.errors import InvalidState, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob, derived_id
+from headway.stores.postgres.link import Link
+from headway.stores.postgres.session import lock_key
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.conformance.worker import PlayedWorker
 from tests.scale.trips import (
     LANE,
     LINES,
     LOCK,
+    ONE,
     PACE,
     Site,
+    at_once,
     counting,
     final,
     handed,
@@ -168,7 +175,8 @@ async def test_sweep_takes_from_many_dead_workers_together(here: Site, n: int) -
     async def work() -> None:
         replies.append(await here.store.sweep(1_000))
 
-    assert await trips(work) <= 24
+    # The first sweep of a process looks without the lock before.
+    assert await trips(work) <= 28
     # Two failed jobs are due again by now; they count among the thousand.
     assert (replies[0].promoted, replies[0].lost) == (2, min(n, 998))
 
@@ -262,6 +270,97 @@ async def test_signal_that_is_refused_fails_alone(here: Site) -> None:
     assert isinstance(replies[3], UnknownGate)
     others = [reply for place, reply in enumerate(replies) if place != 3]
     assert [getattr(reply, "answer", reply) for reply in others] == [Heard.APPLIED] * 7
+
+
+@pytest.mark.parametrize("n", [1, 3, 20, 100])
+async def test_claim_at_a_shared_gate_is_two_trips_however_many_it_asks_for(
+    here: Site, n: int
+) -> None:
+    await here.add([here.new(here.use(LINES)) for _ in range(110)])
+    await here.take(10)
+    assert await trips(lambda: here.worker.ask(n, LANE)) == 2
+
+
+async def at_one(here: Site, n: int) -> list[NewJob]:
+    """Jobs of which one at a time runs; the settlement of the first is known to need a turn."""
+    await here.declare(ONE)
+    made = [here.new(here.use(ONE)) for _ in range(n + 1)]
+    await here.add(made)
+    (held,) = await here.take(1)
+    await here.worker.settle(Succeeded(held.id, held.run))
+    return made[1:]
+
+
+async def test_settlement_and_claim_of_a_process_are_one_step_of_two_trips(here: Site) -> None:
+    jobs = await at_one(here, 4)
+    (held,) = await here.take(1)
+    took: list[int] = []
+    for job in jobs[1:]:
+        calls = here.worker.ask(1, LANE), here.worker.settle(Succeeded(held.id, held.run))
+        with counting() as told:
+            reply, verdicts = await at_once(here.store._turn_queue, calls)
+        took.append(told.n)
+        # What the settlement gives back starts the next one, though the claim was asked first.
+        assert (verdicts, [one.id for one in reply.jobs]) == (["done"], [job.id])
+        (held,) = reply.jobs
+    # The first of its kind reads a lane's flows once more.
+    assert took[1:] == [2, 2]
+
+
+async def test_claims_beside_a_refused_settlement_and_each_other_are_answered(here: Site) -> None:
+    jobs = await at_one(here, 1)
+    (held,) = await here.take(1)
+    await here.add([here.new(here.use(LINES)) for _ in range(2)])
+    other = PlayedWorker(here.store, "other")
+    await other.beat()
+    bad = Returned(held.id, held.run)
+    calls = here.worker.ask(1, LANE), here.worker.settle(bad), other.ask(1, LANE)
+    tasks = [asyncio.ensure_future(one) for one in calls]
+    first, refused, second = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(refused, InvalidState)
+    assert [len(reply.jobs) for reply in (first, second)] == [1, 1]
+    assert [one.id for one in jobs] == [held.id]
+
+
+async def test_first_claim_of_a_process_holds_the_lock_for_few_trips(here: Site) -> None:
+    await here.add([here.new(here.use(LINES), here.use(LOCK)) for _ in range(20)])
+    locked: list[int] = []
+    run = Link.run
+
+    def watched(self: Link, batch: Sequence[Any]) -> Any:
+        texts = [text for text, _ in batch]
+        if any("pg_advisory_xact_lock(" in text for text in texts):
+            locked.append(0)
+        if locked and self is store._turns.session.link:
+            locked[-1] += 1
+        return run(self, batch)
+
+    store = PostgresStore(here.store._options, here.clock)
+    try:
+        cold = PlayedWorker(store, "cold")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Link, "run", watched)
+            assert len((await cold.ask(20, LANE)).jobs) == 20
+    finally:
+        await store.close()
+    # Begin, with what was looked at before; what the keyed gates need; write.
+    assert len(locked) == 1
+    assert locked[0] <= 4
+
+
+async def test_first_sweep_of_a_process_takes_no_lock_if_nothing_is_due(here: Site) -> None:
+    await here.running(2, LINES)
+    await here.store.sweep(1_000)
+    store = PostgresStore(here.store._options, here.clock)
+    try:
+        with psycopg.connect(here.store._options.conninfo) as other:
+            key = lock_key(here.store._options.namespace)
+            other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+            # It would wait for the other one for ever.
+            reply = await asyncio.wait_for(store.sweep(1_000), 60)
+        assert (reply.lost, reply.workers) == (0, 1)
+    finally:
+        await store.close()
 
 
 async def test_settlement_that_is_refused_fails_alone(here: Site) -> None:

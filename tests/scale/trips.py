@@ -30,6 +30,7 @@ from headway.testing.jobs import use_of
 LANE = "calls"
 LOCK = Slots("lock:{phone}", 1)
 LINES = Slots("lines", 100_000)
+ONE = Slots("one", 1)
 PACE = Rate("pace:{phone}", 1, per="10s")
 
 
@@ -142,7 +143,7 @@ async def at_once(queue: CallQueue, calls: Iterable[Awaitable[Any]]) -> list[Any
 
 
 async def settle_at_once(made: Site, outcomes: Iterable[Outcome]) -> None:
-    await at_once(made.store._share_queue, (made.worker.settle(one) for one in outcomes))
+    await at_once(made.store._turn_queue, (made.worker.settle(one) for one in outcomes))
 
 
 async def signal_at_once(store: PostgresStore, events: Sequence[Signal]) -> list[Any]:

@@ -53,9 +53,9 @@ class Call(CallBase[Answer]):
 AnyCall = Call[Any]
 
 
-def share(first: AnyCall, other: AnyCall) -> bool:
-    """Return whether two calls may be served in one step."""
-    return first.together is not None and first.together == other.together
+def share(group: Sequence[AnyCall], other: AnyCall) -> bool:
+    """Return whether a call may be served in one step with others."""
+    return group[0].together is not None and group[0].together == other.together
 
 
 def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
@@ -114,7 +114,7 @@ class CallQueue:
         most: calls of one group.
         serve: answers calls: sets the answer or the error of each. Never raises an Exception.
         leave: called at the end.
-        joins: returns whether a call may be served in one group with the first one of it.
+        joins: returns whether a call may be served in one group with these.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class CallQueue:
         most: int,
         serve: Callable[[list[AnyCall]], None],
         leave: Callable[[], None],
-        joins: Callable[[AnyCall, AnyCall], bool] = lambda _first, _other: True,
+        joins: Callable[[Sequence[AnyCall], AnyCall], bool] = lambda _group, _other: True,
     ) -> None:
         self._most = most
         self._serve = serve
@@ -190,7 +190,7 @@ class CallQueue:
     def _serve_some(self) -> None:
         group: list[AnyCall] = []
         while self._calls and len(group) < self._most:
-            if group and not self._joins(group[0], self._calls[0]):
+            if group and not self._joins(group, self._calls[0]):
                 break
             group.append(self._calls.popleft())
         if not group:

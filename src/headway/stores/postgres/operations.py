@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.signals import Signal, SignalReply
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.stores.ledger import verbs
 from headway.stores.ledger.verbs.settle import look_of, settle_all
+from headway.stores.ledger.verbs.signal import look_of as signals_read
+from headway.stores.ledger.verbs.signal import signals as apply_signals
 from headway.stores.postgres.arrays import ids_of
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
-from headway.stores.postgres.statement import Asked, Mode, NeedsMore
-from headway.stores.postgres.steps import Steps, Verb
-from headway.stores.postgres.tables.job_statements import FINISH_LIVE
+from headway.stores.postgres.statement import Asked, Mode, NeedsMore, StepKind
+from headway.stores.postgres.steps import Part, Steps, Verb
+from headway.stores.postgres.tables.job_statements import FINISH_LIVE, HELD_BY
 from headway.stores.postgres.tables.records import LOAD_WORKER
-from headway.stores.sql.statement import Ask, Rows, of
+from headway.stores.sql.statement import Ask, Row, Rows, of
 
 Answer = TypeVar("Answer")
 
@@ -31,7 +35,11 @@ MOST_IDLE = 256
 
 
 class Looks:
-    """Claims and sweeps: a look without the lock if the last one found nothing.
+    """Claims and sweeps: a look without the lock first, where it may be all that is needed.
+
+    In one trip if the last one of its kind found nothing. Before the first one of its kind in as
+    many as it needs: whatever the exclusive step after it reads is in one trip then, and the
+    others wait for it no longer than for a later one.
 
     Args:
         steps: on the connection of exclusive steps.
@@ -41,7 +49,7 @@ class Looks:
     def __init__(self, steps: Steps, plain: PlainClaims) -> None:
         self._steps = steps
         self._plain = plain
-        self._idle: set[object] = set()
+        self._idle: set[Hashable] = set()
 
     def claim(self, request: ClaimRequest) -> tuple[ClaimReply | Suspicion, Done]:
         """See `Store.claim`.
@@ -49,20 +57,24 @@ class Looks:
         Returns:
             The reply, or why nothing may be claimed; and what the step has done.
         """
+        part = self.part(request)
+        assert part.kind is not None  # noqa: S101  (claims have one)
+        return self._run(part.verb, part.kind, part.first)
+
+    def part(self, request: ClaimRequest) -> Part:
+        """Return a claim as part of an exclusive step."""
 
         def verb(ledger: PostgresLedger) -> ClaimReply | Suspicion:
             # Returned and not raised, so that the step commits what it found.
-            return ledger.facts.suspicion() or verbs.claim(ledger, request)
+            reply = ledger.facts.suspicion() or verbs.claim(ledger, request)
+            if isinstance(reply, ClaimReply):
+                # Only hints, which each plain claim checks: the step may still be undone.
+                self._plain.learn(request, reply, ledger.session.cache.found)
+            return reply
 
         lanes = tuple(lane for lane, _ in request.lanes)
-        kind = ("claim", request.worker, lanes, min(request.n, request.free), request.n)
-        if (looked := self._look(verb, kind)) is not None:
-            return looked
-        reply, done = self._steps.run(Mode.EXCLUSIVE, verb, kind=kind)
-        if isinstance(reply, ClaimReply):
-            self._plain.learn(request, reply, self._steps.session.cache.found)
-            self._note(kind, idle=not reply.jobs and not done.wrote)
-        return reply, done
+        kind = StepKind(("claim", lanes), request.n)
+        return Part(verb, kind, [(LOAD_WORKER, (request.worker,))])
 
     def sweep(self, n: int, keep_trail_ms: int) -> tuple[SweepReply, Done]:
         """See `Store.sweep`."""
@@ -70,23 +82,26 @@ class Looks:
         def verb(ledger: PostgresLedger) -> SweepReply:
             return verbs.sweep(ledger, n, keep_trail_ms)
 
-        kind = ("sweep", n)
-        if (looked := self._look(verb, kind)) is not None:
-            return looked
-        reply, done = self._steps.run(Mode.EXCLUSIVE, verb, kind=kind)
-        self._note(kind, idle=not done.wrote)
-        return reply, done
+        return self._run(verb, StepKind(("sweep", n)))
 
-    def _look(self, verb: Verb[Answer], kind: object) -> tuple[Answer, Done] | None:
-        if kind in self._idle:
-            with suppress(NeedsMore):
-                return self._steps.run(Mode.PEEK, verb, kind=kind)
-            self._idle.discard(kind)
-        return None
+    def _run(
+        self, verb: Verb[Answer], kind: StepKind, first: Sequence[Asked] = ()
+    ) -> tuple[Answer, Done]:
+        steps, idle = self._steps, self._idle
+        with suppress(NeedsMore):
+            if kind.name in idle:
+                return steps.run(Mode.PEEK, verb, kind=kind, first=first)
+            if kind.name not in steps.shared.prefetches:
+                found = steps.look(verb, kind, first)
+                self._note_idle(kind.name)
+                return found
+        idle.discard(kind.name)
+        answer, done = steps.run(Mode.EXCLUSIVE, verb, kind=kind, first=first)
+        if not done.wrote:
+            self._note_idle(kind.name)
+        return answer, done
 
-    def _note(self, kind: object, *, idle: bool) -> None:
-        if not idle:
-            return
+    def _note_idle(self, kind: Hashable) -> None:
         if len(self._idle) >= MOST_IDLE:
             self._idle.clear()
         self._idle.add(kind)
@@ -97,76 +112,125 @@ MOST_GATED = 256
 """Workers whose last settlement needed an exclusive step, at most."""
 
 Verdicts = list[list[Verdict]]
-Finished = dict[tuple[str, int], list[str]]
-"""The ids of jobs that just succeeded, by worker and run."""
 
 
 class Settles:
     """Settlements: plain successes beside others, whatever touches gates or queues exclusively.
 
     Args:
-        steps: on the connection that settles.
+        steps: on the connection that settles beside exclusive steps.
     """
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._gated: set[str] = set()
 
+    def beside(self, request: SettleRequest) -> bool:
+        """Return whether a request probably needs no exclusive step."""
+        succeeded = all(type(one) is Succeeded for one in request.outcomes)
+        return succeeded and request.worker not in self._gated
+
     def settle(self, requests: Sequence[SettleRequest]) -> tuple[Verdicts, Done]:
         """Settle several requests, all of them or none; see `Store.settle`."""
-        workers = sorted({request.worker for request in requests})
-        plain = [_plain_runs(request) for request in requests]
-        kind = ("settle", *workers) if len(workers) == 1 else ("settle",)
-        if None not in plain and not self._gated.intersection(workers):
+        part = self.part(requests)
+        if all(_plain_runs(request) is not None for request in requests):
             try:
-                return self._run(Mode.SHARED, requests, workers, kind)
+                return self._steps.run(
+                    Mode.SHARED, part.verb, kind=part.kind, first=part.first, take=part.take
+                )
             except NeedsMore:
                 if len(self._gated) >= MOST_GATED:
                     self._gated.clear()
-                self._gated.update(workers)
-        verdicts, done = self._run(Mode.EXCLUSIVE, requests, workers, kind)
-        if None not in plain and not self._steps.session.alone:
-            self._gated.difference_update(workers)
+                self._gated.update(request.worker for request in requests)
+        (verdicts,), done = self._steps.run_parts([self.part(requests)])
         return verdicts, done
 
-    def _run(
-        self, mode: Mode, requests: Sequence[SettleRequest], workers: Sequence[str], kind: object
-    ) -> tuple[Verdicts, Done]:
+    def part(self, requests: Sequence[SettleRequest]) -> Part:
+        """Return settlements as part of a step."""
+        workers = sorted({request.worker for request in requests})
+        plain = [_plain_runs(request) for request in requests]
+        finished: dict[tuple[str, int], list[str]] = {}
+        for request, runs in zip(requests, plain, strict=True):
+            for job, run in runs or ():
+                finished.setdefault((request.worker, run), []).append(job)
         first: list[Asked] = [(LOAD_WORKER, (worker,)) for worker in workers]
         sent: list[tuple[str, int, list[str]]] = []
-        for (worker, run), jobs in _finished(requests).items():
+        for (worker, run), jobs in finished.items():
             who = self._steps.session.words.find(worker)
             if who is not None:
                 sent.append((worker, run, jobs))
                 bound = (ids_of(jobs), run, who, DEFAULT_POLICY.keep_ms, worker)
                 first.append((_FINISH, bound))
+        known: dict[tuple[str, int, str], Row | None] = {}
 
         def take(answers: Sequence[Rows]) -> None:
-            known = self._steps.session.cache.finished
+            known.clear()
             for (worker, run, jobs), rows in zip(sent, answers[len(workers) :], strict=True):
                 known.update(((worker, run, job), None) for job in jobs)
                 known.update(((worker, run, row[0]), row) for row in rows)
 
         def verb(ledger: PostgresLedger) -> Verdicts:
+            session = ledger.session
+            session.cache.finished = known
             verdicts = settle_all(ledger, requests)
-            if any(ledger.session.cache.finished.values()):
+            if any(known.values()):
                 message = "jobs were ended ahead of a settlement that did not ask for it"
                 raise InvariantBroken(message)
+            if None not in plain and not session.alone:
+                self._gated.difference_update(workers)
             return verdicts
 
-        ahead = None
-        if mode is Mode.EXCLUSIVE:
-            gated = [one.job for request in requests for one in request.outcomes]
-            ahead = look_of(requests)._replace(permits=gated)
-        return self._steps.run(mode, verb, kind=kind, first=first, take=take, ahead=ahead)
+        gated = [one.job for request in requests for one in request.outcomes]
+        ahead = look_of(requests)._replace(permits=gated)
+        return Part(verb, StepKind(("settle",)), first, take, ahead)
 
 
-def _finished(requests: Sequence[SettleRequest]) -> Finished:
-    found: Finished = {}
-    for request in requests:
-        for job, run in _plain_runs(request) or ():
-            found.setdefault((request.worker, run), []).append(job)
-    return found
+class Turns:
+    """Exclusive steps that callers of one process share.
+
+    A worker whose handlers end settles and claims at the same moment. In one step it waits for the
+    lock once, and it can start what it has made room for.
+
+    Args:
+        steps: on the connection of exclusive steps.
+    """
+
+    def __init__(self, steps: Steps, looks: Looks, settles: Settles) -> None:
+        self._steps = steps
+        self._looks = looks
+        self._settles = settles
+
+    def run(self, items: Sequence[SettleRequest | Signal | ClaimRequest]) -> tuple[list[Any], Done]:
+        """Run operations, all of them or none; see `_ORDER`.
+
+        Returns:
+            Their answers in order, and what the step has done.
+        """
+        settles = [one for one in items if isinstance(one, SettleRequest)]
+        signals = [one for one in items if isinstance(one, Signal)]
+        claims = [one for one in items if isinstance(one, ClaimRequest)]
+        if len(claims) == len(items) == 1:
+            reply, done = self._looks.claim(claims[0])
+            return [reply], done
+        parts: list[Part] = []
+        if settles:
+            parts.append(self._settles.part(settles))
+        if signals:
+
+            def verb(ledger: PostgresLedger) -> list[SignalReply]:
+                return apply_signals(ledger, signals)
+
+            parts.append(Part(verb, ahead=signals_read(signals)))
+        merged = len(parts)
+        answers, done = self._steps.run_parts([*parts, *map(self._looks.part, claims)])
+        ordered = [*chain.from_iterable(answers[:merged]), *answers[merged:]]
+        places = sorted(range(len(items)), key=lambda place: _ORDER.index(type(items[place])))
+        by_place = dict(zip(places, ordered, strict=True))
+        return [by_place[place] for place in range(len(items))], done
+
+
+_ORDER = (SettleRequest, Signal, ClaimRequest)
+"""In which a step handles them: first those that may give permits back."""
 
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
@@ -213,12 +277,17 @@ class Beats:
             return _LATER
         if not request.progress:
             with suppress(NeedsMore):
-                return self._run(request)
+                return run_beat(self._steps, Mode.BEAT, request)
         # If the lease has ended this is refused as well: what the worker held is lost.
         with suppress(NeedsMore):
-            self._run(replace(request, progress=(), request=0))
+            run_beat(self._steps, Mode.BEAT, replace(request, progress=(), request=0))
         return _LATER
 
-    def _run(self, request: BeatRequest) -> tuple[BeatReply, Done]:
-        kind = ("beat", request.worker)
-        return self._steps.run(Mode.BEAT, lambda ledger: verbs.beat(ledger, request), kind=kind)
+
+def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply, Done]:
+    """Beat in a step of this mode, all of whose reads are sent with its begin."""
+    worker = request.worker
+    # A number is given to a worker that has none, or each of its beats would ask for it.
+    held = (HELD_BY, (steps.session.words.number(worker), None))
+    first: list[Asked] = [(LOAD_WORKER, (worker,)), held]
+    return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from headway.stores.ledger.gaterows import is_implicit
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read
+from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read, StepKind
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.job_statements import FLOWS_WAITING, HEADS
@@ -22,14 +22,12 @@ _FLOWS = Ask(FLOWS_WAITING, of("waiting"))
 _HEADS = Ask(HEADS, of("waiting"))
 MOST_GATES = 64
 """Gates that are prefetched; more are seldom the same again."""
-MOST_FLOWS = 32
-"""Flows whose heads are prefetched."""
 
 
 def begin_with_prefetch(
     session: Session,
     mode: Mode,
-    kind: object,
+    kind: StepKind | None,
     first: Sequence[Asked] = (),
     reads: Callable[[], Sequence[Read]] = list,
 ) -> list[list[tuple[object, ...]]]:
@@ -48,9 +46,9 @@ def begin_with_prefetch(
     Raises:
         NeedsMore: it is a PEEK, and there is something where there was nothing.
     """
-    last = session.shared.prefetches.get(kind) if kind is not None else None
+    last = session.shared.prefetch_of(kind) if kind is not None else None
     ahead = list(first)
-    if last is None:
+    if kind is None or last is None:
         return session.begin(mode, ahead, kind=kind, reads=reads)[: len(first)]
     seen = {ask for ask, _ in first}
     likely = [one for one in last.asks if one[0] not in seen]
@@ -61,7 +59,7 @@ def begin_with_prefetch(
     before = len(ahead)
     gates = last.gates[:MOST_GATES]
     keyed = Texts(name for name in gates if not is_implicit(name))
-    heads = heads_read(session, dict(list(last.heads.items())[:MOST_FLOWS]))
+    heads = heads_read(session, last.heads_for(kind.n))
     ahead += _of_gates(gates, keyed)
     place = len(ahead)
     if heads.wanted:

@@ -31,7 +31,7 @@ from headway.stores.postgres.numbers import (
     TOKENS_SINCE,
 )
 from headway.stores.postgres.schema import latest
-from headway.stores.postgres.shared import Done, Prefetch, Shared, Speech
+from headway.stores.postgres.shared import Done, Shared, Speech
 from headway.stores.postgres.statement import (
     TERMS,
     UNDO_GUEST,
@@ -41,6 +41,7 @@ from headway.stores.postgres.statement import (
     NeedsMore,
     Read,
     Repeat,
+    StepKind,
     Thing,
 )
 from headway.stores.postgres.step_cache import StepCache
@@ -103,9 +104,9 @@ class Session:
         # Behind a pooler each step may have another connection, with the settings of any client.
         pooled = shared.options.pooled
         self._settings = setting(shared.options, local=True) if pooled else ""
-        self._reset(Mode.READ, None)
+        self._reset(Mode.READ)
 
-    def _reset(self, mode: Mode, kind: object) -> None:
+    def _reset(self, mode: Mode, kind: StepKind | None = None) -> None:
         self.mode, self._kind = mode, kind
         self._terms = TERMS[mode]
         self.cache = StepCache()
@@ -248,7 +249,7 @@ class Session:
 
     def _writes(self, tell: Tell, patched: Sequence[Each] = (), *, gathering: bool = False) -> None:
         limited = self.mode in {Mode.SHARED, Mode.BEAT} and tell.beside is not self.mode
-        if limited or self.mode in {Mode.PEEK, Mode.READ}:
+        if limited or self.mode in {Mode.PEEK, Mode.LOOK, Mode.READ}:
             raise NeedsMore
         self._wrote = True
         self.alone = self.alone or tell.beside is not Mode.SHARED
@@ -272,7 +273,7 @@ class Session:
         mode: Mode,
         ahead: Sequence[Asked] = (),
         *,
-        kind: object = None,
+        kind: StepKind | None = None,
         reads: Callable[[], Sequence[Read]] = list,
     ) -> list[Rows]:
         """Begin a step.
@@ -317,7 +318,7 @@ class Session:
         Raises:
             psycopg.Error: nothing was written, or the connection broke.
         """
-        self._reset(Mode.WHOLE, None)
+        self._reset(Mode.WHOLE)
         self._drop_if_hung_up()
         return self._send(batch)
 
@@ -455,9 +456,13 @@ class Session:
                 shared.marks.rise(flow, floors, started)
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)
-        if self._kind is not None:
-            shared.learn(self._kind, Prefetch.of_step(self.cache))
+        self.learn()
         return Done(self._wrote, woken, speech is not None)
+
+    def learn(self) -> None:
+        """Remember what the step has read, for the next one of its kind."""
+        if self._kind is not None:
+            self.shared.learn(self._kind, self.cache)
 
     def _last_writes(self) -> list[Sent]:
         self._queue_gathered()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.lane_claim import LEAST_HEADS
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
-from headway.stores.postgres.statement import Asked
+from headway.stores.postgres.statement import Asked, StepKind
 from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.timing import StoreTime
 
 MOST_KINDS = 256
-"""Kinds of steps whose reads are remembered."""
+"""Kinds of steps whose reads are remembered: those that were used last."""
+MOST_FLOWS = 32
+"""Flows whose heads are prefetched."""
 
 Woken = dict[tuple[str | None, int | None], None]
 """Lanes to wake (None: any), each with the moment (None: now)."""
@@ -68,6 +72,7 @@ class Prefetch:
         heads: how many heads of flows, by flow.
         lanes: which flows with waiting jobs, by lane, after which flow, and how many.
         empty: those of the queries that found nothing.
+        n: how many jobs the step could start.
     """
 
     asks: tuple[Asked, ...]
@@ -75,9 +80,10 @@ class Prefetch:
     heads: Mapping[int, int]
     lanes: tuple[tuple[str, int, int], ...]
     empty: frozenset[Asked]
+    n: int
 
     @classmethod
-    def of_step(cls, cache: StepCache) -> Prefetch:
+    def of_step(cls, cache: StepCache, n: int) -> Prefetch:
         """Return what a step has read."""
         answers = cache.answers
         return cls(
@@ -86,7 +92,18 @@ class Prefetch:
             cache.wanted,
             tuple(cache.lanes_asked),
             frozenset(one for one in cache.used if not answers.get(one, True)),
+            n,
         )
+
+    def heads_for(self, n: int) -> dict[int, int]:
+        """Return how many heads of each flow a step that may start n jobs will probably read."""
+        flows = dict(islice(self.heads.items(), MOST_FLOWS))
+        if n == self.n:
+            return flows
+        for flow, most in flows.items():
+            # Few are read of a flow with little room, and one of a shut one, whatever n is.
+            flows[flow] = max(min(most, LEAST_HEADS), -(-most * (n + 1) // (self.n + 1)))
+        return flows if len(flows) > 1 else {flow: min(most, n + 1) for flow, most in flows.items()}
 
 
 class Shared:
@@ -102,7 +119,7 @@ class Shared:
         high_water: the store's, as it was seen or written last.
         hours: gates whose intervals are known, and so have a row that stays.
         marks: of flows, as far as this process has started their jobs.
-        prefetches: by the kind of the step.
+        prefetches: by the name of the step's kind.
         unfolded: steps since one of this process folded counts.
         forgotten: how often all that was known was forgotten.
     """
@@ -118,7 +135,7 @@ class Shared:
         self.lanes = Lanes(-1, {})
         self.hours: dict[str, GateRow] = {}
         self.marks = Marks()
-        self.prefetches: dict[object, Prefetch] = {}
+        self.prefetches: dict[Hashable, Prefetch] = {}
         self.unfolded = 0
         self.forgotten = 0
 
@@ -129,11 +146,18 @@ class Shared:
             lanes = self.lanes = Lanes(version, {})
         return lanes.rows
 
-    def learn(self, kind: object, read: Prefetch) -> None:
-        """Remember what a kind of step has read."""
-        if len(self.prefetches) >= MOST_KINDS and kind not in self.prefetches:
-            self.prefetches.clear()
-        self.prefetches[kind] = read
+    def prefetch_of(self, kind: StepKind) -> Prefetch | None:
+        """Return what a step of this kind probably reads; None if nothing is known."""
+        known = self.prefetches
+        return next((known[name] for name in (kind.name, *kind.like) if name in known), None)
+
+    def learn(self, kind: StepKind, cache: StepCache) -> None:
+        """Remember what a step has read."""
+        known = self.prefetches
+        known.pop(kind.name, None)
+        if len(known) >= MOST_KINDS:
+            del known[next(iter(known))]
+        known[kind.name] = Prefetch.of_step(cache, kind.n)
 
     def follow(self, identity: int) -> None:
         """Forget everything if the store is another one."""

@@ -24,6 +24,8 @@ class Mode(Enum):
     """Nothing: it only adds."""
     PEEK = auto()
     """One look, in one trip; it ends if more must be known or anything written."""
+    LOOK = auto()
+    """One snapshot, in as many trips as it needs; it ends if anything must be written."""
     WHOLE = auto()
     """Beside other shared steps, in one trip: its assumptions are checked as it writes."""
     BLIND = auto()
@@ -54,6 +56,7 @@ class Terms(NamedTuple):
 
 # Whatever the database's default is: a step must see what was committed while it waited.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _EXCLUSIVE = "SELECT pg_advisory_xact_lock($1)"
 _SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
 _SAVEPOINT = "SAVEPOINT headway_send"
@@ -61,15 +64,30 @@ TERMS: dict[Mode, Terms] = {
     Mode.EXCLUSIVE: Terms(_BEGIN, _EXCLUSIVE, "COMMIT", checked=True, marked=True),
     Mode.SHARED: Terms(_BEGIN, _SHARED, "COMMIT", checked=True),
     Mode.BEAT: Terms(_BEGIN, end="COMMIT", checked=True, beside=True),
-    Mode.READ: Terms("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", end="COMMIT"),
+    Mode.READ: Terms(_SNAPSHOT, end="COMMIT"),
     Mode.INSERT: Terms(_BEGIN, end="COMMIT", beside=True),
     Mode.PEEK: Terms(checked=True, marked=True),
+    Mode.LOOK: Terms(_SNAPSHOT, end="COMMIT", checked=True, marked=True),
     Mode.WHOLE: Terms(lock=_SHARED, checked=True, marked=True),
     Mode.BLIND: Terms(beside=True),
     Mode.GUEST: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),
 }
 UNDO_GUEST = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
 """Roll back a step within a caller's transaction."""
+
+
+class StepKind(NamedTuple):
+    """Steps that read alike: what one has read is prefetched by the next.
+
+    Attributes:
+        name: of the kind.
+        n: how many jobs this step may start; 0 if it starts none.
+        like: names of kinds whose reads are prefetched while nothing is known of this one.
+    """
+
+    name: Hashable
+    n: int = 0
+    like: tuple[Hashable, ...] = ()
 
 
 class NeedsMore(Exception):

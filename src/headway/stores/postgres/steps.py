@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
@@ -17,7 +18,15 @@ from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.prefetch import begin_with_prefetch
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Done, Shared, Speech, silent
-from headway.stores.postgres.statement import Asked, KeyHeld, Mode, NeedsMore, Read, Repeat
+from headway.stores.postgres.statement import (
+    Asked,
+    KeyHeld,
+    Mode,
+    NeedsMore,
+    Read,
+    Repeat,
+    StepKind,
+)
 from headway.stores.sql.statement import Rows
 from headway.stores.sql.store import mark_if_changed
 
@@ -27,6 +36,16 @@ Verb = Callable[[PostgresLedger], Answer]
 _ADDING = frozenset({Mode.BLIND, Mode.INSERT})
 TRIES = 8
 """How often a step is begun if others are faster."""
+
+
+class Part(NamedTuple):
+    """What one verb brings into a step that it may share with others; see `Steps.run`."""
+
+    verb: Verb[Any]
+    kind: StepKind | None = None
+    first: Sequence[Asked] = ()
+    take: Callable[[Sequence[Rows]], None] | None = None
+    ahead: Ahead | None = None
 
 
 class Steps:
@@ -60,7 +79,7 @@ class Steps:
         mode: Mode,
         verb: Verb[Answer],
         *,
-        kind: object = None,
+        kind: StepKind | None = None,
         first: Sequence[Asked] = (),
         take: Callable[[Sequence[Rows]], None] | None = None,
         ahead: Ahead | None = None,
@@ -70,7 +89,7 @@ class Steps:
         Args:
             mode: how much of the store it has for itself.
             verb: gets the tables within the step.
-            kind: under which its reads are remembered, for the next step of the kind.
+            kind: if given, its reads are remembered for the next step of the kind.
             first: queries that it certainly needs.
             take: gets the rows of that, before the verb.
             ahead: what it reads, for the trip of the step's begin.
@@ -93,11 +112,58 @@ class Steps:
         message = f"others were faster {TRIES} times"
         raise StoreUnavailable(message, hint="try again; nothing was written")
 
+    def run_parts(self, parts: Sequence[Part]) -> tuple[list[Any], Done]:
+        """Run verbs, one after another, as one exclusive step: all of them or none.
+
+        Returns:
+            The answer of each, and what the step has done.
+
+        Raises:
+            Exception: as of `run`, for any of them.
+        """
+
+        def take(answers: Sequence[Rows]) -> None:
+            left = iter(answers)
+            for part in parts:
+                own = [next(left) for _ in part.first]
+                if part.take is not None:
+                    part.take(own)
+
+        kinds = [part.kind for part in parts if part.kind is not None]
+        kind = None
+        if kinds:
+            names = tuple(one.name for one in kinds)
+            n = sum(one.n for one in kinds)
+            kind = kinds[0] if len(names) == 1 else StepKind(names, n, names[::-1])
+        aheads = [part.ahead for part in parts if part.ahead is not None]
+        return self.run(
+            Mode.EXCLUSIVE,
+            lambda ledger: [part.verb(ledger) for part in parts],
+            kind=kind,
+            first=[asked for part in parts for asked in part.first],
+            take=take,
+            ahead=_together(aheads),
+        )
+
+    def look(
+        self, verb: Verb[Answer], kind: StepKind, first: Sequence[Asked]
+    ) -> tuple[Answer, Done]:
+        """Run a verb without the lock; even if it needs more, what it has read is remembered.
+
+        Raises:
+            NeedsMore: something must be written; nothing was.
+        """
+        try:
+            return self.run(Mode.LOOK, verb, kind=kind, first=first)
+        except NeedsMore:
+            self.session.learn()
+            raise
+
     def _once(
         self,
         mode: Mode,
         verb: Verb[Answer],
-        kind: object,
+        kind: StepKind | None,
         first: Sequence[Asked],
         take: Callable[[Sequence[Rows]], None] | None,
         ahead: Ahead | None,
@@ -174,3 +240,8 @@ class Steps:
     def close(self) -> None:
         """Release the connection."""
         self.session.drop()
+
+
+def _together(aheads: Sequence[Ahead]) -> Ahead:
+    fields: list[Sequence[Any]] = [[*chain(*named)] for named in zip(*aheads, strict=True)]
+    return Ahead(*fields)

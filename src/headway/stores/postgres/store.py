@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -21,20 +21,17 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
-from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.ledger.verbs.signal import look_of as signals_read
-from headway.stores.ledger.verbs.signal import signals as apply_signals
 from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.failures import explain
 from headway.stores.postgres.guests import Inserting
 from headway.stores.postgres.link import open_link
-from headway.stores.postgres.operations import Beats, Looks, Settles
+from headway.stores.postgres.operations import Beats, Looks, Settles, Turns, run_beat
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.registry import Registry
@@ -88,11 +85,12 @@ class PostgresStore(SqlStore):
         self._plain = PlainClaims(claims, spells)
         self._looks = Looks(turns, self._plain)
         self._settles = Settles(shares)
+        self._turns_together = Turns(turns, self._looks, self._settles).run
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
         self._insert_queue = CallQueue("headway-insert", 256, self._insert, inserts.close)
-        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, share)
+        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, _one_claim)
         self._claim_queue = CallQueue("headway-claim", 1, self._work, claims.close)
         self._beat_queue = CallQueue("headway-beat", 1, self._work, beats.close)
         self._share_queue = CallQueue("headway-settle", TOGETHER, self._work, shares.close, share)
@@ -158,7 +156,7 @@ class PostgresStore(SqlStore):
                 if plain is not None:
                     return plain
         try:
-            reply = await _ask(self._turn_queue, Call(lambda: self._looks.claim(request)))
+            reply = await self._take_turn(request)
         except StoreUnavailable as error:
             if unknown is not None:
                 raise unknown from error
@@ -170,6 +168,8 @@ class PostgresStore(SqlStore):
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
+        if not self._settles.beside(request):
+            return await self._take_turn(request)
         call: Call[list[Verdict]] = Call(item=request, together=self._settles.settle)
         return await _ask(self._share_queue, call)
 
@@ -179,18 +179,12 @@ class PostgresStore(SqlStore):
         if reply is not None:
             return reply
         # What changes jobs needs an exclusive step. No other call of this process goes before it.
-        kind = ("beat", request.worker)
-        turn = Call(
-            lambda: self._turns.run(
-                Mode.EXCLUSIVE, lambda ledger: verbs.beat(ledger, request), kind=kind
-            )
-        )
+        turn = Call(lambda: run_beat(self._turns, Mode.EXCLUSIVE, request))
         return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        call: Call[SignalReply] = Call(item=signal, together=self._apply_signals)
-        return await _ask(self._turn_queue, call)
+        return await self._take_turn(signal)
 
     # Operating
 
@@ -224,13 +218,9 @@ class PostgresStore(SqlStore):
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_queue, call)
 
-    def _apply_signals(self, events: Sequence[Signal]) -> tuple[list[SignalReply], Done]:
-        """Apply signals in their order, all of them or none."""
-        return self._turns.run(
-            Mode.EXCLUSIVE,
-            lambda ledger: apply_signals(ledger, events),
-            ahead=signals_read(events),
-        )
+    async def _take_turn(self, item: SettleRequest | Signal | ClaimRequest) -> Any:  # noqa: ANN401  (depends on the item)
+        call: AnyCall = Call(item=item, together=self._turns_together)
+        return await _ask(self._turn_queue, call)
 
     def _work(self, calls: list[AnyCall]) -> None:
         serve(calls, self._tell)
@@ -272,6 +262,14 @@ def prepare(options: PostgresOptions) -> None:
     except psycopg.Error as error:
         raised: StoreError | InvariantBroken = explain(error, options)
         raise raised from error
+
+
+def _one_claim(group: Sequence[AnyCall], other: AnyCall) -> bool:
+    """Return whether a call may join a group: one claim in a step, since each reads heads anew."""
+    claims = type(other.item) is ClaimRequest
+    return share(group, other) and not (
+        claims and any(type(one.item) is ClaimRequest for one in group)
+    )
 
 
 async def _ask(queue: CallQueue, call: Call[Answer], *, urgent: bool = False) -> Answer:

@@ -60,6 +60,7 @@ _REMOVE = Tell(
     " (SELECT ctid FROM @gate WHERE gate.name = idle.name ORDER BY no DESC LIMIT 1) AS one))",
     of("gate"),
 )
+_SAVE_TIMED, _REMOVE_TIMED = (Tell(one.text, of("gate", "timer")) for one in (_SAVE, _REMOVE))
 _PAGE = Ask(
     f"SELECT {GATE} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
     " ORDER BY name LIMIT $2",
@@ -68,12 +69,12 @@ _PAGE = Ask(
 _DUE_TIMERS = Ask(
     "SELECT name FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL"
     " ORDER BY timer_at, name LIMIT $1",
-    of("gate"),
+    of("timer"),
     ahead=True,
 )
 _NEXT_TIMER = Ask(
     "SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1",
-    of("gate"),
+    of("timer"),
     ahead=True,
 )
 _SHORT_HORIZONS = Ask(
@@ -146,7 +147,9 @@ class PostgresGates:
         session.need_exclusive()
         kept: list[GateRow] = []
         idle: list[str] = []
-        for row in rows:
+        changed = list(rows)
+        timed = not self._keeps_timers(changed)
+        for row in changed:
             session.cache.gates[row.name] = None if row.idle() else row.clone()
             if not row.idle():
                 kept.append(row)
@@ -155,15 +158,24 @@ class PostgresGates:
             else:
                 kept.append(replace(row, closed_by="", closed_reason="", zone=None, opens=()))
         if kept:
-            session.tell(_SAVE, *_columns(kept))
+            session.tell(_SAVE_TIMED if timed else _SAVE, *_columns(kept))
         if idle:
-            session.tell(_REMOVE, Texts(idle))
+            session.tell(_REMOVE_TIMED if timed else _REMOVE, Texts(idle))
 
     def page(self, after: str, limit: int) -> list[GateRow]:
         return [read_gate(row) for row in self._session.ask(_PAGE, after, limit)]
 
     def due_timers(self, limit: int) -> list[str]:
         return [name for (name,) in self._session.ask(_DUE_TIMERS, limit)]
+
+    def _keeps_timers(self, changed: Sequence[GateRow]) -> bool:
+        """Return whether no timer changes, so that what is known of the next ones still holds."""
+        known = self._session.cache.gates
+        if any(row.name not in known for row in changed):
+            return False
+        olds = [known[row.name] for row in changed]
+        timers = [None if old is None else old.timer_at for old in olds]
+        return timers == [row.timer_at for row in changed]
 
     def next_timer(self) -> int | None:
         rows = self._session.ask(_NEXT_TIMER)
