@@ -147,6 +147,20 @@ async def test_ended_backends_under_many_calls_never_make_the_store_suspect(plac
     assert await store.suspicion() is None
 
 
+async def test_settlement_of_plain_jobs_notices_a_store_that_was_restored(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    first, second = (await claim(store)).jobs
+    await succeed(store, [(first.id, first.run)])
+    assert await store.suspicion() is None
+    # As of a backup, which knows of nothing that happened in the last ten seconds.
+    place.sql("UPDATE @number SET n = n - 10000 WHERE key = -1")
+    await succeed(store, [(second.id, second.run)])
+    assert await store.suspicion() is not None
+
+
 async def test_high_water_mark_that_an_enqueue_raised_is_not_lowered_by_the_turn(
     place: Place, clock: FakeClock
 ) -> None:

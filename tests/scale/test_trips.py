@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from headway.contract.claims import ClaimRequest, SweepReply
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded
+from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Heard, SignalKind
 from headway.contract.signals import Signal as Event
 from headway.contract.views import (
@@ -279,6 +279,61 @@ async def test_claim_at_a_shared_gate_is_two_trips_however_many_it_asks_for(
     await here.add([here.new(here.use(LINES)) for _ in range(110)])
     await here.take(10)
     assert await trips(lambda: here.worker.ask(n, LANE)) == 2
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_plain_successes_of_any_number_are_settled_in_one_trip(here: Site, n: int) -> None:
+    await here.add([here.new() for _ in range(n + 1)])
+    first, *jobs = await here.take(n + 1)
+    await here.worker.settle(Succeeded(first.id, first.run))
+    before = await here.store.read(StatsQuery())
+    said = [Succeeded(job.id, job.run) for job in jobs]
+    verdicts: list[Verdict] = []
+
+    async def work() -> None:
+        verdicts.extend(await here.worker.settle(*said))
+
+    assert await trips(work) == 1
+    assert verdicts == [Verdict.DONE] * n
+    after = await here.store.read(StatsQuery())
+    assert after.totals["succeeded"] == before.totals["succeeded"] + n
+    assert after.counts["succeeded"] == before.counts["succeeded"] + n
+    assert "running" not in after.counts
+    # Repeated, as after a lost reply, it is found to be done.
+    assert await here.worker.settle(*said) == [Verdict.ALREADY] * n
+
+
+async def test_successes_of_which_one_is_settled_or_lost_settle_the_others(here: Site) -> None:
+    await here.add([here.new() for _ in range(5)])
+    first, *jobs = await here.take(5)
+    await here.worker.settle(Succeeded(first.id, first.run))
+    said = [Succeeded(job.id, job.run) for job in (first, *jobs[:2])]
+    assert await here.worker.settle(*said) == [Verdict.ALREADY, Verdict.DONE, Verdict.DONE]
+    said = [Succeeded(job.id, job.run + place) for place, job in enumerate(jobs[2:])]
+    assert await here.worker.settle(*said) == [Verdict.DONE, Verdict.LOST]
+
+
+async def test_successes_of_a_worker_whose_lease_has_ended_are_lost(here: Site) -> None:
+    await here.add([here.new() for _ in range(3)])
+    first, *jobs = await here.take(3)
+    await here.worker.settle(Succeeded(first.id, first.run))
+    here.clock.advance(30_001)
+    said = [Succeeded(job.id, job.run) for job in jobs]
+    assert await here.worker.settle(*said) == [Verdict.LOST] * 2
+
+
+async def test_success_of_a_job_with_a_gate_among_plain_ones_gives_its_permit_back(
+    here: Site,
+) -> None:
+    await here.add([here.new() for _ in range(3)])
+    first, *jobs = await here.take(3)
+    await here.worker.settle(Succeeded(first.id, first.run))
+    lock = here.use(LOCK)
+    await here.add([here.new(lock), here.new(lock)])
+    jobs += await here.take(1)
+    said = [Succeeded(job.id, job.run) for job in jobs]
+    assert await here.worker.settle(*said) == [Verdict.DONE] * 3
+    assert len((await here.worker.ask(1, LANE)).jobs) == 1
 
 
 async def at_one(here: Site, n: int) -> list[NewJob]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from headway.stores.sql.statement import DEFINITIONS, EPOCH, HIGH_WATER, IDENTITY
+from headway.stores.sql.statement import (
+    DEFINITIONS,
+    EPOCH,
+    EPOCH_AT,
+    HIGH_WATER,
+    IDENTITY,
+    SCHEMA,
+)
 
 OLDEST_PROGRAM = -11
 """Programs that know at least this schema understand the store."""
@@ -21,6 +28,24 @@ TOKENS_SINCE = 2
 """The schema that has tokens; this program works on an older one as well."""
 CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
+
+
+def same_store(place: int) -> str:
+    """Return the condition that `fact` is of the store that this process knows.
+
+    Args:
+        place: of the first of five parameters: what `Shared.sight` returns.
+    """
+    return (
+        f"(SELECT n FROM fact WHERE key = {IDENTITY}) = ${place}::bigint"  # noqa: S608  (constants only)
+        f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = ${place + 1}::bigint"
+        f" AND coalesce((SELECT n FROM fact WHERE key = {EPOCH_AT}), 0) = ${place + 2}::bigint"
+        f" AND (SELECT n FROM fact WHERE key = {HIGH_WATER}) >= ${place + 3}::bigint"
+        f" AND (SELECT n FROM fact WHERE key = {SCHEMA}) = ${place + 4}::bigint"
+        f" AND coalesce((SELECT n FROM fact WHERE key = {SUSPECT}), 0) = 0"
+    )
+
+
 FACTS = (
     f"{FACT}"  # noqa: S608  (constants only)
     f" SELECT set_config('headway.now', greatest(coalesce($1::bigint, {CLOCK}),"

@@ -24,9 +24,9 @@ from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.statement import Asked, Mode, NeedsMore, StepKind
 from headway.stores.postgres.steps import Part, Steps, Verb
-from headway.stores.postgres.tables.job_statements import FINISH_LIVE, HELD_BY
+from headway.stores.postgres.tables.job_statements import FINISH_ALL, FINISH_LIVE, HELD_BY
 from headway.stores.postgres.tables.records import LOAD_WORKER
-from headway.stores.sql.statement import Ask, Row, Rows, of
+from headway.stores.sql.statement import FIRST_TOTAL, Ask, Row, Rows, of
 
 Answer = TypeVar("Answer")
 
@@ -112,6 +112,9 @@ MOST_GATED = 256
 """Workers whose last settlement needed an exclusive step, at most."""
 
 Verdicts = list[list[Verdict]]
+Finished = dict[tuple[str, int], list[str]]
+"""The ids of jobs that just succeeded, by worker and run."""
+_SETTLED = Done(wrote=True, woken={}, told=False)
 
 
 class Settles:
@@ -132,8 +135,12 @@ class Settles:
 
     def settle(self, requests: Sequence[SettleRequest]) -> tuple[Verdicts, Done]:
         """Settle several requests, all of them or none; see `Store.settle`."""
-        part = self.part(requests)
-        if all(_plain_runs(request) is not None for request in requests):
+        plain = [runs for request in requests if (runs := _plain_runs(request)) is not None]
+        if len(plain) == len(requests):
+            with suppress(NeedsMore):
+                self._whole(_by_run(requests, plain))
+                return [[Verdict.DONE] * len(runs) for runs in plain], _SETTLED
+            part = self.part(requests)
             try:
                 return self._steps.run(
                     Mode.SHARED, part.verb, kind=part.kind, first=part.first, take=part.take
@@ -145,22 +152,36 @@ class Settles:
         (verdicts,), done = self._steps.run_parts([self.part(requests)])
         return verdicts, done
 
+    def _whole(self, finished: Finished) -> None:
+        """End jobs that just succeeded, in one trip.
+
+        Raises:
+            NeedsMore: one of them is not live, or needs more than that; nothing was written.
+        """
+        shared, words = self._steps.shared, self._steps.session.words
+        numbers = {worker: words.find(worker) for worker, _ in finished}
+        if shared.options.pooled or None in numbers.values():
+            raise NeedsMore
+        rest = (FIRST_TOTAL - words.number("succeeded"), *shared.sight())
+        self._steps.whole(
+            [
+                (FINISH_ALL, (*_bound(jobs, run, numbers[worker], worker), *rest))
+                for (worker, run), jobs in finished.items()
+            ]
+        )
+
     def part(self, requests: Sequence[SettleRequest]) -> Part:
         """Return settlements as part of a step."""
         workers = sorted({request.worker for request in requests})
         plain = [_plain_runs(request) for request in requests]
-        finished: dict[tuple[str, int], list[str]] = {}
-        for request, runs in zip(requests, plain, strict=True):
-            for job, run in runs or ():
-                finished.setdefault((request.worker, run), []).append(job)
+        finished = _by_run(requests, plain)
         first: list[Asked] = [(LOAD_WORKER, (worker,)) for worker in workers]
         sent: list[tuple[str, int, list[str]]] = []
         for (worker, run), jobs in finished.items():
             who = self._steps.session.words.find(worker)
             if who is not None:
                 sent.append((worker, run, jobs))
-                bound = (ids_of(jobs), run, who, DEFAULT_POLICY.keep_ms, worker)
-                first.append((_FINISH, bound))
+                first.append((_FINISH, _bound(jobs, run, who, worker)))
         known: dict[tuple[str, int, str], Row | None] = {}
 
         def take(answers: Sequence[Rows]) -> None:
@@ -231,6 +252,21 @@ class Turns:
 
 _ORDER = (SettleRequest, Signal, ClaimRequest)
 """In which a step handles them: first those that may give permits back."""
+
+
+def _by_run(
+    requests: Sequence[SettleRequest], plain: Sequence[Sequence[tuple[str, int]] | None]
+) -> Finished:
+    finished: Finished = {}
+    for request, runs in zip(requests, plain, strict=True):
+        for job, run in runs or ():
+            finished.setdefault((request.worker, run), []).append(job)
+    return finished
+
+
+def _bound(jobs: Sequence[str], run: int, who: int | None, worker: str) -> tuple[object, ...]:
+    """Return the parameters of `FINISH_LIVE`."""
+    return ids_of(jobs), run, who, DEFAULT_POLICY.keep_ms, worker
 
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:

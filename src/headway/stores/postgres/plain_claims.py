@@ -22,20 +22,15 @@ from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import WHOLE, Range
-from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, SUSPECT
-from headway.stores.postgres.schema import latest
+from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, same_store
 from headway.stores.postgres.shared import Done, Lanes
 from headway.stores.postgres.statement import NeedsMore
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.gates import PASSES
 from headway.stores.sql.statement import (
     DEFINITIONS,
-    EPOCH,
-    EPOCH_AT,
     FIRST_TOTAL,
     HIGH_WATER,
-    IDENTITY,
-    SCHEMA,
     WIDTH,
     Row,
     Rows,
@@ -61,12 +56,7 @@ _HOLDS = (
     f"{FACT} SELECT 1 / coalesce(("  # noqa: S608  (constants only)
     f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $1::bigint"
     f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $2::bigint"
-    f" AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $3::bigint"
-    f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $4::bigint"
-    f" AND coalesce((SELECT n FROM fact WHERE key = {EPOCH_AT}), 0) = $5::bigint"
-    f" AND (SELECT n FROM fact WHERE key = {HIGH_WATER}) >= $6::bigint"
-    f" AND coalesce((SELECT n FROM fact WHERE key = {SUSPECT}), 0) = 0"
-    f" AND (SELECT n FROM fact WHERE key = {SCHEMA}) = $7::bigint"
+    f" AND {same_store(3)}"
     # The worker's lease is live and need not be extended without a start; the claim is no repeat.
     " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
     " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
@@ -313,13 +303,13 @@ class PlainClaims:
     def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> Sent:
         shared = self.steps.shared
         # Each is read once, because other threads replace them.
-        sight, templates, lanes = shared.watch.known, shared.templates, shared.lanes
-        if templates is None or sight is None or shared.watch.reason or not _is_simple(lanes, name):
+        sight, templates, lanes = shared.sight(), shared.templates, shared.lanes
+        if templates is None or not _is_simple(lanes, name):
             raise NeedsMore
         if lane.known != (shared.forgotten, shared.time.epoch):
             # Its flows may have been numbered in another store.
             raise NeedsMore
-        facts = (templates.version, lanes.version, *sight, latest())
+        facts = (templates.version, lanes.version, *sight)
         return _HOLDS, (
             *facts,
             request.worker,

@@ -15,7 +15,8 @@ from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
-from headway.stores.postgres.statement import Asked, StepKind
+from headway.stores.postgres.schema import latest
+from headway.stores.postgres.statement import Asked, NeedsMore, StepKind
 from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.timing import StoreTime
 
@@ -158,6 +159,17 @@ class Shared:
         if len(known) >= MOST_KINDS:
             del known[next(iter(known))]
         known[kind.name] = Prefetch.of_step(cache, kind.n)
+
+    def sight(self) -> tuple[int | str, ...]:
+        """Return what this process knows the store by; see `same_store`.
+
+        Raises:
+            NeedsMore: nothing is known, or it was replaced.
+        """
+        known = self.watch.known
+        if known is None or self.watch.reason:
+            raise NeedsMore
+        return (*known, latest())
 
     def follow(self, identity: int) -> None:
         """Forget everything if the store is another one."""

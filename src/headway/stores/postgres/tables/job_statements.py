@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.core.state import State
 from headway.stores.ledger import columns
 from headway.stores.postgres.arrays import Numbers, Texts, ids_of
+from headway.stores.postgres.numbers import FACT, same_store
 from headway.stores.postgres.statement import Each, Mode
 from headway.stores.postgres.tables.records import DROP_EVENTS
 from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
-from headway.stores.sql.statement import ANY_JOB, Ask, Tell, of
+from headway.stores.sql.statement import ANY_JOB, WIDTH, Ask, Tell, of
 
 COLUMNS = columns.JOB.format(id="id::text")
 HEAD = columns.HEAD.format(id="id::text")
@@ -159,6 +161,16 @@ FINISH_LIVE = _FINISH.format(
     " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
 )
 """The same, sent before it is known whether the worker's lease lives."""
+FINISH_ALL = (
+    f"{FACT}, done AS ({FINISH_LIVE}),"  # noqa: S608  (constants only)
+    " counted AS (INSERT INTO @delta"
+    f" SELECT ARRAY[lane * {WIDTH} + {columns.CODES[State.RUNNING]}, lane * {WIDTH}"
+    f" + {columns.CODES[State.SUCCEEDED]}, $6::bigint], ARRAY[-n, n, n]"
+    " FROM (SELECT lane, count(*) AS n FROM done GROUP BY lane) AS one)"
+    " SELECT 1 / (count(*) = cardinality($1) AND NOT coalesce(bool_or(gated), true)"
+    f" AND {same_store(7)})::int FROM done"
+)
+"""A whole settlement; it fails unless all of them end by it and none gives anything back."""
 HELD_BY = Ask(
     "SELECT id::text, run, request, state, cancel_requested FROM @job"
     " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq LIMIT $2",
