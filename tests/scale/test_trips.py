@@ -34,6 +34,7 @@ from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
+from headway.stores.postgres.tables.job_statements import HEADS
 from headway.testing.conformance.worker import PlayedWorker
 from tests.scale.trips import (
     LANE,
@@ -360,6 +361,62 @@ async def test_settlement_and_claim_of_a_process_are_one_step_of_two_trips(here:
         (held,) = reply.jobs
     # The first of its kind reads a lane's flows once more.
     assert took[1:] == [2, 2]
+
+
+async def test_claim_shares_no_step_that_changes_what_it_has_read(here: Site) -> None:
+    await here.add([here.new(here.use(LINES)) for _ in range(40)])
+    took: list[int] = []
+    for _ in range(3):
+        jobs = await here.take(3)
+        other = handed(jobs[0]), Failed(jobs[1].id, jobs[1].run, error="busy")
+        calls = [here.worker.settle(one) for one in other] + [here.worker.ask(3, LANE)]
+        with counting() as told:
+            *verdicts, reply = await at_once(here.store._turn_queue, calls)
+        took.append(told.n)
+        assert (verdicts, len(reply.jobs)) == ([["done"]] * 2, 3)
+        await here.worker.settle(handed(jobs[2]), *map(handed, reply.jobs))
+    # The settlements by themselves take five, and a claim two.
+    assert took[-1] <= 7
+
+
+async def test_claim_after_a_small_one_reads_few_heads_of_many_flows(here: Site) -> None:
+    for tenant in range(32):
+        await here.add([here.new(here.use(LINES), tenant=f"t{tenant}") for _ in range(10)])
+    await here.take(1)
+    read: list[int] = []
+    run = Link.run
+
+    def watched(self: Link, batch: Sequence[Any]) -> Any:
+        answers = run(self, batch)
+        heads = [rows for (text, _), rows in zip(batch, answers, strict=True) if text == HEADS]
+        read.extend(map(len, heads))
+        return answers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "run", watched)
+        assert len((await here.worker.ask(100, LANE)).jobs) == 100
+    # What is sent with the begin; later rounds read as many as their decisions need.
+    assert read[0] <= 2 * 100 + 16 * 32
+
+
+async def test_beats_of_workers_that_never_start_a_job_leave_nothing_behind(here: Site) -> None:
+    words = "SELECT count(*) FROM headway.word"
+    with psycopg.connect(here.store._options.conninfo, autocommit=True) as db:
+        before = db.execute(words).fetchone()
+        for n in range(20):
+            await PlayedWorker(here.store, f"idle-{n}").beat()
+        assert db.execute(words).fetchone() == before
+
+
+async def test_worker_without_a_free_handler_looks_without_the_lock(here: Site) -> None:
+    await here.add([here.new(here.use(LINES)) for _ in range(6)])
+    busy = PlayedWorker(here.store, "busy")
+    await busy.beat()
+    took: list[int] = []
+    for _ in range(3):
+        await here.take(1)
+        took.append(await trips(lambda: busy.ask(1, LANE, free=0)))
+    assert took[1:] == [1, 1]
 
 
 async def test_claims_beside_a_refused_settlement_and_each_other_are_answered(here: Site) -> None:

@@ -56,6 +56,20 @@ GROWTH = 4
 """After a round that parked jobs, the next one reads this many times as many heads in all."""
 
 
+def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
+    """Return how many heads of each flow a round of a claim reads: at least, and at most.
+
+    Args:
+        n: how many jobs may start.
+        flows: how many flows there are.
+        rounds: before this one.
+    """
+    least = LEAST_HEADS
+    if flows > MANY_FLOWS:
+        least = min(LEAST_HEADS, FIRST_HEADS << rounds)
+    return least, n + 1 if flows == 1 else max(least, 2 * n // flows)
+
+
 class LaneClaim:
     """One lane in one claim."""
 
@@ -145,11 +159,8 @@ class LaneClaim:
             return []
         self._prefetch_shared(flows)
         self.ledger.read_ahead(Ahead(heads=self.flows or ()))
-        least = LEAST_HEADS
-        if len(flows) > MANY_FLOWS:
-            least = min(LEAST_HEADS, FIRST_HEADS << self.rounds)
+        least, most = heads_of_each(n, len(flows), self.rounds)
         self.rounds += 1
-        most = n + 1 if len(flows) == 1 else max(least, 2 * n // len(flows))
         # Where all keys are taken few can start, however many heads a round reads: rounds must not
         # grow in number with what is parked.
         deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)

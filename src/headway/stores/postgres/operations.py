@@ -19,6 +19,7 @@ from headway.stores.ledger.verbs.settle import look_of, settle_all
 from headway.stores.ledger.verbs.signal import look_of as signals_read
 from headway.stores.ledger.verbs.signal import signals as apply_signals
 from headway.stores.postgres.arrays import ids_of
+from headway.stores.postgres.call_queue import AnyCall, share
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
@@ -63,6 +64,8 @@ class Looks:
 
     def part(self, request: ClaimRequest) -> Part:
         """Return a claim as part of an exclusive step."""
+        lanes = tuple(lane for lane, _ in request.lanes)
+        kind = StepKind(("claim", lanes, request.free > 0), request.n)
 
         def verb(ledger: PostgresLedger) -> ClaimReply | Suspicion:
             # Returned and not raised, so that the step commits what it found.
@@ -70,10 +73,10 @@ class Looks:
             if isinstance(reply, ClaimReply):
                 # Only hints, which each plain claim checks: the step may still be undone.
                 self._plain.learn(request, reply, ledger.session.cache.found)
+                if reply.jobs:
+                    self._idle.discard(kind.name)
             return reply
 
-        lanes = tuple(lane for lane, _ in request.lanes)
-        kind = StepKind(("claim", lanes), request.n)
         return Part(verb, kind, [(LOAD_WORKER, (request.worker,))])
 
     def sweep(self, n: int, keep_trail_ms: int) -> tuple[SweepReply, Done]:
@@ -111,6 +114,7 @@ _FINISH = Ask(FINISH_LIVE, of("held"))
 MOST_GATED = 256
 """Workers whose last settlement needed an exclusive step, at most."""
 
+Operation = SettleRequest | Signal | ClaimRequest
 Verdicts = list[list[Verdict]]
 Finished = dict[tuple[str, int], list[str]]
 """The ids of jobs that just succeeded, by worker and run."""
@@ -142,9 +146,7 @@ class Settles:
                 return [[Verdict.DONE] * len(runs) for runs in plain], _SETTLED
             part = self.part(requests)
             try:
-                return self._steps.run(
-                    Mode.SHARED, part.verb, kind=part.kind, first=part.first, take=part.take
-                )
+                return self._steps.run(Mode.SHARED, part.verb, first=part.first, take=part.take)
             except NeedsMore:
                 if len(self._gated) >= MOST_GATED:
                     self._gated.clear()
@@ -203,11 +205,32 @@ class Settles:
 
         gated = [one.job for request in requests for one in request.outcomes]
         ahead = look_of(requests)._replace(permits=gated)
-        return Part(verb, StepKind(("settle",)), first, take, ahead)
+        kind = StepKind(("settle", *workers) if len(workers) == 1 else ("settle",))
+        return Part(verb, kind, first, take, ahead)
+
+
+def joins_turn(group: Sequence[AnyCall], other: AnyCall) -> bool:
+    """Return whether a call may share an exclusive step with these.
+
+    A claim shares one with plain successes alone, because nothing that it has read ahead is
+    changed by them. After other settlements, signals and claims it would read all of that again.
+    """
+    if not share(group, other):
+        return False
+    if type(other.item) is ClaimRequest:
+        return all(_is_plain(one.item) for one in group)
+    if type(group[0].item) is ClaimRequest:
+        return _is_plain(other.item)
+    # A claim that has joined others is the last.
+    return type(group[-1].item) is not ClaimRequest
+
+
+def _is_plain(item: object) -> bool:
+    return isinstance(item, SettleRequest) and _plain_runs(item) is not None
 
 
 class Turns:
-    """Exclusive steps that callers of one process share.
+    """Exclusive steps that callers of one process share; see `joins_turn`.
 
     A worker whose handlers end settles and claims at the same moment. In one step it waits for the
     lock once, and it can start what it has made room for.
@@ -221,7 +244,7 @@ class Turns:
         self._looks = looks
         self._settles = settles
 
-    def run(self, items: Sequence[SettleRequest | Signal | ClaimRequest]) -> tuple[list[Any], Done]:
+    def run(self, items: Sequence[Operation]) -> tuple[list[Any], Done]:
         """Run operations, all of them or none; see `_ORDER`.
 
         Returns:
@@ -323,7 +346,8 @@ class Beats:
 def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply, Done]:
     """Beat in a step of this mode, all of whose reads are sent with its begin."""
     worker = request.worker
-    # A number is given to a worker that has none, or each of its beats would ask for it.
-    held = (HELD_BY, (steps.session.words.number(worker), None))
-    first: list[Asked] = [(LOAD_WORKER, (worker,)), held]
+    who = steps.session.words.known(worker)
+    first: list[Asked] = [(LOAD_WORKER, (worker,))]
+    if who is not None:
+        first.append((HELD_BY, (who, None)))
     return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)

@@ -77,6 +77,10 @@ class PostgresInterned(Interned[Thing]):
         self._read_all = f"SELECT no, {body} FROM @{table} WHERE no = ANY ($1)"  # noqa: S608  (names only)
         self._pack: Callable[[Iterable[Any]], Any] = Texts if table == "lane" else Blobs
 
+    def known(self, thing: Thing) -> int | None:
+        """Return the number of a value if it is cached."""
+        return self._numbers.get(thing)
+
     def find(self, thing: Thing) -> int | None:
         """Return the number of a value; None if it has none."""
         found = self._numbers.get(thing)

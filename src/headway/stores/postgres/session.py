@@ -97,6 +97,7 @@ class Session:
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
         self.patient = False
+        self._forgotten = -1
         self._connect = connect
         self._link: Link | None = None
         self._speech = speech
@@ -379,6 +380,7 @@ class Session:
             shared.marks.follow(facts.get(BEHIND, 0))
         shared.high_water = facts.get(HIGH_WATER, 0)
         shared.follow(facts.get(IDENTITY, 0))
+        self._forgotten = shared.forgotten
         if self._terms.checked:
             self._check_fingerprint(before)
 
@@ -461,7 +463,7 @@ class Session:
 
     def learn(self) -> None:
         """Remember what the step has read, for the next one of its kind."""
-        if self._kind is not None:
+        if self._kind is not None and self._forgotten == self.shared.forgotten:
             self.shared.learn(self._kind, self.cache)
 
     def _last_writes(self) -> list[Sent]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from threading import Lock
 from typing import NamedTuple
 
 from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
-from headway.stores.ledger.lane_claim import LEAST_HEADS
+from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import Sent
 from headway.stores.postgres.marks import Marks
@@ -99,12 +100,15 @@ class Prefetch:
     def heads_for(self, n: int) -> dict[int, int]:
         """Return how many heads of each flow a step that may start n jobs will probably read."""
         flows = dict(islice(self.heads.items(), MOST_FLOWS))
-        if n == self.n:
+        if n == self.n or not flows:
             return flows
-        for flow, most in flows.items():
-            # Few are read of a flow with little room, and one of a shut one, whatever n is.
-            flows[flow] = max(min(most, LEAST_HEADS), -(-most * (n + 1) // (self.n + 1)))
-        return flows if len(flows) > 1 else {flow: min(most, n + 1) for flow, most in flows.items()}
+        _, before = heads_of_each(self.n, len(self.heads))
+        least, most = heads_of_each(n, len(self.heads))
+        for flow, read in flows.items():
+            # One head is read of a flow that is shut, and few where there is little room.
+            if read > 1:
+                flows[flow] = most if read >= before else min(most, max(least, read))
+        return flows
 
 
 class Shared:
@@ -137,6 +141,7 @@ class Shared:
         self.hours: dict[str, GateRow] = {}
         self.marks = Marks()
         self.prefetches: dict[Hashable, Prefetch] = {}
+        self._learning = Lock()
         self.unfolded = 0
         self.forgotten = 0
 
@@ -154,11 +159,12 @@ class Shared:
 
     def learn(self, kind: StepKind, cache: StepCache) -> None:
         """Remember what a step has read."""
-        known = self.prefetches
-        known.pop(kind.name, None)
-        if len(known) >= MOST_KINDS:
-            del known[next(iter(known))]
-        known[kind.name] = Prefetch.of_step(cache, kind.n)
+        read, known = Prefetch.of_step(cache, kind.n), self.prefetches
+        with self._learning:
+            known.pop(kind.name, None)
+            if len(known) >= MOST_KINDS:
+                del known[next(iter(known))]
+            known[kind.name] = read
 
     def sight(self) -> tuple[int | str, ...]:
         """Return what this process knows the store by; see `same_store`.
@@ -187,4 +193,5 @@ class Shared:
         self.lanes = Lanes(-1, {})
         self.hours = {}
         self.marks.clear()
-        self.prefetches.clear()
+        with self._learning:
+            self.prefetches.clear()

@@ -31,7 +31,15 @@ from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.failures import explain
 from headway.stores.postgres.guests import Inserting
 from headway.stores.postgres.link import open_link
-from headway.stores.postgres.operations import Beats, Looks, Settles, Turns, run_beat
+from headway.stores.postgres.operations import (
+    Beats,
+    Looks,
+    Operation,
+    Settles,
+    Turns,
+    joins_turn,
+    run_beat,
+)
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.registry import Registry
@@ -90,7 +98,7 @@ class PostgresStore(SqlStore):
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
         self._insert_queue = CallQueue("headway-insert", 256, self._insert, inserts.close)
-        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, _one_claim)
+        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, joins_turn)
         self._claim_queue = CallQueue("headway-claim", 1, self._work, claims.close)
         self._beat_queue = CallQueue("headway-beat", 1, self._work, beats.close)
         self._share_queue = CallQueue("headway-settle", TOGETHER, self._work, shares.close, share)
@@ -218,7 +226,7 @@ class PostgresStore(SqlStore):
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_queue, call)
 
-    async def _take_turn(self, item: SettleRequest | Signal | ClaimRequest) -> Any:  # noqa: ANN401  (depends on the item)
+    async def _take_turn(self, item: Operation) -> Any:  # noqa: ANN401  (depends on the item)
         call: AnyCall = Call(item=item, together=self._turns_together)
         return await _ask(self._turn_queue, call)
 
@@ -262,14 +270,6 @@ def prepare(options: PostgresOptions) -> None:
     except psycopg.Error as error:
         raised: StoreError | InvariantBroken = explain(error, options)
         raise raised from error
-
-
-def _one_claim(group: Sequence[AnyCall], other: AnyCall) -> bool:
-    """Return whether a call may join a group: one claim in a step, since each reads heads anew."""
-    claims = type(other.item) is ClaimRequest
-    return share(group, other) and not (
-        claims and any(type(one.item) is ClaimRequest for one in group)
-    )
 
 
 async def _ask(queue: CallQueue, call: Call[Answer], *, urgent: bool = False) -> Answer:
