@@ -6,20 +6,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import cast
+from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
 import pytest
-from hypothesis.stateful import initialize
+from hypothesis.stateful import initialize, precondition, rule
 
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, OpenGate, ResetGate, ResetLane
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.contract.store import Clock, Store
 from headway.core.job import NewJob
 from headway.stores import open_store
+from headway.stores.postgres.plain_claims import PlainClaims
+from headway.stores.postgres.store import PostgresStore
 from tests.conformance.plain_first import Counted, PlainFirstStore
 from tests.depth import DEPTH
 from tests.machine.drawing import IMPLICIT, LANES, WORKERS
 from tests.machine.machine import DICE, LONG, StoresMachine
+from tests.scale.trips import at_once
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 
@@ -37,6 +43,47 @@ class PostgresMachine(StoresMachine):
     def forget(self) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {self.namespace} CASCADE".encode())
+
+    @precondition(lambda self: self.runs)
+    @rule(dice=DICE)
+    def succeed_and_claim(self, dice: Random) -> None:
+        """At once: PostgreSQL does both in one step, and memory one after the other."""
+        worker, _, _ = self.any_run(dice)
+        mine = [run for run in self.runs[-20:] if run[0] == worker]
+        chosen = dict.fromkeys(dice.choices(mine, k=dice.randint(1, 4)))
+        self.runs = [run for run in self.runs if run not in chosen]
+        settle = SettleRequest(
+            worker=worker, outcomes=tuple(Succeeded(job, run) for _, job, run in chosen)
+        )
+        self.requests[worker] += 1
+        claim = ClaimRequest(
+            worker=worker,
+            request=self.requests[worker],
+            lanes=dice.choice([(("x", 1),), (("y", 1),)]),
+            n=dice.choice([1, 9]),
+            free=9,
+            lease_ms=30_000,
+        )
+        found = self.pair.ask(lambda store: settle_and_claim(store, settle, claim))
+        if isinstance(found, tuple):
+            self.runs += [(worker, job.id, job.run) for job in found[1].jobs]
+        self.checked()
+
+
+async def settle_and_claim(
+    store: Store, settle: SettleRequest, claim: ClaimRequest
+) -> tuple[list[Verdict], ClaimReply]:
+    if isinstance(store, PostgresStore):
+        with (
+            patch.object(PlainClaims, "may", return_value=False),
+            patch.object(store._settles, "beside", return_value=False),
+        ):
+            # The settlement comes first, in whatever order they are asked for.
+            calls = store.claim(claim), store.settle(settle)
+            reply, verdicts = await at_once(store._turn_queue, calls)
+    else:
+        verdicts, reply = await store.settle(settle), await store.claim(claim)
+    return verdicts, replace(reply, after={}, seen=0)
 
 
 PLAIN_CLAIMS, PLAIN_STARTS = 200, 20

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from headway.contract.claims import ClaimRequest, SweepReply
+from headway.contract.claims import ClaimReply, ClaimRequest, SweepReply
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Heard, SignalKind
@@ -427,9 +427,10 @@ async def test_claims_beside_a_refused_settlement_and_each_other_are_answered(he
     await other.beat()
     bad = Returned(held.id, held.run)
     calls = here.worker.ask(1, LANE), here.worker.settle(bad), other.ask(1, LANE)
-    tasks = [asyncio.ensure_future(one) for one in calls]
-    first, refused, second = await asyncio.gather(*tasks, return_exceptions=True)
+    first, refused, second = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(refused, InvalidState)
+    assert isinstance(first, ClaimReply)
+    assert isinstance(second, ClaimReply)
     assert [len(reply.jobs) for reply in (first, second)] == [1, 1]
     assert [one.id for one in jobs] == [held.id]
 
