@@ -50,7 +50,9 @@ class PostgresMachine(StoresMachine):
         """At once: PostgreSQL does both in one step, and memory one after the other."""
         worker, _, _ = self.any_run(dice)
         mine = [run for run in self.runs[-20:] if run[0] == worker]
-        chosen = dict.fromkeys(dice.choices(mine, k=dice.randint(1, 4)))
+        # Two runs of one job are not plain: they would be settled after the claim.
+        by_job = {job: (worker, job, run) for _, job, run in dice.choices(mine, k=4)}
+        chosen = list(by_job.values())
         self.runs = [run for run in self.runs if run not in chosen]
         settle = SettleRequest(
             worker=worker, outcomes=tuple(Succeeded(job, run) for _, job, run in chosen)
