@@ -322,7 +322,7 @@ async def test_commit_that_tells_for_itself_wakes_who_waits_elsewhere(options, m
 
 async def test_nothing_is_told_where_nobody_listens(options, make):
     here, there = make(options), make(options)
-    there.announce([(LANE, None)], told=True)
+    there.announce([(LANE, None)], notified=True)
     assert there._listening._thread is None
     with psycopg.connect(options.conninfo, autocommit=True) as db:
         db.execute("LISTEN headway_headway")

@@ -118,7 +118,7 @@ Operation = SettleRequest | Signal | ClaimRequest
 Verdicts = list[list[Verdict]]
 Finished = dict[tuple[str, int], list[str]]
 """The ids of jobs that just succeeded, by worker and run."""
-_SETTLED = Done(wrote=True, woken={}, told=False)
+_SETTLED = Done(wrote=True, woken={}, notified=False)
 
 
 class Settles:
@@ -309,7 +309,7 @@ def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
     return runs
 
 
-_LATER = (None, Done(wrote=False, woken={}, told=False))
+_LATER = (None, Done(wrote=False, woken={}, notified=False))
 
 
 class Beats:

@@ -48,7 +48,7 @@ RETRY_MS = 50
 """A claim that found only jobs that others had locked asks again after so many ms."""
 
 _LAST = 2**62
-_NO_DONE = Done(wrote=False, woken={}, told=False)
+_NO_DONE = Done(wrote=False, woken={}, notified=False)
 
 _HOLDS = (
     # Fails, and the whole claim with it, if the verb would do more than start the first jobs.

@@ -42,12 +42,12 @@ class Done(NamedTuple):
     Attributes:
         wrote: whether it wrote anything.
         woken: lanes to wake.
-        told: whether waiters in other processes were notified.
+        notified: whether waiters in other processes were notified.
     """
 
     wrote: bool
     woken: Woken
-    told: bool
+    notified: bool
 
 
 class Templates(NamedTuple):

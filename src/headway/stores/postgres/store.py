@@ -120,7 +120,7 @@ class PostgresStore(SqlStore):
         else:
             replies, done = await asyncio.to_thread(self._enqueues.patiently, jobs)
         if done.woken:
-            self._wakes.announce(done.woken, told=done.told)
+            self._wakes.announce(done.woken, notified=done.notified)
         return replies
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -238,7 +238,7 @@ class PostgresStore(SqlStore):
 
     def _tell(self, done: Done) -> None:
         if done.woken:
-            self._wakes.announce(done.woken, told=done.told)
+            self._wakes.announce(done.woken, notified=done.notified)
 
     def _insert_as_guest(
         self, connection: Connection, jobs: Sequence[NewJob]

@@ -30,16 +30,16 @@ class Wakes(wakes.Wakes):
         self.speech = self._listening.speech
 
     def announce(
-        self, lanes: Iterable[tuple[str | None, int | None]], *, told: bool = False
+        self, lanes: Iterable[tuple[str | None, int | None]], *, notified: bool = False
     ) -> None:
         """Report a commit to those who wait here and elsewhere.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
-            told: who waits elsewhere was told with the commit.
+            notified: other processes were notified with the commit.
         """
         given = list(lanes)
-        if not told:
+        if not notified:
             self._listening.tell(given)
         self._heard(given)
 

@@ -60,7 +60,8 @@ _REMOVE = Tell(
     " (SELECT ctid FROM @gate WHERE gate.name = idle.name ORDER BY no DESC LIMIT 1) AS one))",
     of("gate"),
 )
-_SAVE_TIMED, _REMOVE_TIMED = (Tell(one.text, of("gate", "timer")) for one in (_SAVE, _REMOVE))
+_SAVE_TIMED = Tell(_SAVE.text, of("gate", "timer"))
+_REMOVE_TIMED = Tell(_REMOVE.text, of("gate", "timer"))
 _PAGE = Ask(
     f"SELECT {GATE} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
     " ORDER BY name LIMIT $2",
@@ -173,8 +174,8 @@ class PostgresGates:
         known = self._session.cache.gates
         if any(row.name not in known for row in changed):
             return False
-        olds = [known[row.name] for row in changed]
-        timers = [None if old is None else old.timer_at for old in olds]
+        before = [known[row.name] for row in changed]
+        timers = [None if row is None else row.timer_at for row in before]
         return timers == [row.timer_at for row in changed]
 
     def next_timer(self) -> int | None:
