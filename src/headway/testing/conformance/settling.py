@@ -323,6 +323,20 @@ class SettleGroup(ConformanceGroup):
         assert verdicts == [Verdict.DONE, Verdict.ALREADY]
         assert await rig.state(job.id) is State.SUCCEEDED
 
+    @pytest.mark.parametrize(
+        "outcome",
+        [partial(Failed, after_ms=9), partial(Snoozed, after_ms=9), Released, NextStage, Died],
+        ids=["failed", "snoozed", "released", "next", "died"],
+    )
+    async def test_outcome_sent_twice_at_once_is_written_once(
+        self, rig: Rig, outcome: Callable[..., Outcome]
+    ) -> None:
+        await rig.add()
+        run = await rig.worker.take_one()
+        again = outcome(run.id, run.run)
+        assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
+        assert len((await rig.view(run.id)).runs) == 1
+
     async def test_outcomes_of_one_run_are_written_in_their_order(self, rig: Rig) -> None:
         one, two = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
         runs = await rig.worker.take(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from headway.contract.outcomes import (
     Died,
@@ -178,7 +179,9 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
         own = row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS
         if through or own:
             return Verdict.ALREADY
-    for run in step.ledger.jobs.runs([row.id]).get(row.id, ()):
+    # A run that this step has ended is not written yet.
+    unwritten = (run for run in step.runs if run.job == row.id)
+    for run in chain(unwritten, step.ledger.jobs.runs([row.id]).get(row.id, ())):
         if run.run == outcome.run and run.worker == worker and run.outcome not in LOST_WORDS:
             return Verdict.ALREADY
     return Verdict.LOST

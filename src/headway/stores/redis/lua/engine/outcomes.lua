@@ -194,8 +194,19 @@ function APPLY.GaveBack(step, row, outcome)
   return DONE
 end
 
+-- Whether a worker's run is among those of its job that ended by an outcome of their own.
+local function has_ended(runs, worker, outcome)
+  for _, run in ipairs(runs) do
+    local same = run.job == outcome.job and run.run == outcome.run and run.worker == worker
+    if same and not LOST_WORDS[run.outcome] then
+      return true
+    end
+  end
+  return false
+end
+
 -- A run that has settled itself gets `already`; any other is lost.
-local function already(worker, row, outcome)
+local function already(step, worker, row, outcome)
   if NEEDS_LIVE[outcome.type] then
     return LOST
   end
@@ -206,10 +217,10 @@ local function already(worker, row, outcome)
       return ALREADY
     end
   end
-  for _, run in ipairs(Jobs.runs({ row.id })[row.id] or {}) do
-    if run.run == outcome.run and run.worker == worker and not LOST_WORDS[run.outcome] then
-      return ALREADY
-    end
+  -- A run that this step has ended is not written yet.
+  local written = Jobs.runs({ row.id })[row.id] or {}
+  if has_ended(step.runs, worker, outcome) or has_ended(written, worker, outcome) then
+    return ALREADY
   end
   return LOST
 end
@@ -225,7 +236,7 @@ function Outcomes.settle_one(step, worker, outcome, live)
   if
     not (live and States.HELD[row.state] and row.run == outcome.run and row.worker == worker)
   then
-    return already(worker, row, outcome)
+    return already(step, worker, row, outcome)
   end
   local cancelled = row.cancel_requested
   local verdict = APPLY[outcome.type](step, row, outcome)
