@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from headway.contract.claims import ClaimReply, ClaimRequest, SweepReply
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Heard, SignalKind
@@ -27,21 +27,24 @@ from headway.contract.views import (
     WaitingFlow,
     WorkersQuery,
 )
+from headway.core.cascade import CANDIDATE
 from headway.core.errors import InvalidState, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
-from headway.core.job import NewJob, derived_id
+from headway.core.job import JobPolicy, NewJob, derived_id
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.postgres.tables.job_statements import HEADS
 from headway.testing.conformance.worker import PlayedWorker
+from headway.testing.jobs import use_of
 from tests.scale.trips import (
     LANE,
     LINES,
     LOCK,
     ONE,
     PACE,
+    PHONE,
     Site,
     at_once,
     counting,
@@ -156,6 +159,45 @@ async def test_settlement_at_keyed_locks_with_followers_is_one_step(here: Site, 
 
 
 @pytest.mark.parametrize("n", SIZES)
+async def test_claim_of_followers_with_tickets_is_a_few_trips(here: Site, n: int) -> None:
+    first = await here.with_followers(n, 3)
+    await here.worker.settle(*(Succeeded(job.id, job.run) for job in first))
+    taken: list[Claimed] = []
+
+    async def work() -> None:
+        taken.extend((await here.worker.ask(n, LANE)).jobs)
+
+    # Heads, their gates, what is parked there, and the writes; many heads in two rounds.
+    assert await trips(work) <= (5 if n < 1_000 else 7)
+    assert len(taken) == n
+    ended = here.worker.settle(*(Succeeded(job.id, job.run) for job in taken))
+    calls = ended, here.worker.ask(n, LANE)
+    with counting() as told:
+        verdicts, reply = await at_once(here.store._turn_queue, calls)
+    assert (verdicts, len(reply.jobs)) == ([Verdict.DONE] * n, n)
+    assert told.n <= 7
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("busy", [0, 1, 9], ids=["all free", "the first is busy", "one is free"])
+async def test_claim_of_cascades_reads_candidates_together(here: Site, n: int, busy: int) -> None:
+    names = [[f"ann-{job}-{one}" for one in range(10)] for job in range(n)]
+    await here.add([here.new(use_of(PHONE, name=one)) for own in names for one in own[:busy]])
+    assert len(await here.take(n * busy)) == n * busy
+    use = use_of(PHONE, name=CANDIDATE)
+    await here.add(
+        [here.new(use, candidates=tuple(own), policy=JobPolicy(cascade=True)) for own in names]
+    )
+    taken: list[Claimed] = []
+
+    async def work() -> None:
+        taken.extend((await here.worker.ask(n, LANE)).jobs)
+
+    assert await trips(work) <= 7
+    assert [one.candidate for one in taken] == [own[busy] for own in names]
+
+
+@pytest.mark.parametrize("n", SIZES)
 async def test_claim_and_sweep_after_keyed_rates_ended_look_at_them_together(
     here: Site, n: int
 ) -> None:
@@ -246,7 +288,7 @@ async def test_lanes_gates_and_workers_are_read_together(here: Site, n: int) -> 
     assert sum(one.oldest_due_at is not None for one in lanes) == n
     gates = (await looked(GatesQuery(names=tuple(locks)), 6)).rows
     assert {(len(one.holders), one.used, one.parked) for one in gates} == {(1, 1, 1)}
-    assert len((await looked(GatesQuery(limit=100), 8)).rows) == min(100, n + 6)
+    assert len((await looked(GatesQuery(limit=100), 8)).rows) == min(100, n + 7)
     (pool,) = (await looked(GatesQuery(names=("numbers:1",)), 6)).rows
     assert len(pool.members) == n
     workers = await looked(WorkersQuery(), 4)

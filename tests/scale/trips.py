@@ -31,6 +31,7 @@ LANE = "calls"
 LOCK = Slots("lock:{phone}", 1)
 LINES = Slots("lines", 100_000)
 ONE = Slots("one", 1)
+PHONE = Slots("phone:{name}", 1)
 PACE = Rate("pace:{phone}", 1, per="10s")
 
 
@@ -107,11 +108,11 @@ class Site:
         await self.add([self.new(*(self.use(spec) for spec in specs)) for _ in range(n)])
         return await self.take(n)
 
-    async def with_followers(self, n: int) -> list[Claimed]:
-        """Jobs that hold a lock each, and behind each another one that is parked."""
+    async def with_followers(self, n: int, followers: int = 1) -> list[Claimed]:
+        """Jobs that hold a lock each, and behind each others that are parked."""
         uses = [self.use(LOCK) for _ in range(n)]
-        await self.add([self.new(use) for use in uses])
-        await self.add([self.new(use) for use in uses])
+        for _ in range(1 + followers):
+            await self.add([self.new(use) for use in uses])
         taken = await self.take(n)
         while (await self.worker.ask(1, LANE)).again:
             pass
@@ -157,7 +158,7 @@ async def site(url: str) -> AsyncGenerator[Site]:
     worker = PlayedWorker(store, "first")
     try:
         made = Site(store, clock, worker)
-        await made.declare(LOCK, LINES, PACE)
+        await made.declare(LOCK, LINES, PACE, PHONE)
         await worker.beat()
         yield made
     finally:

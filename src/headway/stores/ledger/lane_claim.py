@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.core.cascade import CANDIDATE
+from headway.core.cascade import CANDIDATE, in_turn
 from headway.core.claim import Decision, Park, Start, decide
 from headway.core.fairness import Fairness
-from headway.core.flow import FlowView, Order
+from headway.core.flow import FlowView, Head, Order
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
@@ -52,6 +52,8 @@ MANY_FLOWS = 8
 """Above this many flows a claim begins with few heads of each, since usually little is free."""
 FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
+MORE_CANDIDATES = 4
+"""How many times as many candidates of each cascade are read, when those read before are busy."""
 GROWTH = 4
 """After a round that parked jobs, the next one reads this many times as many heads in all."""
 
@@ -90,6 +92,8 @@ class LaneClaim:
         self.stopped: set[int] = set()
         self.fairness: Fairness | None = None
         self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
+        self.cascades: list[tuple[Head, int]] = []
+        self.asked = 1
         self.opening: dict[tuple[str, int], int | None] = {}
 
     def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
@@ -103,9 +107,7 @@ class LaneClaim:
             views = self._views(n - len(started), free)
             if not views:
                 break
-            decision = decide(
-                views, self.book.view, self._ahead, n - len(started), free, self.fairness
-            )
+            decision = decide(views, self._view, self._ahead, n - len(started), free, self.fairness)
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
             # After the write: a rate opens again when what has just started leaves its window.
@@ -235,13 +237,32 @@ class LaneClaim:
         return found
 
     def _prefetch_keyed(self, views: list[FlowView]) -> None:
-        uses: list[GateUse] = []
-        for view in views:
-            for head in view.heads:
-                if head.keyed:
-                    uses += [use for use in head.keyed if CANDIDATE not in use.name]
+        keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
+        self.cascades = [one for one in keyed if one[0].candidates]
+        self.asked = 1
+        fixed = [
+            (use, flow) for head, flow in keyed for use in head.keyed if CANDIDATE not in use.name
+        ]
+        self._prefetch([*fixed, *self._uses_in_turn(0, self.asked)])
+
+    def _uses_in_turn(self, first: int, end: int) -> Iterator[tuple[GateUse, int]]:
+        for head, flow in self.cascades:
+            for candidate in head.candidates[first:end]:
+                for use in head.keyed:
+                    if CANDIDATE in use.name:
+                        yield in_turn(use, candidate), flow
+
+    def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
         if uses:
-            self.book.prefetch_uses(uses)
+            self.ledger.read_ahead(Ahead(queues=[(use.name, flow) for use, flow in uses]))
+            self.book.prefetch_uses([use for use, _ in uses])
+
+    def _view(self, use: GateUse) -> GateView:
+        if self.cascades and use.name not in self.book.rows:
+            # Most jobs start at their first candidates. If one does not, more are read of all.
+            first, self.asked = self.asked, MORE_CANDIDATES * self.asked
+            self._prefetch([*self._uses_in_turn(first, self.asked)])
+        return self.book.view(use)
 
     def _ahead(self, flow: int, gate: str) -> Order | None:
         return self.ledger.jobs.parked_order(gate, flow)
@@ -294,7 +315,9 @@ class LaneClaim:
             self.book.change(view.name, view.template).lanes = lanes
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
-        writer = StartWriter(self.step, self.request, self.lane)
+        offered = [start.head.id for start in decision.starts if start.candidate]
+        cascades = self.ledger.jobs.load(offered) if offered else {}
+        writer = StartWriter(self.step, self.request, self.lane, cascades)
         for start in decision.starts:
             writer.add(start, views[start.flow])
         writer.write()

@@ -35,6 +35,7 @@ class Ahead(NamedTuple):
         ends: jobs that may end: their keys, and the gates at which they hold or wait.
         runs: ids of jobs whose former runs are read.
         gates: names, with the jobs that are parked there or wait with a ticket.
+        queues: gates and flows: the rows of the gates, and the first job of each that is parked.
         refits: gates whose unfit jobs are examined again.
         dedupe: enqueue keys, by (tenant, key).
         workers: ids of workers whose jobs are taken.
@@ -50,6 +51,7 @@ class Ahead(NamedTuple):
     ends: Sequence[JobRow] = ()
     runs: Sequence[str] = ()
     gates: Sequence[str] = ()
+    queues: Sequence[tuple[str, int]] = ()
     refits: Sequence[str] = ()
     dedupe: Sequence[tuple[str, str]] = ()
     workers: Sequence[str] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headway.contract.claims import ClaimRequest
@@ -12,7 +13,7 @@ from headway.core.gates.spec import Hold
 from headway.core.state import State
 from headway.stores.ledger.gatekinds import RULES, GateRules
 from headway.stores.ledger.gaterows import PermitRow, implicit_hold
-from headway.stores.ledger.rows import GatedStart
+from headway.stores.ledger.rows import GatedStart, JobRow
 from headway.stores.ledger.step import Step
 
 
@@ -27,14 +28,21 @@ class Need(NamedTuple):
 
 
 class StartWriter:
-    """Collects the starts of one decision and writes them together."""
+    """Collects the starts of one decision and writes them together.
 
-    def __init__(self, step: Step, request: ClaimRequest, lane: str) -> None:
+    Args:
+        cascades: the rows of the jobs that start with a candidate, by id.
+    """
+
+    def __init__(
+        self, step: Step, request: ClaimRequest, lane: str, cascades: Mapping[str, JobRow]
+    ) -> None:
         self.step = step
         self.ledger = step.ledger
         self.book = step.book
         self.request = request
         self.lane = lane
+        self.cascades = cascades
         self.plain: list[int] = []
         self.gated: list[GatedStart] = []
         self.permits: list[PermitRow] = []
@@ -62,7 +70,7 @@ class StartWriter:
             members[need.gate] = self._take(start, need)
         cascade = None
         if start.candidate:
-            row = self.ledger.jobs.load([head.id])[head.id]
+            row = self.cascades[head.id]
             cascade = row.cascade.begin(start.candidate) if row.cascade else None
         self.gated.append(GatedStart(head.order.seq, members, start.candidate, cascade, blocked_ms))
 

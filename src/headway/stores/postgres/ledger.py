@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
@@ -43,6 +43,8 @@ from headway.stores.sql.statement import HIGH_WATER, Rows, Tell, of
 def reads_of(session: Session, ahead: Ahead) -> list[Read]:
     """Return the queries for what is named and not cached."""
     jobs, words = ids_of(ahead.jobs), session.words
+    queues = [sql.queue_of(*one) for one in ahead.queues]
+    session.cache.queues.update(dict.fromkeys(queues))
     dedupe = [(row.tenant, row.key) for row in ahead.ends if row.key is not None]
     holders = [who for one in ahead.workers if (who := words.find(one)) is not None]
     sets: tuple[tuple[Each, Sequence[object]], ...] = (
@@ -53,12 +55,15 @@ def reads_of(session: Session, ahead: Ahead) -> list[Read]:
         (sql.RUNS, ids_of(ahead.runs)),
         (records.KEYS, [records.key_hash(*one) for one in (*ahead.dedupe, *dedupe)]),
         (sql.UNFIT, ahead.refits),
+        (sql.FIRST_PARKED, queues),
         (sql.HELD_OF, holders),
     )
     found = [session.cache.read_of(each, things) for each, things in sets if things]
     reads = [read for read in found if read is not None]
-    gates = (*ahead.gates, *_gates_of(session, ahead.ends))
-    return [*reads, *_of_keys(session, ahead.keys), *_of_gates(session, gates)]
+    gates = [*ahead.gates, *_gates_of(session, ahead.ends)]
+    session.cache.fed.update(dict.fromkeys(gates))
+    rows = rows_of_gates(session, [*gates, *(gate for gate, _ in ahead.queues)])
+    return [*reads, *_of_keys(session, ahead.keys), *rows, *parked_at(session, gates)]
 
 
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
@@ -99,29 +104,34 @@ def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
     ]
 
 
-def _of_gates(session: Session, names: Sequence[str]) -> list[Read]:
-    reads: list[Read] = []
-    names = list(dict.fromkeys(names))
+def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
+    """Return the query for the rows of gates and of their members that are not cached."""
     members = [member for name in names for member in _members(session, name)]
-    missing = [name for name in (*names, *members) if name not in session.cache.gates]
-    if missing:
+    wanted = dict.fromkeys([*names, *members])
+    missing = [name for name in wanted if name not in session.cache.gates]
+    if not missing:
+        return []
 
-        def take(rows: Rows) -> None:
-            take_gates(session, missing, rows, [])
+    def take(rows: Rows) -> None:
+        take_gates(session, missing, rows)
 
-        reads.append(Read(LOAD, (Texts(missing),), take))
+    return [Read(LOAD, (Texts(missing),), take)]
+
+
+def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
+    """Return the queries for what waits at gates and is not cached."""
     keyed = {name: _heads(session, name) for name in names if not is_implicit(name)}
-    return reads + parked_reads(session, keyed)
+    return parked_reads(session, keyed)
 
 
 def _heads(session: Session, gate: str) -> int:
-    """Return how many parked jobs of a flow are read when the gate has room."""
+    """Return how many parked jobs of a flow may be fed when the gate has room."""
     spec = _spec(session, gate)
     if spec is None:
-        return 2
+        return 1
     limits = (spec.capacity, spec.limit, *(capacity for _, capacity in spec.members))
     most = sum(one for one in limits if one) if spec.kind.counts else FEED_HEADS
-    return max(2, min(most, FEED_HEADS) + 1)
+    return max(1, min(most, FEED_HEADS))
 
 
 def _members(session: Session, gate: str) -> list[str]:

@@ -6,22 +6,17 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from headway.stores.ledger.gaterows import is_implicit
-from headway.stores.postgres.arrays import Texts
+from headway.stores.postgres.ledger import parked_at, rows_of_gates
 from headway.stores.postgres.session import Session
+from headway.stores.postgres.shared import Prefetch
 from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read, StepKind
-from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
-from headway.stores.postgres.tables.job_statements import FLOWS_WAITING, HEADS
+from headway.stores.postgres.tables.job_statements import FIRST_PARKED, FLOWS_WAITING, HEADS
 from headway.stores.sql.statement import Ask, of
 
 _PLACE = re.compile(r"\$(\d+)")
-_GATES = Ask(LOAD, of("gate"))
-_QUIET = Ask(QUIET, of("parked"))
 _FLOWS = Ask(FLOWS_WAITING, of("waiting"))
 _HEADS = Ask(HEADS, of("waiting"))
-MOST_GATES = 64
-"""Gates that are prefetched; more are seldom the same again."""
 
 
 def begin_with_prefetch(
@@ -57,23 +52,21 @@ def begin_with_prefetch(
     if empty:
         ahead.append(whether_any(empty))
     before = len(ahead)
-    gates = last.gates[:MOST_GATES]
-    keyed = Texts(name for name in gates if not is_implicit(name))
     heads = heads_read(session, last.heads_for(kind.n))
-    ahead += _of_gates(gates, keyed)
     place = len(ahead)
     if heads.wanted:
         ahead.append((_HEADS, heads.bound))
     flows = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
-    found = session.begin(mode, ahead, kind=kind, reads=reads)
+
+    def all_reads() -> list[Read]:
+        return [*reads(), *_of_names(session, last)]
+
+    found = session.begin(mode, ahead, kind=kind, reads=all_reads)
     if empty:
         if any(found[before - 1][0]):
             raise NeedsMore
         session.cache.answers.update((one, []) for one in empty)
-    if gates:
-        quiet = place - bool(keyed)
-        take_gates(session, gates, found[quiet - 1], found[quiet] if keyed else [])
     if heads.wanted:
         take_heads(session, heads, found[place])
     for one, rows in zip(last.lanes, found[flows:], strict=True):
@@ -81,13 +74,11 @@ def begin_with_prefetch(
     return found[: len(first)]
 
 
-def _of_gates(gates: Sequence[str], keyed: Texts) -> list[Asked]:
-    asked: list[Asked] = []
-    if gates:
-        asked.append((_GATES, (Texts(gates),)))
-    if keyed:
-        asked.append((_QUIET, (keyed,)))
-    return asked
+def _of_names(session: Session, last: Prefetch) -> list[Read]:
+    queues = session.cache.read_of(FIRST_PARKED, last.queues.likely)
+    rows = rows_of_gates(session, last.gates.likely)
+    parked = parked_at(session, last.fed.likely)
+    return [*rows, *parked] if queues is None else [*rows, queues, *parked]
 
 
 def whether_any(asked: Sequence[Asked]) -> Asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -25,6 +25,8 @@ MOST_KINDS = 256
 """Kinds of steps whose reads are remembered: those that were used last."""
 MOST_FLOWS = 32
 """Flows whose heads are prefetched."""
+MOST_ONCE, MOST_AGAIN = 64, 256
+"""Names that are prefetched after one step has read them, and after two have."""
 
 Woken = dict[tuple[str | None, int | None], None]
 """Lanes to wake (None: any), each with the moment (None: now)."""
@@ -64,6 +66,24 @@ class Lanes(NamedTuple):
     rows: dict[str, LaneRow]
 
 
+class Names(NamedTuple):
+    """Names that a step has read, and those that the next one of its kind will probably read.
+
+    A few are prefetched anyway. Many are if the step before has read them, too.
+    """
+
+    read: tuple[str, ...] = ()
+    likely: tuple[str, ...] = ()
+
+    @classmethod
+    def of_step(cls, read: Iterable[str], before: Names | None) -> Names:
+        """Return what a step has read; `before` is the same of the step before it."""
+        names = tuple(islice(read, MOST_AGAIN))
+        again = set(before.read) if before else set[str]()
+        likely = tuple(one for place, one in enumerate(names) if place < MOST_ONCE or one in again)
+        return cls(names, likely)
+
+
 @dataclass(slots=True, frozen=True)
 class Prefetch:
     """What a kind of step read last, so that the next one can read it in the trip of its begin.
@@ -71,6 +91,8 @@ class Prefetch:
     Attributes:
         asks: queries, with their parameters.
         gates: the names of gates.
+        fed: gates whose parked jobs it read.
+        queues: flows at gates, of which it read the first parked job.
         heads: how many heads of flows, by flow.
         lanes: which flows with waiting jobs, by lane, after which flow, and how many.
         empty: those of the queries that found nothing.
@@ -78,19 +100,29 @@ class Prefetch:
     """
 
     asks: tuple[Asked, ...]
-    gates: tuple[str, ...]
+    gates: Names
+    fed: Names
+    queues: Names
     heads: Mapping[int, int]
     lanes: tuple[tuple[str, int, int], ...]
     empty: frozenset[Asked]
     n: int
 
     @classmethod
-    def of_step(cls, cache: StepCache, n: int) -> Prefetch:
-        """Return what a step has read."""
+    def of_step(cls, cache: StepCache, n: int, before: Prefetch | None) -> Prefetch:
+        """Return what a step has read, and the next one will probably read as well.
+
+        Args:
+            cache: of the step.
+            n: how many jobs it could start.
+            before: what was expected of the step.
+        """
         answers = cache.answers
         return cls(
             tuple(cache.used),
-            tuple(cache.looked_at),
+            Names.of_step(cache.looked_at, before and before.gates),
+            Names.of_step(cache.fed, before and before.fed),
+            Names.of_step(cache.queues, before and before.queues),
             cache.wanted,
             tuple(cache.lanes_asked),
             frozenset(one for one in cache.used if not answers.get(one, True)),
@@ -159,9 +191,9 @@ class Shared:
 
     def learn(self, kind: StepKind, cache: StepCache) -> None:
         """Remember what a step has read."""
-        read, known = Prefetch.of_step(cache, kind.n), self.prefetches
+        known = self.prefetches
         with self._learning:
-            known.pop(kind.name, None)
+            read = Prefetch.of_step(cache, kind.n, known.pop(kind.name, None))
             if len(known) >= MOST_KINDS:
                 del known[next(iter(known))]
             known[kind.name] = read

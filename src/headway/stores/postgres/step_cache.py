@@ -23,6 +23,8 @@ class StepCache:
         gates: rows of gates; None for a gate without a row.
         quiet: keyed gates at which nothing is parked.
         looked_at: names of gates that were asked for.
+        fed: gates whose parked jobs were asked for.
+        queues: flows at gates whose first parked job was asked for; see `FIRST_PARKED`.
         heads: rows of the first waiting jobs of flows, with how many were asked for.
         wanted: how many heads were asked for, by flow.
         lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None until
@@ -45,6 +47,8 @@ class StepCache:
         self.gates: dict[str, GateRow | None] = {}
         self.quiet: set[str] = set()
         self.looked_at: dict[str, None] = {}
+        self.fed: dict[str, None] = {}
+        self.queues: dict[str, None] = {}
         self.heads: dict[int, tuple[int, Rows]] = {}
         self.wanted: dict[int, int] = {}
         self.found: list[int] = []
@@ -97,9 +101,12 @@ class ParkedCache:
         self._tickets: dict[str, dict[int, list[Ticket]]] = {}
         self._gate_of: dict[int, str] = {}
 
-    def knows(self, gate: str) -> bool:
-        """Return whether the gate was read and nothing has changed there that is not known."""
-        return gate in self._heads and gate in self._tickets
+    def knows(self, gate: str, most: int) -> bool:
+        """Return whether so many heads of each flow are cached, or all, and the tickets."""
+        heads = self._heads.get(gate)
+        if heads is None or gate not in self._tickets:
+            return False
+        return all(whole or len(rows) >= most for rows, whole in heads.values())
 
     def take(self, gate: str, most: int, heads: Iterable[tuple[int, Row]]) -> None:
         """Cache the heads of all flows that wait at a gate.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow, is_implicit
+from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.packing import encode, encode_gate_spec
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
@@ -37,10 +37,6 @@ LOAD = (
     "SELECT gate.* FROM unnest($1::text[]) AS wanted,"  # noqa: S608  (names only)
     f" LATERAL (SELECT {GATE} FROM @gate WHERE name = wanted"
     " ORDER BY no DESC LIMIT 1) AS gate"
-)
-QUIET = (
-    "SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS"
-    " (SELECT FROM @job WHERE state = 2 AND NOT unfit AND parked_at = name)"
 )
 _SAVE = Tell(
     "WITH new AS MATERIALIZED (SELECT new.*,"
@@ -117,7 +113,7 @@ class PostgresGates:
         if missing:
             if session.mode is Mode.BLIND:
                 return self._known_hours(wanted)
-            self._fetch(missing)
+            take_gates(session, missing, session.fetch(LOAD, (Texts(missing),)))
         if session.mode in {Mode.INSERT, Mode.GUEST} and any(
             known[name] is None for name in wanted
         ):
@@ -133,15 +129,6 @@ class PostgresGates:
         return found or {
             row[0]: read_gate(row) for row in self._session.fetch(LOAD, (Texts(names),))
         }
-
-    def _fetch(self, names: list[str]) -> None:
-        bound = Texts(names)
-        keyed = Texts(name for name in names if not is_implicit(name))
-        if keyed:
-            rows, quiet = self._session.fetch_all([(LOAD, (bound,)), (QUIET, (keyed,))])
-        else:
-            rows, quiet = self._session.fetch(LOAD, (bound,)), []
-        take_gates(self._session, names, rows, quiet)
 
     def save(self, rows: Iterable[GateRow]) -> None:
         session = self._session
@@ -188,8 +175,8 @@ class PostgresGates:
         return [read_gate(row) for row in self._session.ask(_SHORT_HORIZONS, ahead_ms, limit)]
 
 
-def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:
-    """Cache for the step what was found of gates: their rows, and those at which none is parked."""
+def take_gates(session: Session, names: Iterable[str], rows: Rows) -> None:
+    """Cache for the step the rows that were found of gates."""
     known = session.cache.gates
     known.update(dict.fromkeys(names))
     for kept in rows:
@@ -197,7 +184,6 @@ def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) 
         known[row.name] = None if row.idle() else row
         if row.horizon_at is not None and session.learns:
             session.shared.hours[row.name] = row
-    session.cache.quiet.update(name for (name,) in quiet)
 
 
 def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blobs, ...]:

@@ -74,12 +74,15 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
 
     Args:
         session: of the step.
-        gates: how many heads of each flow are needed, by the gate's name.
+        gates: how many heads of each flow may be fed, by the gate's name.
     """
+    parked, quiet = session.cache.parked, session.cache.quiet
+    # One more is looked at than is fed. Twice as many, because a step that settles and claims
+    # feeds from a gate twice.
     missing = {
-        name: most
-        for name, most in gates.items()
-        if not session.cache.parked.knows(name) and name not in session.cache.quiet
+        name: 2 * fed + 1
+        for name, fed in gates.items()
+        if name not in quiet and not parked.knows(name, fed + 1)
     }
     if not missing:
         return []

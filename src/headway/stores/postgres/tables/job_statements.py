@@ -285,6 +285,7 @@ MOST_PARKED_FLOWS = 256
 """Flows of a gate whose parked jobs are read ahead; those of a gate with more are read in turn."""
 _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
+_GATE_OF_QUEUE = "substr(queue, strpos(queue, ' ') + 1)"
 PARKED_FLOWS = Ask(
     "WITH RECURSIVE parked (flow) AS ("  # noqa: S608  (names only)
     f" (SELECT flow FROM @job WHERE {_AT} AND flow > $2 ORDER BY flow LIMIT 1)"
@@ -299,12 +300,20 @@ PARKED_HEADS = Ask(
     " ORDER BY priority, due_at, seq LIMIT $3",
     of("parked"),
 )
-PARKED_ORDER = Ask(
-    f"SELECT priority, due_at, seq FROM @job WHERE {_AT} AND flow = $2"  # noqa: S608  (names only)
-    " ORDER BY priority, due_at, seq LIMIT 1",
+FIRST_PARKED = Each(
+    "SELECT queue, one.* FROM unnest($1::text[]) AS queue CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT priority, due_at, seq FROM @job WHERE {_AT.replace('$1', _GATE_OF_QUEUE)}"
+    " AND flow = split_part(queue, ' ', 1)::bigint ORDER BY priority, due_at, seq LIMIT 1) AS one",
     of("parked"),
-    ahead=True,
+    Texts,
 )
+
+
+def queue_of(gate: str, flow: int) -> str:
+    """Return how `FIRST_PARKED` names the jobs of a flow that are parked at a gate."""
+    return f"{flow} {gate}"
+
+
 PARKED_IDS = Ask(
     "SELECT want.flow, one.id FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT id::text FROM @job AS job WHERE {_AT} AND job.flow = want.flow"

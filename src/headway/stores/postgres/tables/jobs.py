@@ -346,10 +346,9 @@ class PostgresJobs(SqlJobs):
         return found
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
-        if gate in self._session.cache.quiet:
-            return None
-        rows = self._session.ask(sql.PARKED_ORDER, gate, flow)
-        return Order._make(rows[0]) if rows else None
+        queue = sql.queue_of(gate, flow)
+        rows = self._session.each(sql.FIRST_PARKED, (queue,))[queue]
+        return Order._make(rows[0][1:]) if rows else None
 
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
         rows = self._session.ask(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
