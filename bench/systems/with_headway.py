@@ -24,6 +24,8 @@ from headway.runtime.kind import Kind
 from headway.runtime.worker.worker_options import MOST_AHEAD
 
 CALLERS = 32
+AT_ONCE = 64
+"""Hand-overs and signals that wait at the same time."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLACES, GATED_PLACES = 100, 1_000
 
@@ -183,10 +185,10 @@ def fill(url: str, count: int) -> None:
 
 
 def hand_over_and_signal(pipe: Connection, url: str, count: int) -> None:
-    """Hands jobs over and ends them by signals, 64 at once; tells how many of each in a second."""
+    """Hands jobs over and ends them by signals; tells how many of each in a second."""
 
     async def work() -> None:
-        app, ended = hw.App(url, name="bench"), asyncio.Semaphore(64)
+        app = hw.App(url, name="bench")
         begun, all_handed, handed_s = time.perf_counter(), asyncio.Event(), 0.0
         left = count
 
@@ -199,19 +201,19 @@ def hand_over_and_signal(pipe: Connection, url: str, count: int) -> None:
                 handed_s = time.perf_counter() - begun
                 all_handed.set()
 
-        async def end(number: int) -> None:
-            async with ended:
+        async def end(first: int) -> None:
+            for number in range(first, count, AT_ONCE):
                 await app.signal_async(f"call-{number}", event=f"end-{number}", final="succeeded")
 
         async with app:
             await app.send_many_async(call.make(number=number) for number in range(count))
-            worker = app.worker(concurrency=64)
+            worker = app.worker(concurrency=AT_ONCE)
             begun, running = time.perf_counter(), asyncio.ensure_future(worker.run())
             await all_handed.wait()
             worker.stop()
             await running
             begun_signals = time.perf_counter()
-            await asyncio.gather(*map(end, range(count)))
+            await asyncio.gather(*map(end, range(AT_ONCE)))
             pipe.send((count / handed_s, count / (time.perf_counter() - begun_signals)))
 
     event_loop.run(work())

@@ -198,5 +198,6 @@ def _matches(template: str, gate: str) -> bool:
     return template == gate or ("{" in template and _pattern(template).fullmatch(gate) is not None)
 
 
+@lru_cache(maxsize=1024)
 def _fixed(template: str) -> int:
     return len(re.sub(r"\{[A-Za-z_][A-Za-z0-9_]*\}", "", template))

@@ -6,7 +6,7 @@ inserts follow-ups, and feeds, in that order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from headway.contract.outcomes import Closing
 from headway.core.job import NewJob
@@ -35,18 +35,20 @@ class Step:
         self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
 
-    def load(self, ids: Iterable[str], also: Ahead = NOTHING) -> None:
+    def load(self, ids: Iterable[str], also: Ahead = NOTHING, staying: Container[str] = ()) -> None:
         """Load jobs that the step may change, and what their ends would need.
 
         Args:
             also: what else the step will read.
+            staying: ids of those that the step will hardly end.
         """
         ledger = self.ledger
         missing = [one for one in dict.fromkeys(ids) if one not in self.rows]
         ledger.read_ahead(Ahead(jobs=missing))
         found = ledger.jobs.load(missing)
         self.rows.update(found)
-        ledger.read_ahead(also._replace(ends=tuple(found.values())))
+        ends = tuple(row for row in found.values() if row.id not in staying)
+        ledger.read_ahead(also._replace(ends=ends))
 
     def row(self, job: str) -> JobRow | None:
         """A job, loaded once in the step."""

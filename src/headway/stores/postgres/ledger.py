@@ -106,11 +106,12 @@ def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
 
 def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
     """Return the query for the rows of gates and of their members that are not cached."""
-    members = [member for name in names for member in _members(session, name)]
-    wanted = dict.fromkeys([*names, *members])
-    missing = [name for name in wanted if name not in session.cache.gates]
-    if not missing:
+    cached = session.cache.gates
+    unread = [name for name in dict.fromkeys(names) if name not in cached]
+    if not unread:
         return []
+    members = [member for name in unread for member in _members(session, name)]
+    missing = unread + [name for name in members if name not in cached]
 
     def take(rows: Rows) -> None:
         take_gates(session, missing, rows)
@@ -120,8 +121,9 @@ def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
     """Return the queries for what waits at gates and is not cached."""
-    keyed = {name: _heads(session, name) for name in names if not is_implicit(name)}
-    return parked_reads(session, keyed)
+    quiet = session.cache.quiet
+    unread = [name for name in names if name not in quiet and not is_implicit(name)]
+    return parked_reads(session, {name: _heads(session, name) for name in unread})
 
 
 def _heads(session: Session, gate: str) -> int:
@@ -140,6 +142,13 @@ def _members(session: Session, gate: str) -> list[str]:
 
 
 def _spec(session: Session, gate: str) -> GateSpec | None:
+    specs = session.cache.specs
+    if gate not in specs:
+        specs[gate] = _look_up(session, gate)
+    return specs[gate]
+
+
+def _look_up(session: Session, gate: str) -> GateSpec | None:
     known = session.shared.templates
     if known is None or is_implicit(gate):
         return None

@@ -34,6 +34,8 @@ from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.signal import apply_kept
 
+_STAYING = HandedOver | KnownAs | Returned
+"""Outcomes after which a job goes on outside."""
 LOST_WORDS = frozenset({"lost", "unused", "forced"})
 """Outcomes that the run did not report itself."""
 
@@ -69,7 +71,9 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
         if verdict is None
     ]
     if rest:
-        step.load(requests[one].outcomes[place].job for one, place in rest)
+        outcomes = [requests[one].outcomes[place] for one, place in rest]
+        staying = {outcome.job for outcome in outcomes if isinstance(outcome, _STAYING)}
+        step.load([outcome.job for outcome in outcomes], staying=staying)
         _look_at_runs(step, [(requests[one], place, live[one]) for one, place in rest])
     for one, place in rest:
         request = requests[one]

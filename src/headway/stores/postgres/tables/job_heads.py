@@ -76,14 +76,10 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
         session: of the step.
         gates: how many heads of each flow may be fed, by the gate's name.
     """
-    parked, quiet = session.cache.parked, session.cache.quiet
+    parked = session.cache.parked
     # One more is looked at than is fed. Twice as many, because a step that settles and claims
     # feeds from a gate twice.
-    missing = {
-        name: 2 * fed + 1
-        for name, fed in gates.items()
-        if name not in quiet and not parked.knows(name, fed + 1)
-    }
+    missing = {name: 2 * fed + 1 for name, fed in gates.items() if not parked.knows(name, fed + 1)}
     if not missing:
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
@@ -225,6 +226,7 @@ def _hash_column(rows: list[bytes]) -> tuple[Any, ...]:
     return (Blobs(rows),)
 
 
+@lru_cache(maxsize=2_048)
 def event_hash(scope: str, event: str) -> bytes:
     """By what an event is found."""
     return digest(scope.encode(), event.encode())
