@@ -238,8 +238,10 @@ class LaneClaim:
 
     def _prefetch_keyed(self, views: list[FlowView]) -> None:
         keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
-        self.cascades = [one for one in keyed if one[0].candidates]
-        self.asked = 1
+        self.cascades = []
+        if not keyed:
+            return
+        self.cascades, self.asked = [one for one in keyed if one[0].candidates], 1
         fixed = [
             (use, flow) for head, flow in keyed for use in head.keyed if CANDIDATE not in use.name
         ]

@@ -32,7 +32,7 @@ class Listener:
 
     Args:
         waiters: the key under which a process that waits is registered.
-        origin: of this process: what it does itself it has reply its waiters already.
+        origin: of this process, whose waiters know its own wakes already.
         wake: wakes waiters of this process.
     """
 
