@@ -10,7 +10,7 @@ from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.prefetch import whether_any
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
-from headway.stores.sql.statement import Ask, of
+from headway.stores.sql.statement import Select, of
 from headway.testing.clock import FakeClock
 from tests.plain import assert_clean, claim, job
 from tests.postgres.places import Place
@@ -71,7 +71,7 @@ async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock:
 
 
 def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place) -> None:
-    ask = Ask("SELECT $2::text WHERE $1::bigint = ANY (SELECT length(unnest($3::text[])))", of())
+    ask = Select("SELECT $2::text WHERE $1::bigint = ANY (SELECT length(unnest($3::text[])))", of())
     never, ever = (ask, (9, "a", Texts(("b",)))), (ask, (1, "a", Texts(("b",))))
     one, bound = whether_any([never, ever, never])
     with psycopg.connect(parse_url(place.url).conninfo) as db:

@@ -22,7 +22,7 @@ from headway.stores.postgres.schema import ensure_schema
 from headway.stores.postgres.statement import Each, Mode, resolve
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql import lanes, records
-from headway.stores.sql.statement import Ask, Tell
+from headway.stores.sql.statement import Select, Write
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 JOBS = 50_000
@@ -52,7 +52,7 @@ def statements(table: str = "@job") -> dict[str, str]:
     names = [one.name for one in pkgutil.walk_packages(tables.__path__, f"{tables.__name__}.")]
     for module in (*names, plain_claims.__name__, lanes.__name__, records.__name__):
         for name, thing in vars(import_module(module)).items():
-            text = thing.text if isinstance(thing, Ask | Tell | Each) else thing
+            text = thing.text if isinstance(thing, Select | Write | Each) else thing
             if isinstance(text, str) and table in text and "{" not in text and "$" in text:
                 found.setdefault(text, f"{module.rpartition('.')[2]}.{name}")
     return {name: text for text, name in found.items()}

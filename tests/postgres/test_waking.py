@@ -106,12 +106,12 @@ def heard(options: PostgresOptions) -> bool:
 
 def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
     """Tells by a statement that goes with a commit; whether anybody was there to be told."""
-    speech = wakes.speech([(lane, None)])
-    assert speech is not None
+    make_notice = wakes.make_notice([(lane, None)])
+    assert make_notice is not None
     cursor = psycopg.RawCursor(db)
     for kind, dumper in DUMPERS:
         cursor.adapters.register_dumper(kind, dumper)
-    text, bound = speech
+    text, bound = make_notice
     row = cursor.execute(text.encode(), bound).fetchone()
     assert row is not None
     return row[1] == ""
@@ -235,7 +235,7 @@ async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(
     assert await woken(tasks, first, sleepers) == 1 + more
     # Once is enough: those that it woke go on.
     first.follow(*claim)
-    assert not first._listening._to_tell
+    assert not first._listening._unsent
 
 
 async def test_claim_that_began_before_a_wake_does_not_end_it(options, make):
@@ -339,7 +339,7 @@ async def test_nothing_is_told_where_nobody_listens(options, make):
 async def test_commits_that_tell_at_once_do_not_take_each_other_for_listeners(
     options, make, monkeypatch
 ):
-    monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
     wakes, here = make(options), make(options)
 
     def tell() -> set[bool]:
@@ -359,28 +359,28 @@ async def test_commit_does_not_tell_for_itself_a_moment_after_another_or_its_own
     options, make, monkeypatch
 ):
     here, there = make(options), make(options)
-    monkeypatch.setattr(listening, "TELL_EVERY", 3600.0)
-    assert there.speech([(LANE, None)]) is not None
-    assert there.speech([(LANE, None)]) is None
+    monkeypatch.setattr(listening, "NOTIFY_EVERY", 3600.0)
+    assert there.make_notice([(LANE, None)]) is not None
+    assert there.make_notice([(LANE, None)]) is None
     task = await asleep(here)
-    monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
-    assert there.speech([(LANE, None)]) is not None
-    assert here.speech([(LANE, None)]) is None
+    monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
+    assert there.make_notice([(LANE, None)]) is not None
+    assert here.make_notice([(LANE, None)]) is None
     task.cancel()
 
 
 async def test_commits_that_follow_each_other_at_once_are_told_together(options, make, monkeypatch):
-    monkeypatch.setattr(listening, "TELL_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "NOTIFY_EVERY", 3600.0)
     here, there = make(options), make(options)
     task = await asleep(here)
     with psycopg.connect(options.conninfo, autocommit=True) as ear:
         ear.execute("LISTEN headway_headway")
         there.announce([("first", None)])
-        await until(lambda: not there._listening._to_tell)
+        await until(lambda: not there._listening._unsent)
         for n in range(5):
             there.announce([(f"lane {n}", None)])
             list(ear.notifies(timeout=0.01))
-        monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
+        monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
         there.announce([(LANE, None)])
         # Its thread sleeps until the old pause is over, which never is.
         there._listening._wake_thread()
@@ -415,7 +415,7 @@ async def test_lone_process_notifies_nobody(options, make):
         task = await asleep(wakes)
         wakes.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
-        await until(lambda: not wakes._listening._to_tell)
+        await until(lambda: not wakes._listening._unsent)
         # It is told before the next look, if at all.
         ear.execute("SELECT 1")
         assert not list(ear.notifies(timeout=0.1))

@@ -16,7 +16,7 @@ import pytest
 
 from headway.stores import sqlite
 from headway.stores.sql import lanes, records
-from headway.stores.sql.statement import Ask, Tell
+from headway.stores.sql.statement import Select, Write
 from headway.stores.sqlite.connection import create
 from headway.stores.sqlite.session import resolve
 from tests.sqlite.rig import options
@@ -41,7 +41,7 @@ def statements() -> dict[str, str]:
     found: dict[str, str] = {}
     for module in modules():
         for name, value in vars(module).items():
-            shared = isinstance(value, Ask | Tell)
+            shared = isinstance(value, Select | Write)
             one = resolve(value.text) if shared else value
             for place, part in enumerate(one if isinstance(one, tuple) else (one,)):
                 if isinstance(part, str) and _STATEMENT.match(part):
@@ -104,7 +104,7 @@ def test_every_statement_that_is_executed_is_among_those_that_are_explained() ->
             if node.func.attr not in {"execute", "executemany"} or not node.args:
                 continue
             first = node.args[0]
-            if ast.unparse(first) in {"resolve(ask.text)", "resolve(tell.text)"}:
+            if ast.unparse(first) in {"resolve(select.text)", "resolve(write.text)"}:
                 # A statement that the SQL stores share.
                 continue
             if isinstance(first, ast.Constant):

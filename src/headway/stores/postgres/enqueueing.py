@@ -70,7 +70,7 @@ class Enqueues:
             StoreUnavailable: it did not end in time.
         """
         with self._few:
-            alone = Steps(self._steps.shared, {}, self._steps.speech)
+            alone = Steps(self._steps.shared, {}, self._steps.make_notice)
             alone.session.patient = True
             try:
                 return alone.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))

@@ -239,7 +239,7 @@ class Inserting:
             raise InvalidValue(message, hint="await app.send_async(..., connection=...)")
         with driver.lock:
             replies, woken = self._within(driver, jobs)
-        self._tell(given, driver, woken)
+        self._notify(given, driver, woken)
         return replies
 
     async def enqueue_async(self, given: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -261,7 +261,7 @@ class Inserting:
         else:
             async with driver.lock:
                 replies, woken = await _whole(lambda: self._within(driver, jobs))
-        self._tell(given, driver, woken)
+        self._notify(given, driver, woken)
         return replies
 
     def _within(self, driver: Driver, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], Woken]:
@@ -272,7 +272,7 @@ class Inserting:
         except Failure as error:
             raise explain(error, self._options) from error
 
-    def _tell(self, given: object, driver: Driver, woken: Woken) -> None:
+    def _notify(self, given: object, driver: Driver, woken: Woken) -> None:
         if not woken:
             return
         if driver.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:

@@ -37,7 +37,7 @@ from headway.stores.postgres.tables.records import (
     PostgresWorkers,
 )
 from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
-from headway.stores.sql.statement import HIGH_WATER, Rows, Tell, of
+from headway.stores.sql.statement import HIGH_WATER, Rows, Write, of
 
 
 def reads_of(session: Session, ahead: Ahead) -> list[Read]:
@@ -160,13 +160,13 @@ def _look_up(session: Session, gate: str) -> GateSpec | None:
     return None if place.pool else known.rows[place.template].current
 
 
-_END_LEASES = Tell(
+_END_LEASES = Write(
     # With a number of its own each row is another one to a beat that has read it.
     "UPDATE @worker SET lease_until = least(lease_until, $1), no = no + 1 WHERE NOT lapsed",
     of("worker"),
 )
-_NO_BEATS = Tell("LOCK TABLE @worker IN SHARE ROW EXCLUSIVE MODE", of())
-_SET_BACK = Tell(f"UPDATE @number SET n = $1 WHERE key = {HIGH_WATER}", of())  # noqa: S608  (a constant)
+_NO_BEATS = Write("LOCK TABLE @worker IN SHARE ROW EXCLUSIVE MODE", of())
+_SET_BACK = Write(f"UPDATE @number SET n = $1 WHERE key = {HIGH_WATER}", of())  # noqa: S608  (a constant)
 
 
 class PostgresLedger:
@@ -216,10 +216,10 @@ class PostgresLedger:
 
     def end_leases(self) -> None:
         """End all leases now, also for a beat that has read one of them."""
-        self.session.tell(_NO_BEATS)
-        self.session.tell(_END_LEASES, self.now)
+        self.session.write(_NO_BEATS)
+        self.session.write(_END_LEASES, self.now)
 
     def set_time_back(self) -> None:
         """Lower the high-water mark to the step's time."""
-        self.session.tell(_SET_BACK, self.now)
+        self.session.write(_SET_BACK, self.now)
         self.session.put(HIGH_WATER, self.now)

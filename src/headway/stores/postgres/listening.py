@@ -1,4 +1,4 @@
-"""Listening: one connection of a process tells others of its commits, and hears of theirs.
+"""Listening: one connection of a process notifies others of its commits, and is notified of theirs.
 
 It is open only while a caller in the process waits, or there is a commit to report. Each listener
 holds a shared lock, so a commit sees at once, without a table, whether there is a listener at all.
@@ -36,12 +36,12 @@ Lanes = Iterable[tuple[str | None, int | None]]
 """Each with from when; None for any lane, None for now."""
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether anything was committed, where it is told, too."""
+"""Seconds between two looks at whether anything was committed, beside notifications."""
 LOOK_EVERY_ALONE = 0.25
-"""The same where nothing can be told: a pooler is in between, or the URL says `listen=off`."""
+"""The same without notifications: a pooler is in between, or the URL says `listen=off`."""
 LINGER = 10.0
 """Seconds for which it stays after the last one who waited."""
-TELL_EVERY = 0.01
+NOTIFY_EVERY = 0.01
 """Seconds between two notifications of one process; what comes meanwhile goes together."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """Seconds before it tries again to reach the server."""
@@ -73,7 +73,7 @@ SELECT json_agg(json_build_array(pid, objid::bigint))::text AS picked FROM (
 """
 # Without another listener nothing is sent: a session's own lock does not conflict with itself. It
 # may go with a commit, which a queue of the server that is full must not make fail.
-_TELL = f"""
+_NOTIFY = f"""
 SELECT set_config('synchronous_commit', 'off', true),
        CASE WHEN pg_try_advisory_lock($1) THEN pg_advisory_unlock($1)::text
             WHEN pg_notification_queue_usage() < 0.5 THEN (
@@ -85,7 +85,7 @@ _COVER = "SELECT pg_advisory_lock_shared($1::int, one::int) FROM unnest($2) AS o
 _UNCOVER = "SELECT pg_advisory_unlock_shared($1::int, one::int) FROM unnest($2) AS one"
 
 Payload = tuple[str, list[tuple[str | None, int | None]], list[int], list[tuple[int, int]]]
-"""Who tells it, the lanes, the backends that passed it on, and those that are picked, each with the
+"""The sender, the lanes, the backends that passed it on, and those that are picked, each with the
 number of its lane."""
 
 ANY_LANE: tuple[str | None, int | None] = (None, None)
@@ -135,13 +135,13 @@ class Listening:
         self._alone = False
         self._snapshot = ""
         self._look_at = 0.0
-        self._told_at = self._waited_at = -inf
+        self._notified_at = self._waited_at = -inf
         self._fd = -1
         self._backend = 0
         self._pause = FIRST_PAUSE
         self._stopped = False
         self._lock = threading.Lock()
-        self._to_tell: dict[tuple[str | None, int | None], int] = {}
+        self._unsent: dict[tuple[str | None, int | None], int] = {}
         self._to_pass_on: dict[str, list[int]] = {}
         self._thread: threading.Thread | None = None
         self._poked, self._poke = socket.socketpair()
@@ -163,7 +163,7 @@ class Listening:
     def attend(self, lanes: Iterable[str]) -> None:
         """Note that a caller waits in lanes: soon the connection listens for them.
 
-        Callers that wait in a lane of which this process was not told are woken then.
+        Callers that wait in a lane that it did not listen for are woken then.
         """
         self._waited_at = now = monotonic()
         numbers = {_number(lane) for lane in lanes}
@@ -171,37 +171,37 @@ class Listening:
         if not self._covers(numbers):
             self._start()
 
-    def tell(self, lanes: Lanes) -> None:
-        """Tell the other processes of a commit, soon and together with others.
+    def notify(self, lanes: Lanes) -> None:
+        """Notify the other processes of a commit, soon and together with others.
 
-        To be called before those who wait here are woken: where one does, fewer others are.
+        To be called before those who wait here are woken: if one does, fewer others are.
         """
-        told = self._with_most(lanes)
+        notice = self._with_most(lanes)
         with self._lock:
-            begun = bool(self._to_tell)
-            self._to_tell.update(told)
+            begun = bool(self._unsent)
+            self._unsent.update(notice)
         if not begun:
             self._start()
 
-    def speech(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
-        """A statement that tells the other processes of a commit, to go with it.
+    def make_notice(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
+        """Return a statement that notifies the other processes of a commit, to go with it.
 
         It saves listeners the time until this process's thread has come to send it. To be run
         after the commit: a process that began to listen later claims once more after that, and
         sees what was committed.
 
         Args:
-            lanes: as for `tell`.
+            lanes: as for `notify`.
 
         Returns:
-            The text and what it is bound to; None where `tell` does it better: something was told
-            a moment ago, or this process would be told of its own commits.
+            The text and what it is bound to; None if `notify` does it better: a notification was
+            sent a moment ago, or this process would be notified of its own commits.
         """
         now = monotonic()
-        if self._attending or self._to_tell or now < self._told_at + TELL_EVERY:
+        if self._attending or self._unsent or now < self._notified_at + NOTIFY_EVERY:
             return None
-        self._told_at = now
-        return _TELL, self._message(self._with_most(lanes))
+        self._notified_at = now
+        return _NOTIFY, self._message(self._with_most(lanes))
 
     def _with_most(self, lanes: Lanes) -> dict[tuple[str | None, int | None], int]:
         """Lanes with how many other processes are to be woken for each."""
@@ -209,16 +209,16 @@ class Listening:
         return {one: MOST_PICKED - (one[0] in here) or 1 for one in lanes}
 
     def _message(
-        self, told: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
+        self, notice: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
     ) -> tuple[object, ...]:
-        """What `_TELL` is bound to.
+        """What `_NOTIFY` is bound to.
 
         Args:
-            told: lanes, each with from when; None for any lane, None for now. And how many
+            notice: lanes, each with from when; None for any lane, None for now. And how many
                 processes are picked for it.
-            passed_on: backends of those to which it was told in vain.
+            passed_on: backends of those that were notified in vain.
         """
-        lanes = list(told)
+        lanes = list(notice)
         head = _encode((self._name, lanes, passed_on))
         if len(head) > _MOST or len(lanes) > MOST_LANES:
             lanes = [ANY_LANE]
@@ -226,7 +226,7 @@ class Listening:
         numbers = {_number(lane) for lane, at in lanes if lane is not None and at is None}
         excluded = Numbers((*passed_on, self._backend))
         text = head[:-1].decode() + ","
-        most = max((n for (_, at), n in told.items() if at is None), default=1)
+        most = max((n for (_, at), n in notice.items() if at is None), default=1)
         fresh = not passed_on
         return (
             *(self._key, self._channel, text, self._class),
@@ -287,7 +287,7 @@ class Listening:
                 self._begin(db)
             elif not self._alone:
                 self._cover(db)
-        self._speak(db)
+        self._send_notices(db)
         if self._attending and monotonic() >= self._look_at:
             self._look(db)
         self._sleep(self._until_next())
@@ -299,15 +299,15 @@ class Listening:
         return monotonic() < self._waited_at + LINGER
 
     def _wanted(self) -> bool:
-        lingers = monotonic() < self._told_at + LINGER
-        return self._is_waited_for() or bool(self._to_tell) or lingers
+        lingers = monotonic() < self._notified_at + LINGER
+        return self._is_waited_for() or bool(self._unsent) or lingers
 
     def _open(self) -> Connection:
         db = self._db = connect(self._options)
         self._fd = db.fileno()
         self._backend = db.info.backend_pid
         self._selector.register(self._fd, selectors.EVENT_READ)
-        db.add_notify_handler(lambda told: self._heard(told.payload))
+        db.add_notify_handler(lambda notice: self._heard(notice.payload))
         row = db.execute("SELECT pg_backend_pid()").fetchone()
         # A pooler makes up what it says at the beginning of a connection.
         pooled = row is None or row[0] != db.info.backend_pid
@@ -341,7 +341,7 @@ class Listening:
             cursor.execute(_COVER, (self._class, Numbers(begun)))
         self._covered = frozenset(wanted)
         if begun and self._attending:
-            # What was committed before the lock was there was told to others.
+            # Others were notified of what was committed before the lock was there.
             self._hear([(lane, None) for lane in lanes if begun & {_number(lane), _EVERY_LANE}])
         if ended:
             cursor.execute(_UNCOVER, (self._class, Numbers(ended)))
@@ -359,7 +359,7 @@ class Listening:
         if changed and self._attending:
             self._miss()
 
-    def _speak(self, db: Connection) -> None:
+    def _send_notices(self, db: Connection) -> None:
         cursor = psycopg.RawCursor(db)
         while self._to_pass_on:
             lane, passed_on = self._to_pass_on.popitem()
@@ -368,27 +368,27 @@ class Listening:
             else:
                 # A moment reaches all, and this one is over.
                 message = self._message({(lane, 0): 1})
-            cursor.execute(_TELL, message)
-        if not self._to_tell or monotonic() < self._told_at + TELL_EVERY:
+            cursor.execute(_NOTIFY, message)
+        if not self._unsent or monotonic() < self._notified_at + NOTIFY_EVERY:
             return
         with self._lock:
-            told, self._to_tell = self._to_tell, {}
-        cursor.execute(_TELL, self._message(told))
-        self._told_at = monotonic()
+            notice, self._unsent = self._unsent, {}
+        cursor.execute(_NOTIFY, self._message(notice))
+        self._notified_at = monotonic()
 
     def _until_next(self) -> float:
         now = monotonic()
-        ends = [max(self._waited_at, self._told_at) + LINGER]
+        ends = [max(self._waited_at, self._notified_at) + LINGER]
         if self._attending:
             ends.append(self._look_at)
             left = self._covered - {_number(lane) for lane in self._waiting()}
             ends += [self._left_at.get(one, now) + LINGER_IN_LANE for one in left]
-        if self._to_tell:
-            ends.append(self._told_at + TELL_EVERY)
+        if self._unsent:
+            ends.append(self._notified_at + NOTIFY_EVERY)
         return max(0.0, min(ends) - now)
 
     def _sleep(self, seconds: float | None) -> None:
-        """Block until something is to be heard or done."""
+        """Block until something is to be received or done."""
         for key, _ in self._selector.select(seconds):
             if key.fileobj is self._poked:
                 with suppress(OSError):
@@ -401,8 +401,8 @@ class Listening:
 
     def _listen(self, db: Connection) -> None:
         db.pgconn.consume_input()
-        while (told := db.pgconn.notifies()) is not None:
-            self._heard(told.extra.decode())
+        while (notice := db.pgconn.notifies()) is not None:
+            self._heard(notice.extra.decode())
 
     def _heard(self, payload: str) -> None:
         try:

@@ -23,11 +23,11 @@ from headway.stores.postgres.call_queue import AnyCall, share
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
-from headway.stores.postgres.statement import Asked, Mode, NeedsMore, StepKind
+from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, StepKind
 from headway.stores.postgres.steps import Part, Steps, Verb
 from headway.stores.postgres.tables.job_statements import FINISH_ALL, FINISH_LIVE, HELD_BY
 from headway.stores.postgres.tables.records import LOAD_WORKER
-from headway.stores.sql.statement import FIRST_TOTAL, Ask, Row, Rows, of
+from headway.stores.sql.statement import FIRST_TOTAL, Row, Rows, Select, of
 
 Answer = TypeVar("Answer")
 
@@ -88,7 +88,7 @@ class Looks:
         return self._run(verb, StepKind(("sweep", n)))
 
     def _run(
-        self, verb: Verb[Answer], kind: StepKind, first: Sequence[Asked] = ()
+        self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect] = ()
     ) -> tuple[Answer, Done]:
         steps, idle = self._steps, self._idle
         with suppress(NeedsMore):
@@ -110,7 +110,7 @@ class Looks:
         self._idle.add(kind)
 
 
-_FINISH = Ask(FINISH_LIVE, of("held"))
+_FINISH = Select(FINISH_LIVE, of("held"))
 MOST_GATED = 256
 """Workers whose last settlement needed an exclusive step, at most."""
 
@@ -177,7 +177,7 @@ class Settles:
         workers = sorted({request.worker for request in requests})
         plain = [_plain_runs(request) for request in requests]
         finished = _by_run(requests, plain)
-        first: list[Asked] = [(LOAD_WORKER, (worker,)) for worker in workers]
+        first: list[BoundSelect] = [(LOAD_WORKER, (worker,)) for worker in workers]
         sent: list[tuple[str, int, list[str]]] = []
         for (worker, run), jobs in finished.items():
             who = self._steps.session.words.find(worker)
@@ -347,7 +347,7 @@ def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply,
     """Beat in a step of this mode, all of whose reads are sent with its begin."""
     worker = request.worker
     who = steps.session.words.known(worker)
-    first: list[Asked] = [(LOAD_WORKER, (worker,))]
+    first: list[BoundSelect] = [(LOAD_WORKER, (worker,))]
     if who is not None:
         first.append((HELD_BY, (who, None)))
     return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)

@@ -9,21 +9,21 @@ from functools import lru_cache
 from headway.stores.postgres.ledger import parked_at, rows_of_gates
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Prefetch
-from headway.stores.postgres.statement import Asked, Mode, NeedsMore, Read, StepKind
+from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, Read, StepKind
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.job_statements import FIRST_PARKED, FLOWS_WAITING, HEADS
-from headway.stores.sql.statement import Ask, of
+from headway.stores.sql.statement import Select, of
 
 _PLACE = re.compile(r"\$(\d+)")
-_FLOWS = Ask(FLOWS_WAITING, of("waiting"))
-_HEADS = Ask(HEADS, of("waiting"))
+_FLOWS = Select(FLOWS_WAITING, of("waiting"))
+_HEADS = Select(HEADS, of("waiting"))
 
 
 def begin_with_prefetch(
     session: Session,
     mode: Mode,
     kind: StepKind | None,
-    first: Sequence[Asked] = (),
+    first: Sequence[BoundSelect] = (),
     reads: Callable[[], Sequence[Read]] = list,
 ) -> list[list[tuple[object, ...]]]:
     """Begin a step, and read in the same trip what the last of its kind has read.
@@ -45,8 +45,8 @@ def begin_with_prefetch(
     ahead = list(first)
     if kind is None or last is None:
         return session.begin(mode, ahead, kind=kind, reads=reads)[: len(first)]
-    seen = {ask for ask, _ in first}
-    likely = [one for one in last.asks if one[0] not in seen]
+    seen = {select for select, _ in first}
+    likely = [one for one in last.selects if one[0] not in seen]
     empty = [one for one in likely if one in last.empty] if mode is Mode.PEEK else []
     ahead += [one for one in likely if one not in empty]
     if empty:
@@ -81,10 +81,10 @@ def _of_names(session: Session, last: Prefetch) -> list[Read]:
     return [*rows, *parked] if queues is None else [*rows, queues, *parked]
 
 
-def whether_any(asked: Sequence[Asked]) -> Asked:
+def whether_any(asked: Sequence[BoundSelect]) -> BoundSelect:
     """Return one query for whether each of several finds a row, as one row of truth values."""
-    text = _together(tuple((ask.text, len(bound)) for ask, bound in asked))
-    return Ask(text, of()), tuple(one for _, bound in asked for one in bound)
+    text = _together(tuple((select.text, len(bound)) for select, bound in asked))
+    return Select(text, of()), tuple(one for _, bound in asked for one in bound)
 
 
 @lru_cache(maxsize=256)

@@ -35,7 +35,7 @@ class PostgresInterned(Interned[Thing]):
     so that no step waits for another because of it.
 
     Args:
-        ask: sends one statement, on a connection that is in no step.
+        send: sends one statement, on a connection that is in no step.
         lock: held while something is looked up.
         encode: gives the code of a value; equal values have equal codes.
         hashed: whether a value is found by the hash of its code.
@@ -43,7 +43,7 @@ class PostgresInterned(Interned[Thing]):
 
     def __init__(
         self,
-        ask: Callable[[str, tuple[Any, ...]], Rows],
+        send: Callable[[str, tuple[Any, ...]], Rows],
         lock: RLock,
         table: str,
         encode: Callable[[Thing], bytes | str],
@@ -52,7 +52,7 @@ class PostgresInterned(Interned[Thing]):
         hashed: bool,
     ) -> None:
         super().__init__()
-        self._ask = ask
+        self._send = send
         self._lock = lock
         self._encode, self._decode = encode, decode
         self._hashed = hashed
@@ -88,7 +88,7 @@ class PostgresInterned(Interned[Thing]):
             return found
         code = self._encode(thing)
         with self._lock:
-            rows = self._ask(self._find, (self._name(code),))
+            rows = self._send(self._find, (self._name(code),))
             if not rows:
                 return None
             self._remember(thing, rows[0][0])
@@ -106,7 +106,7 @@ class PostgresInterned(Interned[Thing]):
                 if found is not None:
                     return found
                 # Another process may be faster; then it is found.
-                rows = self._ask(self._add, bound)
+                rows = self._send(self._add, bound)
                 if rows:
                     self._remember(thing, rows[0][0])
                     return rows[0][0]
@@ -121,10 +121,10 @@ class PostgresInterned(Interned[Thing]):
         names = self._pack(map(self._name, codes))
         bound = (names, self._pack(codes)) if self._hashed else (names,)
         with self._lock:
-            self._keep(self._ask(self._find_all, (names,)))
+            self._keep(self._send(self._find_all, (names,)))
             if any(one not in self._numbers for one in missing):
-                self._ask(self._add_all, bound)
-                self._keep(self._ask(self._find_all, (names,)))
+                self._send(self._add_all, bound)
+                self._keep(self._send(self._find_all, (names,)))
 
     def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
         """Return the numbers of those that have one, in one trip."""
@@ -134,7 +134,7 @@ class PostgresInterned(Interned[Thing]):
             missing = [one for one in wanted if one not in found]
             if missing:
                 names = self._pack(self._name(self._encode(one)) for one in missing)
-                rows = self._ask(self._find_all, (names,))
+                rows = self._send(self._find_all, (names,))
                 self._keep(rows)
                 # What is read may push others out of the cache.
                 found |= {self._decode(code): no for no, code in rows}
@@ -145,7 +145,7 @@ class PostgresInterned(Interned[Thing]):
         missing = {one for one in numbers if one not in self._things}
         if len(missing) > 1:
             with self._lock:
-                self._keep(self._ask(self._read_all, (Numbers(missing),)))
+                self._keep(self._send(self._read_all, (Numbers(missing),)))
 
     def _keep(self, rows: Rows) -> None:
         for no, code in rows:
@@ -160,7 +160,7 @@ class PostgresInterned(Interned[Thing]):
         known = self._things.get(number)
         if known is None:
             with self._lock:
-                rows = self._ask(self._read, (number,))
+                rows = self._send(self._read, (number,))
                 self._keep(rows)
             if not rows or rows[0][0] != number:
                 raise KeyError(number)
@@ -184,19 +184,19 @@ class Registry:
         self._link: Link | None = None
         self._lock = lock = RLock()
         self.flows: PostgresInterned[FlowKey] = PostgresInterned(
-            self._ask, lock, "flow", encode_flow, decode_flow, hashed=True
+            self._send, lock, "flow", encode_flow, decode_flow, hashed=True
         )
         self.policies: PostgresInterned[JobPolicy] = PostgresInterned(
-            self._ask, lock, "policy", encode_policy, decode_policy, hashed=True
+            self._send, lock, "policy", encode_policy, decode_policy, hashed=True
         )
         self.lanes: PostgresInterned[str] = PostgresInterned(
-            self._ask, lock, "lane", str, str, hashed=False
+            self._send, lock, "lane", str, str, hashed=False
         )
         self.words: PostgresInterned[str] = PostgresInterned(
-            self._ask, lock, "word", str.encode, bytes.decode, hashed=False
+            self._send, lock, "word", str.encode, bytes.decode, hashed=False
         )
 
-    def _ask(self, text: str, bound: tuple[Any, ...]) -> Rows:
+    def _send(self, text: str, bound: tuple[Any, ...]) -> Rows:
         """Return the rows of a statement, which is repeated once if the connection breaks.
 
         Raises:

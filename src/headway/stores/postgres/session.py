@@ -31,11 +31,11 @@ from headway.stores.postgres.numbers import (
     TOKENS_SINCE,
 )
 from headway.stores.postgres.schema import latest
-from headway.stores.postgres.shared import Done, Shared, Speech
+from headway.stores.postgres.shared import Done, MakeNotice, Shared
 from headway.stores.postgres.statement import (
     TERMS,
     UNDO_GUEST,
-    Asked,
+    BoundSelect,
     Each,
     Mode,
     NeedsMore,
@@ -52,9 +52,9 @@ from headway.stores.sql.statement import (
     HIGH_WATER,
     IDENTITY,
     SCHEMA,
-    Ask,
     Rows,
-    Tell,
+    Select,
+    Write,
 )
 
 _FINGERPRINT = (IDENTITY, EPOCH, EPOCH_AT, HIGH_WATER)
@@ -74,7 +74,7 @@ class Session:
     Args:
         shared: with the store's other sessions.
         connect: opens the connection.
-        speech: makes what notifies other processes with a commit.
+        make_notice: makes what notifies other processes with a commit.
 
     Attributes:
         now: the store's time of the step, ms.
@@ -90,7 +90,9 @@ class Session:
     text_list = Texts
     number_list = Numbers
 
-    def __init__(self, shared: Shared, connect: Callable[[], Link], speech: Speech) -> None:
+    def __init__(
+        self, shared: Shared, connect: Callable[[], Link], make_notice: MakeNotice
+    ) -> None:
         self.shared = shared
         self.registry = shared.registry
         self.flows, self.policies = self.registry.flows, self.registry.policies
@@ -100,7 +102,7 @@ class Session:
         self._forgotten = -1
         self._connect = connect
         self._link: Link | None = None
-        self._speech = speech
+        self._make_notice = make_notice
         self._lock = lock_key(shared.options.namespace)
         # Behind a pooler each step may have another connection, with the settings of any client.
         pooled = shared.options.pooled
@@ -119,7 +121,7 @@ class Session:
         self._counts: dict[int, int] = {}
         self._standing: set[int] = set()
         self._queue: list[Sent] = []
-        self._gathered: dict[Tell, tuple[Columns, dict[Thing, Any]]] = {}
+        self._gathered: dict[Write, tuple[Columns, dict[Thing, Any]]] = {}
 
     # The connection
 
@@ -161,15 +163,15 @@ class Session:
 
     # Reading
 
-    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+    def select(self, select: Select, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Return the rows of a query, as of now and of what this step wrote."""
-        if not ask.ahead:
-            return self.fetch(ask.text, bound)
-        key, cache = (ask, bound), self.cache
+        if not select.ahead:
+            return self.fetch(select.text, bound)
+        key, cache = (select, bound), self.cache
         cache.used[key] = None
         found = cache.answers.get(key)
         if found is None:
-            found = cache.answers[key] = self.fetch(ask.text, bound)
+            found = cache.answers[key] = self.fetch(select.text, bound)
         return found
 
     def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
@@ -204,9 +206,9 @@ class Session:
 
     # Writing
 
-    def tell(
+    def write(
         self,
-        tell: Tell,
+        write: Write,
         *bound: Any,  # noqa: ANN401  (depends on the statement)
         patched: Sequence[Each] = (),
     ) -> None:
@@ -214,49 +216,51 @@ class Session:
 
         The caller itself updates the cached rows of the queries in `patched`.
         """
-        self._writes(tell, patched)
-        self._queue.append((tell.text, bound))
+        self._writes(write, patched)
+        self._queue.append((write.text, bound))
 
     def gather(
         self,
-        tell: Tell,
+        write: Write,
         name: Thing,
         row: Any,  # noqa: ANN401  (depends on the statement)
         columns: Columns,
         patched: Sequence[Each] = (),
     ) -> None:
-        """Write a row together with others of the same statement; see `tell`.
+        """Write a row together with others of the same statement; see `write`.
 
         Args:
             name: of the row; it replaces one that was gathered under the same name.
             columns: makes the parameters from all rows.
         """
-        known = self._gathered.get(tell)
-        self._writes(tell, patched, gathering=known is not None)
+        known = self._gathered.get(write)
+        self._writes(write, patched, gathering=known is not None)
         if known is None:
-            known = self._gathered[tell] = (columns, {})
+            known = self._gathered[write] = (columns, {})
         known[1].pop(name, None)
         known[1][name] = row
 
     def _queue_gathered(self) -> None:
         gathered, self._gathered = self._gathered, {}
-        for tell, (columns, rows) in gathered.items():
-            self._queue.append((tell.text, columns(list(rows.values()))))
+        for write, (columns, rows) in gathered.items():
+            self._queue.append((write.text, columns(list(rows.values()))))
 
-    def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+    def do(self, write: Write, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Write something now, for the rows that it returns."""
-        self._writes(tell)
-        return self.fetch(tell.text, bound)
+        self._writes(write)
+        return self.fetch(write.text, bound)
 
-    def _writes(self, tell: Tell, patched: Sequence[Each] = (), *, gathering: bool = False) -> None:
-        limited = self.mode in {Mode.SHARED, Mode.BEAT} and tell.beside is not self.mode
+    def _writes(
+        self, write: Write, patched: Sequence[Each] = (), *, gathering: bool = False
+    ) -> None:
+        limited = self.mode in {Mode.SHARED, Mode.BEAT} and write.beside is not self.mode
         if limited or self.mode in {Mode.PEEK, Mode.LOOK, Mode.READ}:
             raise NeedsMore
         self._wrote = True
-        self.alone = self.alone or tell.beside is not Mode.SHARED
-        if not gathering and any(one.changes & tell.changes for one in self._gathered):
+        self.alone = self.alone or write.beside is not Mode.SHARED
+        if not gathering and any(one.changes & write.changes for one in self._gathered):
             self._queue_gathered()
-        self.cache.invalidate(tell.changes, patched)
+        self.cache.invalidate(write.changes, patched)
 
     def need_exclusive(self) -> None:
         """Continue only in an exclusive step.
@@ -272,7 +276,7 @@ class Session:
     def begin(
         self,
         mode: Mode,
-        ahead: Sequence[Asked] = (),
+        ahead: Sequence[BoundSelect] = (),
         *,
         kind: StepKind | None = None,
         reads: Callable[[], Sequence[Read]] = list,
@@ -300,7 +304,7 @@ class Session:
             self._guess()
             return []
         sets = list(reads())
-        batch = [(ask.text, bound) for ask, bound in ahead]
+        batch = [(select.text, bound) for select, bound in ahead]
         answers = self._send(batch + [(read.text, read.bound) for read in sets])
         found, others = answers[: len(batch)], answers[len(batch) :]
         for read, rows in zip(sets, others, strict=True):
@@ -443,10 +447,10 @@ class Session:
         sent = len(batch)
         if self._terms.end:
             batch.append((self._terms.end, ()))
-        speech = self._speech(woken) if woken and self._wrote else None
-        if speech is not None:
+        notice = self._make_notice(woken) if woken and self._wrote else None
+        if notice is not None:
             # After the commit: who begins to listen later looks once more, and sees it.
-            batch += [(SYNC, ()), speech] if self.mode is Mode.BLIND else [speech]
+            batch += [(SYNC, ()), notice] if self.mode is Mode.BLIND else [notice]
         answers = self.link.run(batch) if batch else []
         shared = self.shared
         if self.mode is Mode.BLIND and sent:
@@ -459,7 +463,7 @@ class Session:
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)
         self.learn()
-        return Done(self._wrote, woken, speech is not None)
+        return Done(self._wrote, woken, notice is not None)
 
     def learn(self) -> None:
         """Remember what the step has read, for the next one of its kind."""

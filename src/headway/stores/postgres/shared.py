@@ -17,7 +17,7 @@ from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import latest
-from headway.stores.postgres.statement import Asked, NeedsMore, StepKind
+from headway.stores.postgres.statement import BoundSelect, NeedsMore, StepKind
 from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.timing import StoreTime
 
@@ -30,11 +30,11 @@ MOST_ONCE, MOST_AGAIN = 64, 256
 
 Woken = dict[tuple[str | None, int | None], None]
 """Lanes to wake (None: any), each with the moment (None: now)."""
-Speech = Callable[[Woken], Sent | None]
+MakeNotice = Callable[[Woken], Sent | None]
 """Makes the statement that notifies other processes of a commit, if one is to be sent."""
 
 
-def silent(_: Woken) -> None:
+def no_notice(_: Woken) -> None:
     """Notify no other process with the commit; the caller does it afterwards."""
 
 
@@ -89,7 +89,7 @@ class Prefetch:
     """What a kind of step read last, so that the next one can read it in the trip of its begin.
 
     Attributes:
-        asks: queries, with their parameters.
+        selects: queries, with their parameters.
         gates: the names of gates.
         fed: gates whose parked jobs it read.
         queues: flows at gates, of which it read the first parked job.
@@ -99,13 +99,13 @@ class Prefetch:
         n: how many jobs the step could start.
     """
 
-    asks: tuple[Asked, ...]
+    selects: tuple[BoundSelect, ...]
     gates: Names
     fed: Names
     queues: Names
     heads: Mapping[int, int]
     lanes: tuple[tuple[str, int, int], ...]
-    empty: frozenset[Asked]
+    empty: frozenset[BoundSelect]
     n: int
 
     @classmethod

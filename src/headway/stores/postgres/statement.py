@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from headway.stores.sql.statement import Ask, Rows
+from headway.stores.sql.statement import Rows, Select
 
 
 class Mode(Enum):
@@ -106,7 +106,7 @@ class Each(NamedTuple):
     """A query about many things at once, whose rows are cached by thing for the step.
 
     Attributes:
-        text: as of `Ask`; bound to the things alone.
+        text: as of `Select`; bound to the things alone.
         pack: makes the one parameter of the things.
         place: the column with the thing that a row is about.
     """
@@ -127,7 +127,7 @@ class Read(NamedTuple):
 
 Thing = Hashable
 """What `Each` is queried by: a name, an id, a hash or a number."""
-Asked = tuple[Ask, tuple[Any, ...]]
+BoundSelect = tuple[Select, tuple[Any, ...]]
 """A query and its parameters."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.core.gates.spec import GateSpec
 from headway.stores.ledger.gaterows import GateRow
-from headway.stores.postgres.statement import Asked, Each, Read, Thing
+from headway.stores.postgres.statement import BoundSelect, Each, Read, Thing
 from headway.stores.sql.statement import Row, Rows
 
 Ticket = tuple[int, int, int, int]
@@ -43,8 +43,8 @@ class StepCache:
     """
 
     def __init__(self) -> None:
-        self.answers: dict[Asked, Rows] = {}
-        self.used: dict[Asked, None] = {}
+        self.answers: dict[BoundSelect, Rows] = {}
+        self.used: dict[BoundSelect, None] = {}
         self._each: dict[Each, dict[Any, Rows]] = {}
         self.gates: dict[str, GateRow | None] = {}
         self.quiet: set[str] = set()

@@ -17,9 +17,9 @@ from headway.stores.postgres.ledger import PostgresLedger, reads_of
 from headway.stores.postgres.link import Link, Sent, open_link
 from headway.stores.postgres.prefetch import begin_with_prefetch
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.shared import Done, Shared, Speech, silent
+from headway.stores.postgres.shared import Done, MakeNotice, Shared, no_notice
 from headway.stores.postgres.statement import (
-    Asked,
+    BoundSelect,
     KeyHeld,
     Mode,
     NeedsMore,
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
     verb: Verb[Any]
     kind: StepKind | None = None
-    first: Sequence[Asked] = ()
+    first: Sequence[BoundSelect] = ()
     take: Callable[[Sequence[Rows]], None] | None = None
     ahead: Ahead | None = None
 
@@ -54,7 +54,7 @@ class Steps:
     Args:
         shared: with the store's other connections.
         shut_spells: of the process; see `Ledger.shut_spells`.
-        speech: makes what notifies other processes of a commit.
+        make_notice: makes what notifies other processes of a commit.
         opener: opens the connection; None for one of the store's own.
     """
 
@@ -62,13 +62,13 @@ class Steps:
         self,
         shared: Shared,
         shut_spells: dict[int, ShutSpell],
-        speech: Speech = silent,
+        make_notice: MakeNotice = no_notice,
         *,
         opener: Callable[[], Link] | None = None,
     ) -> None:
         self.shared = shared
-        self.speech = speech
-        self.session = Session(shared, opener or self._open, speech)
+        self.make_notice = make_notice
+        self.session = Session(shared, opener or self._open, make_notice)
         self.ledger = PostgresLedger(self.session, shut_spells)
 
     def _open(self) -> Link:
@@ -80,7 +80,7 @@ class Steps:
         verb: Verb[Answer],
         *,
         kind: StepKind | None = None,
-        first: Sequence[Asked] = (),
+        first: Sequence[BoundSelect] = (),
         take: Callable[[Sequence[Rows]], None] | None = None,
         ahead: Ahead | None = None,
     ) -> tuple[Answer, Done]:
@@ -146,7 +146,7 @@ class Steps:
         )
 
     def look(
-        self, verb: Verb[Answer], kind: StepKind, first: Sequence[Asked]
+        self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect]
     ) -> tuple[Answer, Done]:
         """Run a verb without the lock; even if it needs more, what it has read is remembered.
 
@@ -164,7 +164,7 @@ class Steps:
         mode: Mode,
         verb: Verb[Answer],
         kind: StepKind | None,
-        first: Sequence[Asked],
+        first: Sequence[BoundSelect],
         take: Callable[[Sequence[Rows]], None] | None,
         ahead: Ahead | None,
     ) -> tuple[Answer, Done]:

@@ -86,7 +86,7 @@ class PostgresStore(SqlStore):
         self._shared = shared = Shared(options, self._registry, time)
         spells: dict[int, ShutSpell] = {}
         inserts, turns, claims, shares, beats = (
-            Steps(shared, spells, self._wakes.speech) for _ in range(5)
+            Steps(shared, spells, self._wakes.make_notice) for _ in range(5)
         )
         self._reads = Steps(shared, spells)
         self._turns = turns
@@ -231,12 +231,12 @@ class PostgresStore(SqlStore):
         return await _ask(self._turn_queue, call)
 
     def _work(self, calls: list[AnyCall]) -> None:
-        serve(calls, self._tell)
+        serve(calls, self._notify)
 
     def _insert(self, calls: list[AnyCall]) -> None:
-        self._enqueues.serve(calls, self._tell)
+        self._enqueues.serve(calls, self._notify)
 
-    def _tell(self, done: Done) -> None:
+    def _notify(self, done: Done) -> None:
         if done.woken:
             self._wakes.announce(done.woken, notified=done.notified)
 

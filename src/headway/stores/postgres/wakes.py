@@ -18,7 +18,7 @@ class Wakes(wakes.Wakes):
         clock: returns the store's ms since 1970.
 
     Attributes:
-        speech: makes the statement that notifies other processes, see `Listening.speech`.
+        make_notice: makes the statement that notifies other processes, see `Listening.make_notice`.
     """
 
     def __init__(self, options: PostgresOptions, clock: Clock) -> None:
@@ -27,7 +27,7 @@ class Wakes(wakes.Wakes):
             options, hear=self._heard, miss=self.wake_all, waiting=lambda: self.lanes
         )
         self._to_follow: dict[str, int] = {}
-        self.speech = self._listening.speech
+        self.make_notice = self._listening.make_notice
 
     def announce(
         self, lanes: Iterable[tuple[str | None, int | None]], *, notified: bool = False
@@ -40,7 +40,7 @@ class Wakes(wakes.Wakes):
         """
         given = list(lanes)
         if not notified:
-            self._listening.tell(given)
+            self._listening.notify(given)
         self._heard(given)
 
     def _heard(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
@@ -70,7 +70,7 @@ class Wakes(wakes.Wakes):
         for lane in followed:
             self._to_follow.pop(lane, None)
         if filled and followed:
-            self._listening.tell((lane, None) for lane in followed)
+            self._listening.notify((lane, None) for lane in followed)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleep until a lane is woken or the moment has come; see `Store.wait`.

@@ -12,7 +12,7 @@ from headway.stores.ledger.columns import CODES, encode_job_rest
 from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
 from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
-from headway.stores.sql.statement import ANY_JOB, Ask, SqlSession
+from headway.stores.sql.statement import ANY_JOB, Select, SqlSession
 
 NEW = (
     *("id", "state", "lane", "flow", "policy", "priority", "due_at", "created_at", "care"),
@@ -97,8 +97,8 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
 class Walk(NamedTuple):
     """A listing by arrival in one direction, of which the database examines some rows."""
 
-    look: Ask
-    fitting: Ask
+    look: Select
+    fitting: Select
 
 
 class Walks(NamedTuple):
@@ -134,8 +134,8 @@ def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
         look = f"SELECT count(*), {last}(seq), {flows} FILTER (WHERE state = ANY ($3)) {rows}"
         fits = f"state = ANY ($3) AND flow = ANY ($4) ORDER BY seq{order} LIMIT $5"
         return Walk(
-            Ask(look.replace("?", "$4"), ANY_JOB),
-            Ask(f"SELECT seq {rows} WHERE {fits}".replace("?", "$6"), ANY_JOB),
+            Select(look.replace("?", "$4"), ANY_JOB),
+            Select(f"SELECT seq {rows} WHERE {fits}".replace("?", "$6"), ANY_JOB),
         )
 
     return walk(">", "", "max"), walk("<", " DESC", "min")
@@ -157,7 +157,7 @@ class Listed:
     def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
         session = self._session
         asked = (after, many, session.number_list(states), *self._bound)
-        count, last, found = session.ask(self._walk.look, *asked)[0]
+        count, last, found = session.select(self._walk.look, *asked)[0]
         flows = self._read_flows(found)
         session.flows.read(flows)
         return Seen(count, last, flows)
@@ -167,7 +167,7 @@ class Listed:
     ) -> list[int]:
         lists = self._session.number_list
         asked = (after, many, lists(states), lists(flows), limit, *self._bound)
-        return [seq for (seq,) in self._session.ask(self._walk.fitting, *asked)]
+        return [seq for (seq,) in self._session.select(self._walk.fitting, *asked)]
 
 
 class SqlJobs(ABC):

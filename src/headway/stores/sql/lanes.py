@@ -9,15 +9,15 @@ from headway.core.state import State
 from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.packing import decode_lane_spec
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.sql.statement import FIRST_TOTAL, WIDTH, Ask, Rows, SqlSession, of
+from headway.stores.sql.statement import FIRST_TOTAL, WIDTH, Rows, Select, SqlSession, of
 
-LANE = Ask("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
-_STARTS = Ask(
+LANE = Select("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
+_STARTS = Select(
     "SELECT tenant, starts FROM @tenant_start WHERE lane = $1 AND tenant = ANY ($2)",
     of("tenant_start"),
     ahead=True,
 )
-_ALL_STARTS = Ask("SELECT tenant, starts FROM @tenant_start WHERE lane = $1", of("tenant_start"))
+_ALL_STARTS = Select("SELECT tenant, starts FROM @tenant_start WHERE lane = $1", of("tenant_start"))
 _LAST_KEY = 2**62
 
 
@@ -45,11 +45,11 @@ class SqlLanes:
         number = session.lanes.find(lane)
         if number is None or not wanted:
             return {}
-        return dict(session.ask(_STARTS, number, session.text_list(wanted)))
+        return dict(session.select(_STARTS, number, session.text_list(wanted)))
 
     def all_tenant_starts(self, lane: str) -> dict[str, int]:
         number = self._session.lanes.find(lane)
-        return {} if number is None else dict(self._session.ask(_ALL_STARTS, number))
+        return {} if number is None else dict(self._session.select(_ALL_STARTS, number))
 
 
 class SqlCounts(ABC):

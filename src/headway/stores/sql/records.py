@@ -16,11 +16,20 @@ from headway.stores.ledger.columns import (
 from headway.stores.ledger.fingerprint import suspicion
 from headway.stores.ledger.rows import EntryRow, SignalRow, TrailRow
 from headway.stores.ledger.tables import TokenRow, TrailTable
-from headway.stores.sql.statement import EPOCH, IDENTITY, REVISION, Ask, Row, SqlSession, Tell, of
+from headway.stores.sql.statement import (
+    EPOCH,
+    IDENTITY,
+    REVISION,
+    Row,
+    Select,
+    SqlSession,
+    Write,
+    of,
+)
 
-_ENTRY = Ask(f"SELECT {ENTRY} FROM @entry WHERE name = $1", of("entry"))  # noqa: S608  (names only)
-_ENTRIES = Ask(f"SELECT {ENTRY} FROM @entry ORDER BY name", of("entry"))  # noqa: S608  (names only)
-_SAVE_ENTRY = Tell(
+_ENTRY = Select(f"SELECT {ENTRY} FROM @entry WHERE name = $1", of("entry"))  # noqa: S608  (names only)
+_ENTRIES = Select(f"SELECT {ENTRY} FROM @entry ORDER BY name", of("entry"))  # noqa: S608  (names only)
+_SAVE_ENTRY = Write(
     "INSERT INTO @entry VALUES ($1, $2, $3, $4, $5, $6, $7)"
     " ON CONFLICT (name) DO UPDATE SET"
     " spec = excluded.spec, revision = excluded.revision, last_fired = excluded.last_fired,"
@@ -28,29 +37,29 @@ _SAVE_ENTRY = Tell(
     " first_seen_at = excluded.first_seen_at",
     of("entry"),
 )
-_TOKENS_BY_ID = Ask(f"SELECT {TOKEN} FROM @token WHERE id = ANY ($1)", of("token"))  # noqa: S608  (names only)
-_TOKENS = Ask(f"SELECT {TOKEN} FROM @token", of("token"))  # noqa: S608  (names only)
-_TOKEN_COUNT = Ask("SELECT count(*) FROM @token", of("token"))
-_SAVE_TOKEN = Tell(
+_TOKENS_BY_ID = Select(f"SELECT {TOKEN} FROM @token WHERE id = ANY ($1)", of("token"))  # noqa: S608  (names only)
+_TOKENS = Select(f"SELECT {TOKEN} FROM @token", of("token"))  # noqa: S608  (names only)
+_TOKEN_COUNT = Select("SELECT count(*) FROM @token", of("token"))
+_SAVE_TOKEN = Write(
     "INSERT INTO @token VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO UPDATE SET"
     " spec = excluded.spec, created_at = excluded.created_at,"
     " created_by = excluded.created_by, used_at = excluded.used_at",
     of("token"),
 )
-_REMOVE_TOKEN = Tell("DELETE FROM @token WHERE id = $1", of("token"))
-_LEADER = Ask("SELECT holder, term, until_at FROM @leader WHERE role = $1", of("leader"))
-_SET_LEADER = Tell(
+_REMOVE_TOKEN = Write("DELETE FROM @token WHERE id = $1", of("token"))
+_LEADER = Select("SELECT holder, term, until_at FROM @leader WHERE role = $1", of("leader"))
+_SET_LEADER = Write(
     "INSERT INTO @leader VALUES ($1, $2, $3, $4) ON CONFLICT (role) DO UPDATE"
     " SET holder = excluded.holder, term = excluded.term, until_at = excluded.until_at",
     of("leader"),
 )
 LINE = "seq, at, author, reason, verb, target, detail"
 """The columns of a line of the trail."""
-_TRAIL_PAGE = Ask(
+_TRAIL_PAGE = Select(
     f"SELECT {LINE} FROM @trail WHERE seq < $1 ORDER BY seq DESC LIMIT $2",  # noqa: S608  (names only)
     of("trail"),
 )
-_TRAIL_SINCE = Ask(
+_TRAIL_SINCE = Select(
     f"SELECT {LINE} FROM @trail WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
     of("trail"),
     ahead=True,
@@ -75,14 +84,14 @@ class SqlEntries:
         self._session = session
 
     def load(self, name: str) -> EntryRow | None:
-        rows = self._session.ask(_ENTRY, name)
+        rows = self._session.select(_ENTRY, name)
         return read_entry(rows[0]) if rows else None
 
     def all(self) -> list[EntryRow]:
-        return [read_entry(row) for row in self._session.ask(_ENTRIES)]
+        return [read_entry(row) for row in self._session.select(_ENTRIES)]
 
     def save(self, row: EntryRow) -> None:
-        self._session.tell(_SAVE_ENTRY, *entry_values(row))
+        self._session.write(_SAVE_ENTRY, *entry_values(row))
 
 
 class SqlTokens:
@@ -95,23 +104,23 @@ class SqlTokens:
         wanted = tuple(ids)
         if not wanted or not self._session.has_tokens:
             return {}
-        found = self._session.ask(_TOKENS_BY_ID, self._session.text_list(wanted))
+        found = self._session.select(_TOKENS_BY_ID, self._session.text_list(wanted))
         rows = (read_token(row) for row in found)
         return {row.spec.id: row for row in rows}
 
     def all(self) -> list[TokenRow]:
-        found = self._session.ask(_TOKENS) if self._session.has_tokens else ()
+        found = self._session.select(_TOKENS) if self._session.has_tokens else ()
         return [read_token(row) for row in found]
 
     def count(self) -> int:
-        return self._session.ask(_TOKEN_COUNT)[0][0]
+        return self._session.select(_TOKEN_COUNT)[0][0]
 
     def save(self, rows: Iterable[TokenRow]) -> None:
         for row in rows:
-            self._session.tell(_SAVE_TOKEN, *token_values(row))
+            self._session.write(_SAVE_TOKEN, *token_values(row))
 
     def remove(self, token: str) -> None:
-        self._session.tell(_REMOVE_TOKEN, token)
+        self._session.write(_REMOVE_TOKEN, token)
 
 
 class SqlFacts:
@@ -145,17 +154,17 @@ class SqlFacts:
         return suspicion(self._trail, session.now, session.watch.reason)
 
     def leader(self, role: str) -> tuple[str, int, int] | None:
-        rows = self._session.ask(_LEADER, role)
+        rows = self._session.select(_LEADER, role)
         return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
     def set_leader(self, role: str, holder: str, term: int, until_at: int) -> None:
-        self._session.tell(_SET_LEADER, role, holder, term, until_at)
+        self._session.write(_SET_LEADER, role, holder, term, until_at)
 
 
 class SqlTrail:
     """What is read of the trail; see `TrailTable`. How it is written is each store's own."""
 
-    page_of_target: Ask
+    page_of_target: Select
     """Bound to the target, below which seq, and how many."""
 
     def __init__(self, session: SqlSession) -> None:
@@ -164,10 +173,10 @@ class SqlTrail:
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         below = _LAST_SEQ if before is None else before
         if target is None:
-            found = self._session.ask(_TRAIL_PAGE, below, limit)
+            found = self._session.select(_TRAIL_PAGE, below, limit)
         else:
-            found = self._session.ask(self.page_of_target, target, below, limit)
+            found = self._session.select(self.page_of_target, target, below, limit)
         return [TrailRow._make(row) for row in found]
 
     def since(self, after: int, limit: int) -> list[TrailRow]:
-        return [TrailRow._make(row) for row in self._session.ask(_TRAIL_SINCE, after, limit)]
+        return [TrailRow._make(row) for row in self._session.select(_TRAIL_SINCE, after, limit)]

@@ -34,13 +34,13 @@ WIDTH = 8
 """Numbers of a lane's counts, one for each state."""
 
 
-class Ask(NamedTuple):
+class Select(NamedTuple):
     """A query.
 
     Attributes:
         text: in PostgreSQL's dialect, with `@` before each table's name and `@now` for the step's
             time.
-        of: what it reads, in the words of `Tell.changes`.
+        of: what it reads, in the words of `Write.changes`.
         ahead: whether a step of the same kind may prefetch it.
     """
 
@@ -49,7 +49,7 @@ class Ask(NamedTuple):
     ahead: bool = False
 
 
-class Tell(NamedTuple):
+class Write(NamedTuple):
     """A change.
 
     Attributes:
@@ -124,11 +124,11 @@ class SqlSession(Protocol):
         """Return how far the store's time is ahead of its clock."""
         ...
 
-    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+    def select(self, select: Select, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Return the rows of a query, as of now and of what this step wrote."""
         ...
 
-    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
+    def write(self, write: Write, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
         """Write a change, at the end of the step at the latest."""
         ...
 

@@ -26,9 +26,9 @@ from headway.stores.sql.statement import (
     HIGH_WATER,
     IDENTITY,
     SCHEMA,
-    Ask,
     Rows,
-    Tell,
+    Select,
+    Write,
 )
 from headway.stores.sqlite.caches import SUSPECT, Mark, Numbers, SqliteInterned
 from headway.stores.sqlite.connection import latest
@@ -112,13 +112,13 @@ class Session:
 
     # Statements that the SQL stores share
 
-    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
+    def select(self, select: Select, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Return the rows of a query."""
-        return self.db.execute(resolve(ask.text), bound).fetchall()
+        return self.db.execute(resolve(select.text), bound).fetchall()
 
-    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
+    def write(self, write: Write, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
         """Write a change."""
-        self.db.execute(resolve(tell.text), bound)
+        self.db.execute(resolve(write.text), bound)
 
     def number(self, key: int) -> int:
         """Return one of the store's own numbers; 0 if it was never written."""

@@ -119,7 +119,7 @@ class Writer:
         except BaseException:
             self._fail_interrupted(group)
             raise
-        self._tell(left)
+        self._report(left)
         self._write_back()
         return True
 
@@ -137,9 +137,9 @@ class Writer:
         message = "the thread that served this call was interrupted"
         unknown = OutcomeUnknown(message, hint="repeat the call")
         self._refuse([call for call in group if call not in self._done], unknown)
-        self._tell([])
+        self._report([])
 
-    def _tell(self, left: list[AnyCall]) -> None:
+    def _report(self, left: list[AnyCall]) -> None:
         done, self._done = self._done, []
         woken, self._woken = self._woken, []
         for number, lanes in woken:

@@ -12,10 +12,10 @@ from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Te
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
 from headway.stores.postgres.statement import Each, Mode, NeedsMore
-from headway.stores.sql.statement import DEFINITIONS, Ask, Rows, Tell, of
+from headway.stores.sql.statement import DEFINITIONS, Rows, Select, Write, of
 
-_TEMPLATES = Ask("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
-_SAVE_TEMPLATE = Tell(
+_TEMPLATES = Select("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
+_SAVE_TEMPLATE = Write(
     "INSERT INTO @template VALUES ($1, $2, $3::bytea) ON CONFLICT (name) DO UPDATE"
     " SET spec = excluded.spec, override = excluded.override",
     of("template"),
@@ -38,7 +38,7 @@ LOAD = (
     f" LATERAL (SELECT {GATE} FROM @gate WHERE name = wanted"
     " ORDER BY no DESC LIMIT 1) AS gate"
 )
-_SAVE = Tell(
+_SAVE = Write(
     "WITH new AS MATERIALIZED (SELECT new.*,"
     " (SELECT no FROM @gate WHERE gate.name = new.name ORDER BY no DESC LIMIT 1) AS no"
     " FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
@@ -50,31 +50,31 @@ _SAVE = Tell(
     " coalesce(no, 0) + 1 FROM new",
     of("gate"),
 )
-_REMOVE = Tell(
+_REMOVE = Write(
     "DELETE FROM @gate WHERE ctid = ANY (ARRAY("
     "SELECT one.ctid FROM unnest($1::text[]) AS idle (name) CROSS JOIN LATERAL"
     " (SELECT ctid FROM @gate WHERE gate.name = idle.name ORDER BY no DESC LIMIT 1) AS one))",
     of("gate"),
 )
-_SAVE_TIMED = Tell(_SAVE.text, of("gate", "timer"))
-_REMOVE_TIMED = Tell(_REMOVE.text, of("gate", "timer"))
-_PAGE = Ask(
+_SAVE_TIMED = Write(_SAVE.text, of("gate", "timer"))
+_REMOVE_TIMED = Write(_REMOVE.text, of("gate", "timer"))
+_PAGE = Select(
     f"SELECT {GATE} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
     " ORDER BY name LIMIT $2",
     of("gate"),
 )
-_DUE_TIMERS = Ask(
+_DUE_TIMERS = Select(
     "SELECT name FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL"
     " ORDER BY timer_at, name LIMIT $1",
     of("timer"),
     ahead=True,
 )
-_NEXT_TIMER = Ask(
+_NEXT_TIMER = Select(
     "SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1",
     of("timer"),
     ahead=True,
 )
-_SHORT_HORIZONS = Ask(
+_SHORT_HORIZONS = Select(
     f"SELECT {GATE} FROM @gate"  # noqa: S608  (names only)
     " WHERE horizon_at < @now + $1 AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT $2",
     of("gate"),
@@ -93,7 +93,7 @@ class PostgresGates:
         version, known = session.number(DEFINITIONS), session.shared.templates
         if known is not None and known.version == version and not session.defined:
             return known.rows
-        rows = read_templates(session.ask(_TEMPLATES))
+        rows = read_templates(session.select(_TEMPLATES))
         if session.learns:
             session.shared.templates = Templates(version, rows)
         return rows
@@ -101,7 +101,7 @@ class PostgresGates:
     def save_template(self, row: TemplateRow) -> None:
         session = self._session
         spec, override = encode_gate_spec(row.spec), encode_gate_spec(row.override)
-        session.tell(_SAVE_TEMPLATE, row.spec.name, spec, override)
+        session.write(_SAVE_TEMPLATE, row.spec.name, spec, override)
         session.put(DEFINITIONS, session.number(DEFINITIONS) + 1)
         session.defined = True
 
@@ -146,15 +146,15 @@ class PostgresGates:
             else:
                 kept.append(replace(row, closed_by="", closed_reason="", zone=None, opens=()))
         if kept:
-            session.tell(_SAVE_TIMED if timed else _SAVE, *_columns(kept))
+            session.write(_SAVE_TIMED if timed else _SAVE, *_columns(kept))
         if idle:
-            session.tell(_REMOVE_TIMED if timed else _REMOVE, Texts(idle))
+            session.write(_REMOVE_TIMED if timed else _REMOVE, Texts(idle))
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        return [read_gate(row) for row in self._session.ask(_PAGE, after, limit)]
+        return [read_gate(row) for row in self._session.select(_PAGE, after, limit)]
 
     def due_timers(self, limit: int) -> list[str]:
-        return [name for (name,) in self._session.ask(_DUE_TIMERS, limit)]
+        return [name for (name,) in self._session.select(_DUE_TIMERS, limit)]
 
     def _keeps_timers(self, changed: Sequence[GateRow]) -> bool:
         """Return whether no timer changes, so that what is known of the next ones still holds."""
@@ -166,13 +166,13 @@ class PostgresGates:
         return timers == [row.timer_at for row in changed]
 
     def next_timer(self) -> int | None:
-        rows = self._session.ask(_NEXT_TIMER)
+        rows = self._session.select(_NEXT_TIMER)
         return rows[0][0] if rows else None
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
         # By how much ahead is what the next step asks, too.
         ahead_ms = before_at - self._session.now
-        return [read_gate(row) for row in self._session.ask(_SHORT_HORIZONS, ahead_ms, limit)]
+        return [read_gate(row) for row in self._session.select(_SHORT_HORIZONS, ahead_ms, limit)]
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows) -> None:
@@ -199,7 +199,7 @@ def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blob
 
 
 _PERMIT = "gate, job::text, run, pool, amount, since, hold"
-_ADD_PERMITS = Tell(
+_ADD_PERMITS = Write(
     "INSERT INTO @permit (gate, job, run, pool, amount, since, hold) SELECT * FROM unnest("
     "$1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])",
     of("permit"),
@@ -210,7 +210,7 @@ PERMITS_OF_KNOWN = _PERMITS_OF.format(
     "= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))"
 )
 """The permits of the jobs that are known under keys."""
-_REMOVE_PERMITS = Tell(
+_REMOVE_PERMITS = Write(
     # By a range that only the primary key serves. To a server that last saw the table empty the
     # index of gates looks equally good, and it walks over all holders of a gate.
     "DELETE FROM @permit WHERE ctid = ANY (ARRAY(SELECT one.ctid"
@@ -220,24 +220,24 @@ _REMOVE_PERMITS = Tell(
     " ORDER BY p.job, p.gate LIMIT 1) AS one WHERE one.job = gone.job AND one.gate = gone.gate))",
     of("permit"),
 )
-_FIRST_PERMITS = Ask(
+_FIRST_PERMITS = Select(
     "SELECT one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT {_PERMIT} FROM @permit AS p WHERE gate = want.name"
     " ORDER BY since, p.job LIMIT $2) AS one ORDER BY one.since, one.job",
     of("permit"),
 )
-_PERMIT_COUNTS = Ask(
+_PERMIT_COUNTS = Select(
     "SELECT want.name, one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"
     " (SELECT count(*), coalesce(sum(amount), 0)::bigint FROM @permit WHERE gate = want.name)"
     " AS one",
     of("permit"),
 )
-_PERMIT_SUMS = Ask(
+_PERMIT_SUMS = Select(
     "SELECT gate, sum(amount)::bigint FROM @permit WHERE gate > $1"
     " GROUP BY gate ORDER BY gate LIMIT $2",
     of("permit"),
 )
-_PERMITS = Ask(
+_PERMITS = Select(
     f"SELECT {_PERMIT} FROM @permit AS p"  # noqa: S608  (names only)
     " WHERE gate >= $1 AND (gate > $1 OR p.job > $2::uuid) ORDER BY gate, p.job LIMIT $3",
     of("permit"),
@@ -255,7 +255,7 @@ class PostgresPermits:
         if not rows:
             return
         gates, jobs, runs, pools, amounts, moments, holds = zip(*rows, strict=True)
-        self._session.tell(
+        self._session.write(
             _ADD_PERMITS,
             Texts(gates),
             Ids(jobs),
@@ -278,7 +278,7 @@ class PostgresPermits:
             return
         session = self._session
         bound = Ids(row.job for row in rows), Texts(row.gate for row in rows)
-        session.tell(_REMOVE_PERMITS, *bound, patched=(PERMITS_OF_JOBS,))
+        session.write(_REMOVE_PERMITS, *bound, patched=(PERMITS_OF_JOBS,))
         known = session.cache.each(PERMITS_OF_JOBS)
         for row in rows:
             if row.job in known:
@@ -287,28 +287,28 @@ class PostgresPermits:
     def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
         if not gates:
             return {}
-        counts = self._session.ask(_PERMIT_COUNTS, Texts(gates))
+        counts = self._session.select(_PERMIT_COUNTS, Texts(gates))
         held = Texts(gate for gate, count, _ in counts if count)
         first: dict[str, list[PermitRow]] = {}
         for row in (
-            _permits(self._session.ask(_FIRST_PERMITS, held, limit)) if held and limit else ()
+            _permits(self._session.select(_FIRST_PERMITS, held, limit)) if held and limit else ()
         ):
             first.setdefault(row.gate, []).append(row)
         return {gate: Holders(n, amount, first.get(gate, ())) for gate, n, amount in counts}
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        return [(gate, n) for gate, n in self._session.ask(_PERMIT_SUMS, after, limit)]
+        return [(gate, n) for gate, n in self._session.select(_PERMIT_SUMS, after, limit)]
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
         gate, job = after
-        return _permits(self._session.ask(_PERMITS, gate, job or _NO_JOB, limit))
+        return _permits(self._session.select(_PERMITS, gate, job or _NO_JOB, limit))
 
 
 def _permits(rows: Rows) -> list[PermitRow]:
     return list(map(PermitRow._make, rows))
 
 
-_ADD_STARTS = Tell(
+_ADD_STARTS = Write(
     # At the moment that the jobs' runs have on record: a claim may start what came after its time.
     "INSERT INTO @start AS start SELECT gate,"
     " greatest(@now, (SELECT max(claimed_at) FROM @job WHERE seq = ANY ($3))), n"
@@ -316,7 +316,7 @@ _ADD_STARTS = Tell(
     " ON CONFLICT (gate, at) DO UPDATE SET n = start.n + excluded.n",
     of("start"),
 )
-_PUT_STARTS = Tell(
+_PUT_STARTS = Write(
     "INSERT INTO @start SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])"
     " ON CONFLICT (gate, at) DO UPDATE SET n = excluded.n",
     of("start"),
@@ -326,7 +326,7 @@ _START_TOTALS = (
     " coalesce(sum(n) FILTER (WHERE at > $2), 0)::bigint"
     " FROM @start WHERE gate = ANY ($1) GROUP BY gate"
 )
-_TRIM_STARTS = Tell(
+_TRIM_STARTS = Write(
     # Along the index for each gate, whatever the table's statistics say.
     "DELETE FROM @start WHERE ctid = ANY (ARRAY(SELECT one.ctid"
     " FROM unnest($1::text[], $2::bigint[]) AS old (gate, until_at) CROSS JOIN LATERAL"
@@ -334,7 +334,7 @@ _TRIM_STARTS = Tell(
     " ORDER BY s.gate, s.at) AS one))",
     of("start"),
 )
-_OLDEST_STARTS = Ask(
+_OLDEST_STARTS = Select(
     "SELECT at, n FROM @start WHERE gate = $1 AND at > $2 ORDER BY at LIMIT $3", of("start")
 )
 
@@ -348,12 +348,12 @@ class PostgresStarts:
     def add(self, counts: Mapping[str, int]) -> None:
         session = self._session
         started = Numbers(session.cache.gone)
-        session.tell(_ADD_STARTS, Texts(counts), Numbers(counts.values()), started)
+        session.write(_ADD_STARTS, Texts(counts), Numbers(counts.values()), started)
         _forget(session, counts)
 
     def put(self, gate: str, moments: Mapping[int, int]) -> None:
         session = self._session
-        session.tell(_PUT_STARTS, gate, Numbers(moments), Numbers(moments.values()))
+        session.write(_PUT_STARTS, gate, Numbers(moments), Numbers(moments.values()))
         _forget(session, (gate,))
 
     def trim(self, gate: str, until_at: int) -> int:
@@ -394,7 +394,7 @@ class PostgresStarts:
             session.cache.totals[name][at] = (gone, left)
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        return [(at, n) for at, n in self._session.ask(_OLDEST_STARTS, gate, after_at, limit)]
+        return [(at, n) for at, n in self._session.select(_OLDEST_STARTS, gate, after_at, limit)]
 
 
 def _forget(session: Session, gates: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from headway.stores.postgres.numbers import FACT, same_store
 from headway.stores.postgres.statement import Each, Mode
 from headway.stores.postgres.tables.records import DROP_EVENTS
 from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
-from headway.stores.sql.statement import ANY_JOB, WIDTH, Ask, Tell, of
+from headway.stores.sql.statement import ANY_JOB, WIDTH, Select, Write, of
 
 COLUMNS = columns.JOB.format(id="id::text")
 HEAD = columns.HEAD.format(id="id::text")
@@ -44,50 +44,50 @@ def _bound(columns: Sequence[str], suffix: str = "", first: int = 1) -> str:
     return ", ".join(f"${place}::{KINDS[name]}{suffix}" for place, name in places)
 
 
-INSERT_ONE = Tell(
+INSERT_ONE = Write(
     # For one row, lists cost twice as much as all the rest of the insertion.
     f"INSERT INTO @job ({', '.join(NEW)}) VALUES ({_bound(NEW)})",  # noqa: S608  (names only)
     of("waiting", "scheduled", "expiry", "job"),
 )
-INSERT = Tell(
+INSERT = Write(
     f"INSERT INTO @job ({', '.join(NEW)}) SELECT * FROM unnest({_bound(NEW, '[]')})",  # noqa: S608  (names only)
     INSERT_ONE.changes,
 )
-INSERT_FINAL = Tell(
+INSERT_FINAL = Write(
     f"INSERT INTO @job ({', '.join(FINAL)}) SELECT * FROM unnest({_bound(FINAL, '[]')})",  # noqa: S608  (names only)
     of("job"),
 )
-SAVE = Tell(
+SAVE = Write(
     f"UPDATE @job AS job SET {', '.join(f'{name} = new.{name}' for name in SAVED)}"  # noqa: S608  (names only)
     f" FROM unnest($1::uuid[], {_bound(SAVED, '[]', 2)}) AS new (id, {', '.join(SAVED)})"
     " WHERE job.id = new.id",
     ANY_JOB,
 )
-KNOWN_IDS = Ask("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
+KNOWN_IDS = Select("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
 _LOAD = f"SELECT {COLUMNS} FROM @job AS job WHERE job.id {{}}"  # noqa: S608  (names only)
 JOBS = Each(_LOAD.format("= ANY ($1)"), ANY_JOB, ids_of, 1)
 JOBS_OF_KNOWN = _LOAD.format("= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))")
 """The jobs that are known under keys."""
-ARRIVED = Ask(
+ARRIVED = Select(
     f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
     ANY_JOB,
 )
-SEQS = Ask("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)
-REMOVE = Tell("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
-REMOVE_RUNS = Tell("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
-REMOVE_KNOWN = Tell("DELETE FROM @known WHERE job = ANY ($1)", of("known"))
-REMOVE_EVENTS = Tell(
+SEQS = Select("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)
+REMOVE = Write("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
+REMOVE_RUNS = Write("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
+REMOVE_KNOWN = Write("DELETE FROM @known WHERE job = ANY ($1)", of("known"))
+REMOVE_EVENTS = Write(
     DROP_EVENTS.format("scope = ANY ($1::uuid[]::text[])"),
     of("event", "counts"),
 )
-REMOVE_KEYS = Tell(
+REMOVE_KEYS = Write(
     # By hash again: to a server that last saw the table empty a walk over it looks as good.
     "DELETE FROM @dedupe AS kept WHERE kept.hash = ANY ($1::bytea[]) AND EXISTS"
     " (SELECT FROM unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
     " WHERE kept.hash = gone.hash AND kept.job = gone.job)",
     of("key"),
 )
-ADD_RUNS = Tell(
+ADD_RUNS = Write(
     "INSERT INTO @run SELECT job.seq, new.run, new.body"
     " FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS new (id, run, body)"
     " JOIN @job AS job ON job.id = new.id",
@@ -132,12 +132,12 @@ HEADS = (
     " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
 )
 # The claim's time is fixed by its first statement; its later ones see jobs that came after it.
-START_PLAIN = Tell(
+START_PLAIN = Write(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
     " claimed_at = greatest(@now, created_at) WHERE seq = ANY ($1)",
     of("waiting", "held", "expiry", "job"),
 )
-START_GATED = Tell(
+START_GATED = Write(
     "UPDATE @job AS job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2,"
     " request = $3, claimed_at = greatest(@now, job.created_at),"
     " blocked_ms = job.blocked_ms + new.blocked_ms,"
@@ -155,7 +155,7 @@ _FINISH = (
     " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"
     " RETURNING job.id::text, job.lane, job.gated"
 )
-FINISH = Tell(_FINISH.format(""), of("held", "job"), beside=Mode.SHARED)
+FINISH = Write(_FINISH.format(""), of("held", "job"), beside=Mode.SHARED)
 FINISH_LIVE = _FINISH.format(
     " AND (SELECT NOT who.lapsed AND who.lease_until > @now FROM @worker AS who"
     " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
@@ -171,13 +171,13 @@ FINISH_ALL = (
     f" AND {same_store(7)})::int FROM done"
 )
 """A whole settlement; it fails unless all of them end by it and none gives anything back."""
-HELD_BY = Ask(
+HELD_BY = Select(
     "SELECT id::text, run, request, state, cancel_requested FROM @job"
     " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq LIMIT $2",
     of("held"),
     ahead=True,
 )
-HELD_COUNTS = Ask(
+HELD_COUNTS = Select(
     "SELECT who.no, (SELECT count(*) FROM @job WHERE state IN (3, 4) AND worker = who.no)"
     " FROM unnest($1::bigint[]) AS who (no)",
     of("held"),
@@ -190,13 +190,13 @@ HELD_OF = Each(
     of("held"),
     Numbers,
 )
-TAKEN_BY = Ask(
+TAKEN_BY = Select(
     f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
     " WHERE state IN (3, 4) AND worker = $1 AND request = $2 AND state = 3"
     " ORDER BY priority, due_at, seq",
     of("held"),
 )
-HELD_IDS = Ask(
+HELD_IDS = Select(
     "WITH RECURSIVE holder (worker) AS ("
     " (SELECT worker FROM @job WHERE state IN (3, 4) AND worker IS NOT NULL"
     " ORDER BY worker LIMIT 1)"
@@ -216,22 +216,22 @@ NO_JOB = "00000000-0000-0000-0000-000000000000"
 LAST_FLOW = 2**62
 """A number above all flows."""
 _LANE = "(SELECT no FROM @lane WHERE name = $1)"
-DUE = Ask(
+DUE = Select(
     "SELECT seq, id::text, entry, fired_at FROM @job"  # noqa: S608  (names only)
     f" WHERE state = 0 AND lane = {_LANE} AND due_at <= @now ORDER BY due_at, seq LIMIT $2",
     of("scheduled"),
     ahead=True,
 )
-PROMOTE = Tell(
+PROMOTE = Write(
     "UPDATE @job SET state = 1 WHERE seq = ANY ($1) RETURNING flow, priority, due_at, seq",
     of("scheduled", "waiting", "job"),
 )
-NEXT_DUE = Ask(
+NEXT_DUE = Select(
     f"SELECT due_at FROM @job WHERE state = 0 AND lane = {_LANE} ORDER BY due_at LIMIT 1",  # noqa: S608  (names only)
     of("scheduled"),
     ahead=True,
 )
-LANES_DUE = Ask(
+LANES_DUE = Select(
     "WITH RECURSIVE scheduled (lane, due_at) AS ("
     " (SELECT lane, due_at FROM @job WHERE state = 0 ORDER BY lane, due_at LIMIT 1)"
     " UNION ALL SELECT next.* FROM scheduled CROSS JOIN LATERAL (SELECT job.lane, job.due_at"
@@ -242,20 +242,20 @@ LANES_DUE = Ask(
     of("scheduled"),
     ahead=True,
 )
-EXPIRED = Ask(
+EXPIRED = Select(
     "SELECT id::text FROM @job"
     " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0 AND expires_at <= @now"
     " ORDER BY expires_at, seq LIMIT $1",
     of("expiry"),
     ahead=True,
 )
-NEXT_EXPIRY = Ask(
+NEXT_EXPIRY = Select(
     "SELECT expires_at FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
     " ORDER BY expires_at LIMIT 1",
     of("expiry"),
     ahead=True,
 )
-DEADLINES = Ask(
+DEADLINES = Select(
     # Only by the deadlines: the index of a worker's jobs, which any state of theirs admits, would
     # be read whole.
     "SELECT id::text FROM @job"
@@ -264,19 +264,19 @@ DEADLINES = Ask(
     of("deadline"),
     ahead=True,
 )
-NEXT_DEADLINE = Ask(
+NEXT_DEADLINE = Select(
     "SELECT deadline_at FROM @job WHERE deadline_at IS NOT NULL ORDER BY deadline_at LIMIT 1",
     of("deadline"),
     ahead=True,
 )
-PURGEABLE = Ask(
+PURGEABLE = Select(
     "SELECT id::text FROM @job"
     " WHERE purge_at IS NOT NULL AND purge_at <= @now AND state >= 5"
     " ORDER BY purge_at, seq LIMIT $1",
     of("job"),
     ahead=True,
 )
-OF_ENTRY = Ask(
+OF_ENTRY = Select(
     f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
     " WHERE entry IS NOT NULL AND state <= 4 AND entry = $1 ORDER BY fired_at, seq",
     of("job"),
@@ -286,7 +286,7 @@ MOST_PARKED_FLOWS = 256
 _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
 _GATE_OF_QUEUE = "substr(queue, strpos(queue, ' ') + 1)"
-PARKED_FLOWS = Ask(
+PARKED_FLOWS = Select(
     "WITH RECURSIVE parked (flow) AS ("  # noqa: S608  (names only)
     f" (SELECT flow FROM @job WHERE {_AT} AND flow > $2 ORDER BY flow LIMIT 1)"
     f" UNION ALL SELECT (SELECT job.flow FROM @job AS job WHERE {_AT}"
@@ -295,7 +295,7 @@ PARKED_FLOWS = Ask(
     " SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT $3",
     of("parked"),
 )
-PARKED_HEADS = Ask(
+PARKED_HEADS = Select(
     f"SELECT {HEAD} FROM @job WHERE {_AT} AND flow = $2"  # noqa: S608  (names only)
     " ORDER BY priority, due_at, seq LIMIT $3",
     of("parked"),
@@ -314,14 +314,14 @@ def queue_of(gate: str, flow: int) -> str:
     return f"{flow} {gate}"
 
 
-PARKED_IDS = Ask(
+PARKED_IDS = Select(
     "SELECT want.flow, one.id FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT id::text FROM @job AS job WHERE {_AT} AND job.flow = want.flow"
     " ORDER BY priority, due_at, seq LIMIT $3) AS one",
     of("parked"),
 )
 _FIT_HERE, _UNFIT_HERE = (one.replace("$1", "gate.name") for one in (_AT, _UNFIT))
-PARKED_COUNTS = Ask(
+PARKED_COUNTS = Select(
     "SELECT gate.name,"  # noqa: S608  (names only)
     f" (SELECT count(*) FROM (SELECT FROM @job WHERE {_FIT_HERE} LIMIT $2) AS fit)"
     f" + (SELECT count(*) FROM (SELECT FROM @job WHERE {_UNFIT_HERE} LIMIT $2) AS unfit)"
@@ -365,25 +365,25 @@ _GATES = (
     " FROM gates WHERE gates.gate IS NOT NULL)"
     " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT $2)"
 )
-PARKED_GATES = Ask(
+PARKED_GATES = Select(
     f"SELECT gate FROM ({_GATES.format('NOT unfit')} UNION {_GATES.format('unfit')}) AS one"  # noqa: S608  (names only)
     " ORDER BY gate LIMIT $2",
     of("parked"),
 )
-TICKETS = Ask(
+TICKETS = Select(
     "SELECT priority, due_at, seq, ticket_amount FROM @job"
     " WHERE ticket IS NOT NULL AND ticket = $1 AND flow = $2 AND state + 0 = 1"
     " ORDER BY priority, due_at, seq",
     of("waiting"),
 )
-FEED = Tell(
+FEED = Write(
     "UPDATE @job AS job SET state = 1, ticket = fed.gate, ticket_amount = fed.amount,"
     " parked_at = NULL, unfit = false, blocked_ms = blocked_ms + @now - parked_since"
     " FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS fed (seq, gate, amount)"
     " WHERE job.seq = fed.seq",
     of("waiting", "parked", "job"),
 )
-PARK = Tell(
+PARK = Write(
     "UPDATE @job SET state = 2, parked_at = $2, unfit = $3, parked_since = @now, ticket = NULL,"
     " ticket_amount = 0 WHERE seq = ANY ($1)",
     of("waiting", "parked", "job"),
@@ -404,20 +404,20 @@ WALKS = Walks(
     },
     _read_flows,
 )
-BY_SEQ = Ask(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
+BY_SEQ = Select(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
 _OF_FLOW = "state = 1 AND lane = $1 AND flow = $2"
-BEFORE = Ask(
+BEFORE = Select(
     "SELECT (SELECT count(*) FROM (SELECT FROM @job"  # noqa: S608  (names only)
     f" WHERE {_OF_FLOW} AND (priority, due_at, seq) < ($3, $4, $5) LIMIT $6) AS one)",
     of("waiting"),
 )
-WAITING = Ask(
+WAITING = Select(
     "SELECT want.flow, (SELECT count(*) FROM (SELECT FROM @job AS job WHERE state = 1"
     " AND lane = $1 AND job.flow = want.flow ORDER BY priority, due_at LIMIT $3) AS one)"
     " FROM unnest($2::bigint[]) AS want (flow)",
     of("waiting"),
 )
-OLDEST = Ask(
+OLDEST = Select(
     # Of the first flows of each lane: the order is the index's, so none is walked over.
     "SELECT lane.no, oldest.due_at FROM unnest($1::bigint[]) AS lane (no) CROSS JOIN LATERAL ("
     "WITH RECURSIVE waiting (flow, n) AS ("

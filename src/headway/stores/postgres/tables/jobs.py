@@ -25,7 +25,7 @@ from headway.stores.postgres.tables import job_statements as sql
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.records import storable
 from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_values, saved_values
-from headway.stores.sql.statement import Ask, Row, Rows
+from headway.stores.sql.statement import Row, Rows, Select
 
 TOGETHER = 32
 """Flows whose heads are read in one go."""
@@ -95,16 +95,16 @@ class PostgresJobs(SqlJobs):
             # In one statement all the same: they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
             final = [(*one, *end) for one, end in zip(values, ends, strict=True)]
-            session.tell(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
+            session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
         elif len(rows) == 1:
-            session.tell(sql.INSERT_ONE, *values[0])
+            session.write(sql.INSERT_ONE, *values[0])
         else:
-            session.tell(sql.INSERT, *_packed(NEW, values))
+            session.write(sql.INSERT, *_packed(NEW, values))
 
     def known(self, ids: Sequence[str]) -> set[str]:
         if self._session.mode is Mode.BLIND or not ids:
             return set()
-        return {one for (one,) in self._session.ask(sql.KNOWN_IDS, ids_of(ids))}
+        return {one for (one,) in self._session.select(sql.KNOWN_IDS, ids_of(ids))}
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
         wanted = ids_of(ids)
@@ -114,7 +114,7 @@ class PostgresJobs(SqlJobs):
         return {row.id: row for row in self._rows([row for one in wanted for row in found[one]])}
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
-        return self._rows(self._session.ask(sql.ARRIVED, after, limit))
+        return self._rows(self._session.select(sql.ARRIVED, after, limit))
 
     def save(self, rows: Iterable[JobRow]) -> None:
         changed = list(rows)
@@ -122,7 +122,7 @@ class PostgresJobs(SqlJobs):
             self._moved()
             values = [saved_values(row, self._session.words.number) for row in changed]
             ids = Ids(row.id for row in changed)
-            self._session.tell(sql.SAVE, ids, *_packed(SAVED, values))
+            self._session.write(sql.SAVE, ids, *_packed(SAVED, values))
             self._session.cache.parked.leave(row.seq for row in changed)
             for row in changed:
                 if row.state is State.WAITING:
@@ -135,7 +135,7 @@ class PostgresJobs(SqlJobs):
 
     def remove(self, ids: Sequence[str]) -> None:
         session, named = self._session, ids_of(ids)
-        found = session.ask(sql.SEQS, named) if named else []
+        found = session.select(sql.SEQS, named) if named else []
         if not found:
             return
         flow = session.flows.thing
@@ -146,18 +146,18 @@ class PostgresJobs(SqlJobs):
         }
         gone = Numbers(row[0] for row in found)
         self._moved()
-        session.tell(sql.REMOVE_EVENTS, named)
+        session.write(sql.REMOVE_EVENTS, named)
         session.cache.kept_events = None
-        session.tell(sql.REMOVE_KNOWN, named)
-        session.tell(sql.REMOVE_RUNS, gone)
-        session.tell(sql.REMOVE, gone)
+        session.write(sql.REMOVE_KNOWN, named)
+        session.write(sql.REMOVE_RUNS, gone)
+        session.write(sql.REMOVE, gone)
         if keys:
-            session.tell(sql.REMOVE_KEYS, Blobs(keys), Ids(keys.values()))
+            session.write(sql.REMOVE_KEYS, Blobs(keys), Ids(keys.values()))
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
         if not rows:
             return
-        self._session.tell(
+        self._session.write(
             sql.ADD_RUNS,
             Ids(row.job for row in rows),
             Numbers(row.run for row in rows),
@@ -220,12 +220,12 @@ class PostgresJobs(SqlJobs):
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         self._leave(seqs)
-        self._session.tell(sql.START_PLAIN, Numbers(seqs), who, request)
+        self._session.write(sql.START_PLAIN, Numbers(seqs), who, request)
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         self._leave([start.seq for start in starts])
-        self._session.tell(
+        self._session.write(
             sql.START_GATED,
             Numbers(start.seq for start in starts),
             who,
@@ -264,7 +264,7 @@ class PostgresJobs(SqlJobs):
         if known is not None:
             rows = [row[1:] for row in known[:limit]]
         else:
-            rows = session.ask(sql.HELD_BY, who, limit)
+            rows = session.select(sql.HELD_BY, who, limit)
         return [
             HeldRow(one, run, request, STATES[state], cancel)
             for one, run, request, state, cancel in rows
@@ -272,20 +272,20 @@ class PostgresJobs(SqlJobs):
 
     def held_counts(self, workers: Sequence[str]) -> dict[str, int]:
         numbers = self._session.words.numbers(workers)
-        rows = self._session.ask(sql.HELD_COUNTS, Numbers(numbers.values())) if numbers else ()
+        rows = self._session.select(sql.HELD_COUNTS, Numbers(numbers.values())) if numbers else ()
         counts = dict(rows)
         return {one: counts[number] for one, number in numbers.items()}
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
         who = self._session.words.find(worker)
-        return [] if who is None else self._rows(self._session.ask(sql.TAKEN_BY, who, request))
+        return [] if who is None else self._rows(self._session.select(sql.TAKEN_BY, who, request))
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        rows = self._session.ask(sql.HELD_IDS, (*ids_of((after,)), sql.NO_JOB)[0], limit)
+        rows = self._session.select(sql.HELD_IDS, (*ids_of((after,)), sql.NO_JOB)[0], limit)
         return list(self.load(one for (one,) in rows).values())
 
     def due(self, lane: str, limit: int) -> list[DueRow]:
-        return list(map(DueRow._make, self._session.ask(sql.DUE, lane, limit)))
+        return list(map(DueRow._make, self._session.select(sql.DUE, lane, limit)))
 
     def promote(self, seqs: Sequence[int]) -> set[int]:
         self._moved()
@@ -298,28 +298,28 @@ class PostgresJobs(SqlJobs):
         return self._next(sql.NEXT_DUE, lane)
 
     def lanes_due(self, limit: int) -> list[str]:
-        return [name for (name,) in self._session.ask(sql.LANES_DUE, limit)]
+        return [name for (name,) in self._session.select(sql.LANES_DUE, limit)]
 
     def expired(self, limit: int) -> list[str]:
-        return [one for (one,) in self._session.ask(sql.EXPIRED, limit)]
+        return [one for (one,) in self._session.select(sql.EXPIRED, limit)]
 
     def next_expiry(self) -> int | None:
         return self._next(sql.NEXT_EXPIRY)
 
     def deadlines(self, limit: int) -> list[str]:
-        return [one for (one,) in self._session.ask(sql.DEADLINES, limit)]
+        return [one for (one,) in self._session.select(sql.DEADLINES, limit)]
 
     def next_deadline(self) -> int | None:
         return self._next(sql.NEXT_DEADLINE)
 
     def purgeable(self, limit: int) -> list[str]:
-        return [one for (one,) in self._session.ask(sql.PURGEABLE, limit)]
+        return [one for (one,) in self._session.select(sql.PURGEABLE, limit)]
 
     def of_entry(self, entry: str) -> list[JobRow]:
-        return self._rows(self._session.ask(sql.OF_ENTRY, entry))
+        return self._rows(self._session.select(sql.OF_ENTRY, entry))
 
-    def _next(self, ask: Ask, *bound: str) -> int | None:
-        rows = self._session.ask(ask, *bound)
+    def _next(self, select: Select, *bound: str) -> int | None:
+        rows = self._session.select(select, *bound)
         return rows[0][0] if rows else None
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
@@ -328,20 +328,20 @@ class PostgresJobs(SqlJobs):
         known = self._session.cache.parked.flows(gate, after, limit)
         if known is not None:
             return known
-        return [flow for (flow,) in self._session.ask(sql.PARKED_FLOWS, gate, after, limit)]
+        return [flow for (flow,) in self._session.select(sql.PARKED_FLOWS, gate, after, limit)]
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
         if gate in self._session.cache.quiet:
             return []
         known = self._session.cache.parked.heads(gate, flow, limit)
         if known is None:
-            known = self._session.ask(sql.PARKED_HEADS, gate, flow, limit)
+            known = self._session.select(sql.PARKED_HEADS, gate, flow, limit)
         return read_heads(known)
 
     def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
         self._session.flows.read(flows)
         found: dict[int, list[str]] = {}
-        for flow, one in self._session.ask(sql.PARKED_IDS, gate, Numbers(flows), limit):
+        for flow, one in self._session.select(sql.PARKED_IDS, gate, Numbers(flows), limit):
             found.setdefault(flow, []).append(one)
         return found
 
@@ -351,19 +351,19 @@ class PostgresJobs(SqlJobs):
         return Order._make(rows[0][1:]) if rows else None
 
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
-        rows = self._session.ask(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
+        rows = self._session.select(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
         return {gate: min(limit, count) for gate, count in rows}
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
         return [one for _, one in self._session.each(sql.UNFIT, (gate,))[gate][:limit]]
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
-        return [gate for (gate,) in self._session.ask(sql.PARKED_GATES, after, limit)]
+        return [gate for (gate,) in self._session.select(sql.PARKED_GATES, after, limit)]
 
     def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
         known = self._session.cache.parked.tickets(gate, flow)
         if known is None:
-            known = self._session.ask(sql.TICKETS, gate, flow)
+            known = self._session.select(sql.TICKETS, gate, flow)
         return [(Order(priority, due_at, seq), amount) for priority, due_at, seq, amount in known]
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
@@ -378,26 +378,26 @@ class PostgresJobs(SqlJobs):
         self._leave(seqs)
         self._session.cache.quiet.discard(gate)
         self._session.cache.parked.forget(gate)
-        self._session.tell(sql.PARK, Numbers(seqs), gate, unfit)
+        self._session.write(sql.PARK, Numbers(seqs), gate, unfit)
 
     def place(self, flow: int, order: Order, limit: int) -> int:
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
-        return self._session.ask(sql.BEFORE, lane, flow, *order, limit)[0][0]
+        return self._session.select(sql.BEFORE, lane, flow, *order, limit)[0][0]
 
     def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
         number = self._session.lanes.find(lane)
         self._session.flows.read(flows)
-        rows = self._session.ask(sql.WAITING, number, Numbers(flows), limit) if flows else []
+        rows = self._session.select(sql.WAITING, number, Numbers(flows), limit) if flows else []
         return dict(rows)
 
     def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
         numbers = self._session.lanes.numbers(lanes)
-        rows = self._session.ask(sql.OLDEST, Numbers(numbers.values())) if numbers else ()
+        rows = self._session.select(sql.OLDEST, Numbers(numbers.values())) if numbers else ()
         name_of = self._session.lanes.thing
         return {name_of(no): due_at for no, due_at in rows}
 
     def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
-        return self._rows(self._session.ask(sql.BY_SEQ, Numbers(seqs)))
+        return self._rows(self._session.select(sql.BY_SEQ, Numbers(seqs)))
 
 
 def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:

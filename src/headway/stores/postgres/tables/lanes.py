@@ -13,15 +13,15 @@ from headway.stores.postgres.numbers import LANES
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Mode
 from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
-from headway.stores.sql.statement import WIDTH, Ask, Tell, of
+from headway.stores.sql.statement import WIDTH, Select, Write, of
 
-_LEVEL = Ask("SELECT level FROM @lane WHERE name = $1", of("lane"), ahead=True)
-_SAVE = Tell(
+_LEVEL = Select("SELECT level FROM @lane WHERE name = $1", of("lane"), ahead=True)
+_SAVE = Write(
     "UPDATE @lane SET spec = $2::bytea, override = $3::bytea, level = $4 WHERE name = $1",
     of("lane"),
 )
-_SAVE_LEVEL = Tell("UPDATE @lane SET level = $2 WHERE name = $1", of("lane"))
-_NAMES = Ask(
+_SAVE_LEVEL = Write("UPDATE @lane SET level = $2 WHERE name = $1", of("lane"))
+_NAMES = Select(
     # A lane is given its number in a step of its own, before it is known whether there will be a
     # job: it is there once a committed step has written definitions or counts of it.
     "SELECT name FROM @lane WHERE spec IS NOT NULL OR override IS NOT NULL OR no IN ("  # noqa: S608  (constants only)
@@ -31,7 +31,7 @@ _NAMES = Ask(
     ") ORDER BY name",
     of("lane", "counts"),
 )
-_SAVE_STARTS = Tell(
+_SAVE_STARTS = Write(
     "INSERT INTO @tenant_start SELECT $1, * FROM unnest($2::text[], $3::bigint[])"
     " ON CONFLICT (lane, tenant) DO UPDATE SET starts = excluded.starts",
     of("tenant_start"),
@@ -58,14 +58,14 @@ class PostgresLanes(SqlLanes):
         rows = session.shared.lanes_of(session.number(LANES))
         row = rows.get(name)
         if row is None:
-            row = read_lane(name, session.ask(LANE, name))
+            row = read_lane(name, session.select(LANE, name))
             if row is None:
                 return None
             if session.learns:
                 rows[name] = row
         level = row.level
         if row.current.fair and session.mode is not Mode.BLIND:
-            found = session.ask(_LEVEL, name)
+            found = session.select(_LEVEL, name)
             level = found[0][0] if found else level
         return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
 
@@ -80,32 +80,32 @@ class PostgresLanes(SqlLanes):
         session.stand(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
         before = self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
-            session.tell(_SAVE_LEVEL, row.name, row.level)
+            session.write(_SAVE_LEVEL, row.name, row.level)
             return
         spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
-        session.tell(_SAVE, row.name, spec, override, row.level)
+        session.write(_SAVE, row.name, spec, override, row.level)
         session.put(LANES, session.number(LANES) + 1)
         session.defined = True
 
     def names(self) -> list[str]:
-        return [name for (name,) in self._session.ask(_NAMES)]
+        return [name for (name,) in self._session.select(_NAMES)]
 
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         if starts:
             number = self._session.lanes.number(lane)
-            self._session.tell(_SAVE_STARTS, number, Texts(starts), Numbers(starts.values()))
+            self._session.write(_SAVE_STARTS, number, Texts(starts), Numbers(starts.values()))
 
 
 _CHANGED = "SELECT one.* FROM @delta CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n)"
 _SUMS = "SELECT key, sum(n)::bigint FROM ({}) AS one (key, n) GROUP BY key ORDER BY key"
-_COUNTS = Ask(
+_COUNTS = Select(
     _SUMS.format(
         "SELECT key, n FROM @number WHERE key = ANY ($1)"  # noqa: S608  (a constant)
         f" UNION ALL SELECT * FROM ({_CHANGED}) AS one (key, n) WHERE key = ANY ($1)"
     ),
     of("counts"),
 )
-_COUNTS_BETWEEN = Ask(
+_COUNTS_BETWEEN = Select(
     _SUMS.format(
         "SELECT key, n FROM @number WHERE key BETWEEN $1 AND $2"  # noqa: S608  (a constant)
         f" UNION ALL SELECT * FROM ({_CHANGED}) AS one (key, n) WHERE key BETWEEN $1 AND $2"
@@ -121,7 +121,7 @@ class PostgresCounts(SqlCounts):
         super().__init__(session, session.count)
 
     def _sums(self, keys: list[int]) -> Iterable[tuple[int, int]]:
-        return self._session.ask(_COUNTS, Numbers(keys))
+        return self._session.select(_COUNTS, Numbers(keys))
 
     def _between(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        return self._session.ask(_COUNTS_BETWEEN, first, last)
+        return self._session.select(_COUNTS_BETWEEN, first, last)

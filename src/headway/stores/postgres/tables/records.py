@@ -14,7 +14,7 @@ from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Repeat
 from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
-from headway.stores.sql.statement import KEPT_EVENTS, Ask, Tell, of
+from headway.stores.sql.statement import KEPT_EVENTS, Select, Write, of
 
 KEYS = Each(
     "SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"), Blobs
@@ -23,14 +23,14 @@ _NEW_KEYS = (
     "INSERT INTO @dedupe AS kept"
     " SELECT * FROM unnest($1::bytea[], $2::uuid[], $3::bytea[], $4::bigint[])"
 )
-_ADD_KEYS = Tell(_NEW_KEYS, of("key"))
-_TAKE_KEYS = Tell(
+_ADD_KEYS = Write(_NEW_KEYS, of("key"))
+_TAKE_KEYS = Write(
     # A key that stands by now was written by a faster step.
     f"{_NEW_KEYS} ON CONFLICT (hash) DO UPDATE SET job = excluded.job, body = excluded.body,"
     " until_at = excluded.until_at WHERE kept.until_at <= $5 RETURNING hash",
     of("key"),
 )
-_SAVE_KEYS = Tell(
+_SAVE_KEYS = Write(
     f"{_NEW_KEYS} ON CONFLICT (hash) DO UPDATE SET job = excluded.job, body = excluded.body,"
     " until_at = excluded.until_at",
     of("key"),
@@ -65,7 +65,7 @@ class PostgresKeys:
         if session.mode is Mode.EXCLUSIVE:
             if not session.hasty:
                 session.hasty = True
-                session.tell(_HASTE)
+                session.write(_HASTE)
             known = session.cache.each(KEYS)
             for row in kept:
                 session.gather(_SAVE_KEYS, row[0], row, _key_columns, patched=(KEYS,))
@@ -73,12 +73,12 @@ class PostgresKeys:
             return
         bound = _key_columns(kept)
         if session.mode is Mode.BLIND:
-            session.tell(_ADD_KEYS, *bound)
+            session.write(_ADD_KEYS, *bound)
         elif len(session.do(_TAKE_KEYS, *bound, session.now)) < len(rows):
             raise Repeat
 
 
-_HASTE = Tell(HASTE, of())
+_HASTE = Write(HASTE, of())
 
 
 def _key_columns(rows: list[tuple[bytes, str, bytes, int | None]]) -> tuple[Any, ...]:
@@ -93,16 +93,16 @@ def key_hash(tenant: str, key: str) -> bytes:
 
 _EVENT = "scope, event, key, at, kept_until, payload"
 KNOWN = Each("SELECT key, job::text, run FROM @known WHERE key = ANY ($1)", of("known"), Texts)
-_MAKE_KNOWN = Tell(
+_MAKE_KNOWN = Write(
     "INSERT INTO @known SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[])"
     " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run",
     of("known"),
 )
-_KNOWN_AS = Ask("SELECT key, job::text, run FROM @known WHERE job = ANY ($1)", of("known"))
-_ALL_KNOWN = Ask(
+_KNOWN_AS = Select("SELECT key, job::text, run FROM @known WHERE job = ANY ($1)", of("known"))
+_ALL_KNOWN = Select(
     "SELECT key, job::text, run FROM @known WHERE key > $1 ORDER BY key LIMIT $2", of("known")
 )
-_ALL_HEARD = Ask(
+_ALL_HEARD = Select(
     f"SELECT {_EVENT} FROM @event"  # noqa: S608  (names only)
     " WHERE (scope, event) > ($1, $2) ORDER BY scope, event LIMIT $3",
     of("event"),
@@ -115,7 +115,7 @@ _COUNT_KEPT = (
 )
 _ADDED = _COUNT_KEPT.format(key=KEPT_EVENTS, sign="")
 _GONE = _COUNT_KEPT.format(key=KEPT_EVENTS, sign="-")
-_SAVE_EVENTS = Tell(
+_SAVE_EVENTS = Write(
     "WITH changed AS (INSERT INTO @event (hash, scope, event, key, at, kept_until, payload)"  # noqa: S608  (names only)
     " SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bigint[],"
     f" $6::bigint[], $7::bytea[]) ON CONFLICT (hash) DO NOTHING RETURNING kept_until){_ADDED}",
@@ -130,13 +130,13 @@ KEPT_BY_KEY = Each(
     of("event"),
     Texts,
 )
-_KEPT_COUNT = Ask(
+_KEPT_COUNT = Select(
     "SELECT coalesce((SELECT n FROM @number WHERE key = $1), 0) + coalesce((SELECT sum(one.n)"
     " FROM @delta CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n) WHERE one.key = $1), 0)",
     of("counts"),
 )
-_DROP_EVENTS = Tell(DROP_EVENTS.format("hash = ANY ($1)"), of("event", "counts"))
-_STALE_EVENTS = Ask(
+_DROP_EVENTS = Write(DROP_EVENTS.format("hash = ANY ($1)"), of("event", "counts"))
+_STALE_EVENTS = Select(
     f"SELECT {_EVENT} FROM @event"  # noqa: S608  (names only)
     " WHERE kept_until <= @now AND kept_until IS NOT NULL ORDER BY kept_until, seq LIMIT $1",
     of("event"),
@@ -160,14 +160,14 @@ class PostgresSignals:
         self._session.cache.each(KNOWN)[key] = [row]
 
     def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
-        found = self._session.ask(_KNOWN_AS, ids_of(jobs))
+        found = self._session.select(_KNOWN_AS, ids_of(jobs))
         return [(key, job, run) for key, job, run in found]
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        return [(key, job, run) for key, job, run in self._session.ask(_ALL_KNOWN, after, limit)]
+        return [(key, job, run) for key, job, run in self._session.select(_ALL_KNOWN, after, limit)]
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        return [read_event(row) for row in self._session.ask(_ALL_HEARD, *after, limit)]
+        return [read_event(row) for row in self._session.select(_ALL_HEARD, *after, limit)]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
         name = event_hash(scope, event)
@@ -192,7 +192,7 @@ class PostgresSignals:
     def kept_count(self) -> int:
         session = self._session
         if session.cache.kept_events is None:
-            session.cache.kept_events = int(session.ask(_KEPT_COUNT, KEPT_EVENTS)[0][0])
+            session.cache.kept_events = int(session.select(_KEPT_COUNT, KEPT_EVENTS)[0][0])
         return session.cache.kept_events
 
     def drop(self, rows: Iterable[SignalRow]) -> None:
@@ -208,7 +208,7 @@ class PostgresSignals:
                 session.cache.kept_events -= 1
 
     def stale(self, limit: int) -> list[SignalRow]:
-        return [read_event(row) for row in self._session.ask(_STALE_EVENTS, limit)]
+        return [read_event(row) for row in self._session.select(_STALE_EVENTS, limit)]
 
 
 def _known_columns(rows: list[tuple[str, str, int]]) -> tuple[Any, ...]:
@@ -232,7 +232,7 @@ def event_hash(scope: str, event: str) -> bytes:
     return digest(scope.encode(), event.encode())
 
 
-LOAD_WORKER = Ask(
+LOAD_WORKER = Select(
     f"SELECT {WORKER}, no FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1",  # noqa: S608  (names only)
     of("worker"),
     ahead=True,
@@ -242,21 +242,21 @@ LOAD_WORKER = Ask(
 # worker writes its own with every claim, and would walk over all of them each time.
 # Only the row that was read is replaced. A beat takes no turn, and so it may have replaced that row
 # meanwhile. Then this fails, by a division by zero, and the step is repeated.
-_SAVE_WORKER = Tell(
+_SAVE_WORKER = Write(
     "WITH gone AS (DELETE FROM @worker WHERE id = $1 AND no = $8 RETURNING no)"
     " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7,"
     " $8 + 1 / (CASE $8 WHEN 0 THEN 1 ELSE (SELECT count(*) FROM gone) END)",
     of("worker"),
     beside=Mode.BEAT,
 )
-_REMOVE_WORKERS = Tell("DELETE FROM @worker WHERE id = ANY ($1)", of("worker"))
-_LAPSED = Ask(
+_REMOVE_WORKERS = Write("DELETE FROM @worker WHERE id = ANY ($1)", of("worker"))
+_LAPSED = Select(
     f"SELECT {WORKER}, no FROM @worker"  # noqa: S608  (names only)
     " WHERE NOT lapsed AND lease_until <= @now ORDER BY lease_until, id LIMIT $1",
     of("worker"),
     ahead=True,
 )
-_WORKERS = Ask(
+_WORKERS = Select(
     f"SELECT {WORKER} FROM @worker ORDER BY id",  # noqa: S608  (names only)
     of("worker"),
     ahead=True,
@@ -270,7 +270,7 @@ class PostgresWorkers:
         self._session = session
 
     def load(self, worker: str) -> WorkerRow | None:
-        rows = self._session.ask(LOAD_WORKER, worker)
+        rows = self._session.select(LOAD_WORKER, worker)
         self._session.cache.workers[worker] = rows[0][-1] if rows else 0
         return read_worker(rows[0][:-1]) if rows else None
 
@@ -283,42 +283,42 @@ class PostgresWorkers:
             # of them waits for becomes free as soon as the other has replaced its own row. The
             # older row would end while the worker lives, and a sweep would take its jobs.
             self._session.need_exclusive()
-        self._session.tell(_SAVE_WORKER, *worker_values(row), numbers[row.id])
+        self._session.write(_SAVE_WORKER, *worker_values(row), numbers[row.id])
         numbers[row.id] += 1
 
     def remove(self, workers: Sequence[str]) -> None:
         if workers:
-            self._session.tell(_REMOVE_WORKERS, Texts(workers))
+            self._session.write(_REMOVE_WORKERS, Texts(workers))
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
-        rows = self._session.ask(_LAPSED, limit)
+        rows = self._session.select(_LAPSED, limit)
         self._session.cache.workers.update((row[0], row[-1]) for row in rows)
         return [read_worker(row[:-1]) for row in rows]
 
     def all(self) -> list[WorkerRow]:
-        return [read_worker(row) for row in self._session.ask(_WORKERS)]
+        return [read_worker(row) for row in self._session.select(_WORKERS)]
 
 
-_ADD_LINES = Tell(
+_ADD_LINES = Write(
     "INSERT INTO @trail (at, author, reason, verb, target, detail) SELECT * FROM unnest("
     "$1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])",
     of("trail"),
 )
-_TRAIL_OF_TARGET = Ask(
+_TRAIL_OF_TARGET = Select(
     "SELECT seq, at, author, reason, verb, target, detail FROM @trail"
     " WHERE target = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
     of("trail"),
 )
-_REMOVE_LINES = Tell(
+_REMOVE_LINES = Write(
     "DELETE FROM @trail WHERE ctid = ANY (ARRAY("
     "SELECT ctid FROM @trail WHERE seq BETWEEN $1 AND $2 ORDER BY seq))",
     of("trail"),
 )
-_ANSWER = Ask("SELECT answer FROM @answer WHERE hash = $1", of("answer"))
-_KEEP_ANSWER = Tell(
+_ANSWER = Select("SELECT answer FROM @answer WHERE hash = $1", of("answer"))
+_KEEP_ANSWER = Write(
     "INSERT INTO @answer VALUES ($1, @now, $2) ON CONFLICT DO NOTHING", of("answer")
 )
-_FORGET_ANSWERS = Tell(
+_FORGET_ANSWERS = Write(
     "DELETE FROM @answer WHERE hash = ANY (ARRAY("
     "SELECT hash FROM @answer WHERE at < $1 ORDER BY at LIMIT 100))",
     of("answer"),
@@ -339,18 +339,18 @@ class PostgresTrail(SqlTrail):
             return
         _, moments, authors, reasons, verbs, targets, details = zip(*rows, strict=True)
         texts = (Texts(map(storable, each)) for each in (authors, reasons, verbs, targets, details))
-        self._session.tell(_ADD_LINES, Numbers(moments), *texts)
+        self._session.write(_ADD_LINES, Numbers(moments), *texts)
 
     def remove(self, rows: Sequence[TrailRow]) -> None:
-        self._session.tell(_REMOVE_LINES, rows[0].seq, rows[-1].seq)
+        self._session.write(_REMOVE_LINES, rows[0].seq, rows[-1].seq)
 
     def answer(self, request: str) -> bytes | None:
-        rows = self._session.ask(_ANSWER, digest(request.encode()))
+        rows = self._session.select(_ANSWER, digest(request.encode()))
         return rows[0][0] if rows else None
 
     def keep_answer(self, request: str, answer: bytes) -> None:
-        self._session.tell(_FORGET_ANSWERS, self._session.now - ANSWERS_KEPT_MS)
-        self._session.tell(_KEEP_ANSWER, digest(request.encode()), answer)
+        self._session.write(_FORGET_ANSWERS, self._session.now - ANSWERS_KEPT_MS)
+        self._session.write(_KEEP_ANSWER, digest(request.encode()), answer)
 
 
 def storable(text: str) -> str:

@@ -38,7 +38,7 @@ class SqliteLanes(SqlLanes):
     def _row(self, name: str) -> LaneRow | None:
         rows = self._session.memory.lanes
         if name not in rows:
-            rows[name] = read_lane(name, self._session.ask(LANE, name))
+            rows[name] = read_lane(name, self._session.select(LANE, name))
         return rows[name]
 
     def ensure(self, names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
-from headway.stores.sql.statement import KEPT_EVENTS, Ask, of
+from headway.stores.sql.statement import KEPT_EVENTS, Select, of
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
@@ -170,7 +170,7 @@ _FORGET_ANSWERS = (
     "DELETE FROM answer WHERE request IN"
     " (SELECT request FROM answer INDEXED BY answer_at WHERE at < ? ORDER BY at LIMIT 100)"
 )
-_TRAIL_OF_TARGET = Ask(
+_TRAIL_OF_TARGET = Select(
     "SELECT seq, at, author, reason, verb, target, detail FROM @trail INDEXED BY trail_target"
     " WHERE target = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
     of("trail"),

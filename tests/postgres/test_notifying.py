@@ -9,10 +9,10 @@ from headway.stores.postgres.listening import Listening
 from headway.stores.postgres.options import parse_url
 
 
-def test_first_commit_is_told_at_once_however_lately_the_machine_was_started(
+def test_first_commit_is_notified_at_once_however_lately_the_machine_was_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "TELL_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "NOTIFY_EVERY", 3600.0)
     monkeypatch.setattr(listening, "monotonic", lambda: 0.0)
     one = Listening(
         parse_url("postgresql://127.0.0.1/never_reached"),
@@ -20,6 +20,6 @@ def test_first_commit_is_told_at_once_however_lately_the_machine_was_started(
         miss=lambda: None,
         waiting=set,
     )
-    assert one.speech([("main", None)]) is not None
-    assert one.speech([("main", None)]) is None
+    assert one.make_notice([("main", None)]) is not None
+    assert one.make_notice([("main", None)]) is None
     one.close(0)
