@@ -2,7 +2,7 @@
 --
 -- A book loads each gate once and is written once, at the end of the step.
 -- needs: base.run, base.codec, base.time, tables.gates, tables.starts, tables.lanes
--- needs: rules.cascade, rules.gate_view, rules.pool, rules.slots, engine.gate_views
+-- needs: rules.cascade, rules.gate_view, rules.slots, engine.gate_kinds, engine.gate_views
 
 local GateBook = {}
 
@@ -45,12 +45,9 @@ function GateBook.prefetch_uses(book, uses)
   end
   local names = {}
   for _, use in ipairs(uses) do
-    names[#names + 1] = use.name
     local spec = GateBook.spec(book, use.template)
-    if spec ~= nil and spec.kind == 'pool' then
-      for _, member in ipairs(spec.members) do
-        names[#names + 1] = Pool.member_gate(use.name, member[1])
-      end
+    for _, name in ipairs(spec and GateKinds.row_names(use.name, spec) or { use.name }) do
+      names[#names + 1] = name
     end
   end
   GateBook.prefetch(book, names)
@@ -118,13 +115,13 @@ function GateBook.implicit(book, name, capacity)
   if row ~= nil and row.capacity ~= nil then
     most = row.capacity
   end
-  if most == nil and not GateViews.is_shut(row) then
+  if most == nil and not GateKinds.is_shut(row) then
     return nil
   end
   local view = GateViews.new(name, most ~= nil and 'slots' or nil)
   if most ~= nil then
     view.most = most
-    view.free = Slots.room(most, GateViews.used_of(row))
+    view.free = Slots.room(most, GateKinds.used_of(row))
   end
   GateViews.close(view, row)
   book.views[name] = view
@@ -160,24 +157,12 @@ end
 
 -- When a gate that does not fit an amount now opens by itself, if that is known.
 function GateBook.opens_at(book, view, template, amount)
-  if view.opens_at ~= nil or view.kind ~= 'rate' then
+  local spec = GateBook.spec(book, template)
+  local opens_at = spec and GateKinds.of(spec.kind).opens_at
+  if not opens_at then
     return view.opens_at
   end
-  local spec, row = GateBook.spec(book, template), GateBook.find(book, view.name)
-  if spec == nil or GateViews.is_shut(row) or amount > view.most then
-    return nil
-  end
-  local per_ms = spec.per_ms or 0
-  local after_at = Time.now - per_ms
-  -- So many starts must leave the window first; each stored moment counts at least one.
-  local excess = Starts.total(view.name, after_at, GateViews.used_of(row)) + amount - view.most
-  for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
-    excess = excess - one[2]
-    if excess <= 0 then
-      return one[1] + per_ms
-    end
-  end
-  return nil
+  return opens_at(view, spec, GateBook.find(book, view.name), amount)
 end
 
 -- Reserving
@@ -263,7 +248,7 @@ end
 function GateBook.trim(book, name)
   local row = GateBook.find(book, name)
   local spec = row and GateBook.spec(book, row.template)
-  if not spec or spec.kind ~= 'rate' or row.used == 0 then
+  if not spec or not GateKinds.of(spec.kind).counts_starts or row.used == 0 then
     return
   end
   row = GateBook.change(book, name, row.template)

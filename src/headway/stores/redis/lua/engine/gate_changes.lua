@@ -1,6 +1,6 @@
 -- Changes of what a gate is: declared by code, set and reset by an operator, opened.
 -- needs: base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates, rules.pool
--- needs: engine.gate_book, engine.gate_names, engine.feeding, engine.horizon
+-- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.feeding, engine.horizon
 
 local GateChanges = {}
 
@@ -146,7 +146,7 @@ function GateChanges.save_template(step, row)
   Gates.save_template(row)
   step.book.views = {}
   local spec = row.spec
-  if spec.kind == 'hours' then
+  if spec.hours ~= nil then
     recompute_hours(step, spec.name)
   elseif not spec.shared then
     look_again(step, spec.name)
@@ -157,16 +157,15 @@ end
 local function changed(declared, item)
   local spec = Gates.current(declared)
   local kind = spec.kind
-  if
-    (item.capacity ~= nil and kind ~= 'slots')
-    or ((item.limit ~= nil or item.per_ms ~= nil) and kind ~= 'rate')
-    or (item.members ~= nil and kind ~= 'pool')
-  then
-    Run.refuse(
-      'InvalidValue',
-      'the gate ' .. Run.quoted(item.name) .. ' is a ' .. kind,
-      'Slots has a capacity, Rate a limit and per, Pool members'
-    )
+  local settable = GateKinds.of(kind).settable
+  for _, value in ipairs({ 'capacity', 'limit', 'per_ms', 'members' }) do
+    if item[value] ~= nil and not settable[value] then
+      Run.refuse(
+        'InvalidValue',
+        'the gate ' .. Run.quoted(item.name) .. ' is a ' .. kind,
+        'Slots has a capacity, Rate a limit and per, Pool members'
+      )
+    end
   end
   return Python.replace(spec, {
     capacity = item.capacity,
@@ -208,7 +207,7 @@ local function set_instance(step, item)
   local place = GateNames.place_of(Gates.templates(), item.name)
   local spec = GateBook.spec(step.book, place.template)
   local kind = spec and spec.kind
-  if place.pool == '' and kind ~= 'slots' and kind ~= 'rate' then
+  if place.pool == '' and not (kind and GateKinds.of(kind).has_own_limit) then
     Run.refuse(
       'InvalidValue',
       Run.quoted(item.name) .. ' is a ' .. (kind or 'None'),

@@ -112,9 +112,7 @@ function GateNames.place_of(templates, gate)
   local best
   for name, row in pairs(templates) do
     local spec = Gates.current(row)
-    if spec.kind == 'pool' then
-      best = best_member(best, name, spec, gate)
-    end
+    best = best_member(best, name, spec, gate)
     if matches(name, gate) then
       local found = { size = fixed_characters(name), template = name, pool = '' }
       best = is_better(found, best) and found or best

@@ -1,7 +1,7 @@
 -- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
 -- decision are gathered and written together.
 -- needs: base.codec, base.time, tables.jobs, tables.permits, tables.counts, rules.cascade
--- needs: rules.pool, engine.gate_book, engine.gate_names, engine.lane_flows
+-- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.lane_flows
 
 local StartWriter = {}
 
@@ -108,10 +108,7 @@ end
 local function kind_of(writer, need, member)
   local kinds = need.kinds
   if kinds[member] == nil then
-    local gate, pool = need.gate, ''
-    if need.kind == 'pool' then
-      gate, pool = Pool.member_gate(need.gate, member), need.gate
-    end
+    local gate, pool = GateKinds.permit_gate(need.kind, need.gate, member)
     local kind = Permits.kind(gate, pool, need.amount, Time.now, need.hold)
     kind.used = record_of(writer.used, writer.used_at, gate, need.template)
     kind.used.pool = pool
@@ -125,16 +122,16 @@ local function take(writer, start, need)
   if need.amount > 1 then
     writer.reserved[#writer.reserved + 1] = { gate = need.gate, job = start.head.id }
   end
-  if need.kind == 'rate' then
+  local rules = GateKinds.of(need.kind)
+  if rules.counts_starts then
     local rate = record_of(writer.rates, writer.rate_at, need.gate, need.template)
     rate.number = rate.number + need.amount
-    return ''
   end
-  if need.kind == 'hours' then
+  if not rules.takes_permits then
     return ''
   end
   local member, permits = '', writer.permits
-  if need.kind == 'pool' then
+  if rules.chooses_member then
     member = start.members[need.gate]
     record_of(writer.last, writer.last_at, need.gate, need.template).member = member
   end
@@ -149,7 +146,7 @@ end
 local function shared_members(needs, members)
   local chosen = ''
   for _, need in ipairs(needs) do
-    if need.kind == 'pool' then
+    if GateKinds.of(need.kind).chooses_member then
       chosen = chosen .. Codec.name(members[need.gate])
     end
   end

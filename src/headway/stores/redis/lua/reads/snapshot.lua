@@ -3,7 +3,7 @@
 -- A read only collects; the views are made of the rows by the client. So each read looks at every
 -- row that its view may ask for, and at a bounded number of them.
 -- needs: base.time, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
--- needs: tables.signals, tables.trail
+-- needs: tables.signals, tables.trail, engine.gate_kinds
 local Snapshot = {}
 
 -- Begins a snapshot; `reply` is what the client gets.
@@ -113,7 +113,7 @@ end
 
 local function look_at_starts(snapshot, row)
   local spec = Snapshot.template(snapshot, row.template)
-  if spec == nil or spec.kind ~= 'rate' or row.pool ~= '' then
+  if spec == nil or not GateKinds.of(spec.kind).counts_starts or row.pool ~= '' then
     return
   end
   local after_at = Time.now - (spec.per_ms or 0)
@@ -158,10 +158,8 @@ function Snapshot.gates_of(snapshot, flow)
   for _, use in ipairs(flow.shared) do
     Snapshot.gate(snapshot, use.name)
     local spec = Snapshot.template(snapshot, use.template)
-    if spec ~= nil and spec.kind == 'pool' then
-      for _, member in ipairs(spec.members) do
-        Snapshot.gate(snapshot, use.name .. '/' .. member[1])
-      end
+    for _, member in ipairs(spec and spec.members or {}) do
+      Snapshot.gate(snapshot, use.name .. '/' .. member[1])
     end
   end
 end
@@ -201,7 +199,7 @@ function Snapshot.state(snapshot, name, limits)
   end
   for template, row in pairs(Gates.templates()) do
     local spec = row.override or row.spec
-    if spec.kind == 'pool' and may_match(template, name) then
+    if #spec.members > 0 and may_match(template, name) then
       for _, member in ipairs(spec.members) do
         Snapshot.gate(snapshot, name .. '/' .. member[1])
         tell_holders(snapshot, name .. '/' .. member[1], limits)

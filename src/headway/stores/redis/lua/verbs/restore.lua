@@ -1,26 +1,22 @@
 -- Restore: jobs whose work is under way already are made, awaiting, with their permits.
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.permits, tables.signals
--- needs: rules.pool, engine.gate_book, engine.apply_signal, engine.horizon, engine.insert
+-- needs: engine.gate_kinds, engine.gate_book, engine.apply_signal, engine.horizon, engine.insert
 -- needs: engine.endings, engine.states, engine.step
 local Restore = {}
 
 -- Takes what a job holds at one gate, though that be more than the gate has.
 local function take(step, row, use, one)
   local spec = GateBook.spec(step.book, use.template)
-  if spec == nil or (spec.kind ~= 'slots' and spec.kind ~= 'pool') then
+  local rules = spec and GateKinds.of(spec.kind)
+  if not rules or not rules.takes_permits then
     return
   end
-  local gate, pool = use.name, ''
-  if spec.kind == 'pool' then
-    local member = (one.members or {})[use.name]
-    if member == nil then
-      return
-    end
-    gate, pool = Pool.member_gate(use.name, member), use.name
-    row.members[pool] = member
-  else
-    row.members[gate] = ''
+  local member = rules.chooses_member and (one.members or {})[use.name] or ''
+  if rules.chooses_member and member == '' then
+    return
   end
+  local gate, pool = GateKinds.permit_gate(spec.kind, use.name, member)
+  row.members[use.name] = member
   GateBook.use_up(step.book, gate, use.template, use.amount, pool)
   Permits.add({
     {

@@ -1,0 +1,126 @@
+-- What each kind of gate knows: its room, when it opens, what a start takes, what can be set.
+-- needs: base.time, tables.starts, rules.hours, rules.pool, rules.slots
+-- needs: engine.states
+
+local GateKinds = {}
+
+-- Whether a gate with this row (nil for none) is closed now.
+function GateKinds.is_shut(row)
+  return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
+end
+
+-- Permits out by a gate's row, which may be none.
+function GateKinds.used_of(row)
+  return row and row.used or 0
+end
+
+-- A gate's limit: an operator's value for this instance, else what is declared.
+local function limit_of(declared, row)
+  if row ~= nil and row.capacity ~= nil then
+    return row.capacity
+  end
+  return declared or 0
+end
+
+-- Each has:
+--   takes_permits: a start takes permits, which come back.
+--   counts_starts: a start is counted for the length of a window.
+--   chooses_member: the permits are those of a member.
+--   settable: the values that an operator can set of a declared gate.
+--   has_own_limit: one instance of a declared gate can have a value of its own.
+--   look: fills in a view with the room that the gate has now, as if it were not closed.
+--   opens_at: when a gate without room for an amount opens by itself, if that is known; else the
+--     view says it.
+local kinds = {}
+
+kinds.slots = { takes_permits = true, settable = { capacity = true }, has_own_limit = true }
+
+function kinds.slots.look(view, spec, row)
+  view.most = limit_of(spec.capacity, row)
+  view.free = Slots.room(view.most, GateKinds.used_of(row))
+end
+
+kinds.rate = {
+  counts_starts = true,
+  settable = { limit = true, per_ms = true },
+  has_own_limit = true,
+}
+
+function kinds.rate.look(view, spec, row)
+  view.most = limit_of(spec.limit, row)
+  if GateKinds.used_of(row) > 0 then
+    view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0), row.used)
+  end
+  view.free = Slots.room(view.most, view.counted)
+end
+
+function kinds.rate.opens_at(view, spec, row, amount)
+  if view.opens_at ~= nil or GateKinds.is_shut(row) or amount > view.most then
+    return view.opens_at
+  end
+  local per_ms = spec.per_ms or 0
+  local after_at = Time.now - per_ms
+  -- So many starts must leave the window first; each stored moment counts at least one.
+  local excess = Starts.total(view.name, after_at, GateKinds.used_of(row)) + amount - view.most
+  for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
+    excess = excess - one[2]
+    if excess <= 0 then
+      return one[1] + per_ms
+    end
+  end
+  return nil
+end
+
+kinds.hours = { settable = {} }
+
+function kinds.hours.look(view, _, row)
+  local opens = row and row.opens or {}
+  if not Hours.is_open(opens, Time.now) then
+    view.free, view.shut = 0, true
+    view.opens_at = Hours.next_opening(opens, Time.now)
+  end
+end
+
+kinds.pool = { takes_permits = true, chooses_member = true, settable = { members = true } }
+
+function kinds.pool.look(view, spec, row, find)
+  view.strategy = spec.strategy
+  view.last = row and row.last or ''
+  view.most, view.free = 0, 0
+  local opens_at
+  for place, member in ipairs(spec.members) do
+    local own = find(Pool.member_gate(view.name, member[1]))
+    local most, used, shut = limit_of(member[2], own), GateKinds.used_of(own), GateKinds.is_shut(own)
+    local free = shut and 0 or Slots.room(most, used)
+    if shut and own.closed_until < States.FOREVER then
+      opens_at = math.min(opens_at or own.closed_until, own.closed_until)
+    end
+    view.members[place] = { name = member[1], capacity = most, used = used, free = free }
+    view.most, view.free = math.max(view.most, most), math.max(view.free, free)
+  end
+  -- Set even while another member is free: that one may be taken in this step.
+  view.opens_at = opens_at
+end
+
+-- What a kind knows, by its name.
+function GateKinds.of(kind)
+  return kinds[kind]
+end
+
+-- The names of the rows that a view of a gate is made of: its own, and those of its members.
+function GateKinds.row_names(name, spec)
+  local names = { name }
+  for place, member in ipairs(spec.members) do
+    names[place + 1] = Pool.member_gate(name, member[1])
+  end
+  return names
+end
+
+-- The gate whose permits a start takes, and its pool ('' for none).
+--   member: the one that the claim chose.
+function GateKinds.permit_gate(kind, name, member)
+  if kinds[kind].chooses_member then
+    return Pool.member_gate(name, member), name
+  end
+  return name, ''
+end
