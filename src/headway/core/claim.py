@@ -31,7 +31,7 @@ from typing import NamedTuple
 from headway.core.cascade import in_turn
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
-from headway.core.gates.spec import GateKind, GateUse
+from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 
 
@@ -133,8 +133,8 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
     if not _is_plain(view, heads):
         return None
     most = min(len(heads), free) if view.gated else len(heads)
-    pools = [(one, amount) for one, amount in view.shared if one.kind is GateKind.POOL]
-    others = [(one, amount) for one, amount in view.shared if one.kind is not GateKind.POOL]
+    pools = [(one, amount) for one, amount in view.shared if one.members]
+    others = [(one, amount) for one, amount in view.shared if not one.members]
     for one, amount in others:
         most = min(most, one.free // amount)
     flow, gated = view.flow, view.gated

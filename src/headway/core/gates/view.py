@@ -136,7 +136,7 @@ class GateView:
         """
         if order is not None and self.is_reserved_for(order):
             self.reserved = None
-        if self.kind is not GateKind.POOL:
+        if not self.members:
             self.take_many(amount, 1)
             return None
         kept = self.kept_from(order)

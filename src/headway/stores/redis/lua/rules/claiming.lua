@@ -94,14 +94,14 @@ function _one_flow(view, n, free)
   local pools = {}
   for _, each in ipairs(view.shared) do
     local one, amount = each[1], each[2]
-    if one.kind == 'pool' then
+    if #one.members > 0 then
       pools[#pools + 1] = { one, amount }
     end
   end
   local others = {}
   for _, each2 in ipairs(view.shared) do
     local one, amount = each2[1], each2[2]
-    if one.kind ~= 'pool' then
+    if #one.members == 0 then
       others[#others + 1] = { one, amount }
     end
   end

@@ -82,7 +82,7 @@ function GateView.take(self, amount, order)
   if order ~= nil and GateView.is_reserved_for(self, order) then
     self.reserved = nil
   end
-  if self.kind ~= 'pool' then
+  if #self.members == 0 then
     GateView.take_many(self, amount, 1)
     return nil
   end
