@@ -12,14 +12,16 @@ import pytest
 import pytest_asyncio
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
+from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.outcomes import Failed, KnownAs, Returned, Succeeded, Verdict
+from headway.contract.outcomes import Died, Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Heard, SignalKind
 from headway.contract.signals import Signal as Event
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,
     GatesQuery,
+    JobsQuery,
     LanesQuery,
     Page,
     Query,
@@ -30,8 +32,10 @@ from headway.contract.views import (
 from headway.core.cascade import CANDIDATE
 from headway.core.errors import InvalidState, UnknownGate
 from headway.core.gates.pool import Pool
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
-from headway.core.job import JobPolicy, NewJob, derived_id
+from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
+from headway.core.state import FINAL
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
@@ -113,6 +117,65 @@ async def test_signals_that_nobody_awaits_are_kept_in_a_few_steps(here: Site, n:
 async def test_hand_overs_of_one_request_are_one_step(here: Site, n: int) -> None:
     jobs = await here.running(n, LOCK)
     assert await trips(lambda: here.worker.settle(*map(handed, jobs))) <= 4
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_jobs_that_stay_outside_have_no_gates_read(here: Site, n: int) -> None:
+    jobs = await here.running(n, LINES)
+    assert await trips(lambda: here.worker.settle(*map(handed, jobs))) <= 3
+    returned = [Returned(job.id, job.run) for job in jobs]
+    assert await trips(lambda: here.worker.settle(*returned)) == 2
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("how", ["a cancel", "an early signal", "another outcome"])
+async def test_hand_overs_after_which_jobs_end_are_one_step(here: Site, n: int, how: str) -> None:
+    n = min(n, MAX_BATCH // 2)
+    await here.add([here.new(here.use(LOCK), key=f"key {one}") for one in range(n)])
+    jobs = await here.take(n)
+    if how == "a cancel":
+        ids = tuple(job.id for job in jobs)
+        ask = ActRequest(request="c", ids=ids, verb=Verb.CANCEL, author="ann", reason="a drill")
+        await here.store.act(ask)
+    elif how == "an early signal":
+        await signal_at_once(here.store, [final(job) for job in jobs])
+    outcomes: list[Any] = [*map(handed, jobs)]
+    if how == "another outcome":
+        outcomes += [Died(job.id, job.run) for job in jobs]
+    assert await trips(lambda: here.worker.settle(*outcomes)) <= 6
+    assert (await here.store.read(JobsQuery(ids=(jobs[0].id,)))).rows[0].state in FINAL
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_gates_at_which_nothing_waits_are_opened_in_two_trips_each(
+    here: Site, n: int
+) -> None:
+    gates = [here.use(LOCK).name for _ in range(n)]
+
+    async def change(*items: CloseGate | OpenGate) -> None:
+        await here.store.define(DefineRequest(items=items, author="ann", reason="a drill"))
+
+    await change(*(CloseGate(name=gate, until_at=None, reason="") for gate in gates))
+    opened = [OpenGate(name=gate) for gate in gates]
+    assert await trips(lambda: change(*opened)) <= 6
+
+
+@pytest.mark.parametrize("flows", [20, 300])
+async def test_gate_at_which_many_flows_wait_is_read_together(here: Site, flows: int) -> None:
+    wide = Slots("wide:{phone}", 3)
+    await here.declare(wide)
+    use = here.use(wide, phone=1)
+    await here.add([here.new(use) for _ in range(3)])
+    held = await here.take(3)
+    for one in range(flows):
+        await here.add([here.new(use, tenant=f"t{one}") for _ in range(3)])
+    while (await here.worker.ask(1, LANE)).again:
+        pass
+    took: list[int] = []
+    for job in held:
+        took.append(await trips(lambda job=job: here.worker.settle(Succeeded(job.id, job.run))))
+        took.append(await trips(lambda: here.worker.ask(1, LANE)))
+    assert max(took) <= 16, took
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.cascade import CANDIDATE, in_turn
@@ -52,8 +53,8 @@ MANY_FLOWS = 8
 """Above this many flows a claim begins with few heads of each, since usually little is free."""
 FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
-MORE_CANDIDATES = 4
-"""How many times as many candidates of each cascade are read, when those read before are busy."""
+CANDIDATES, MORE_CANDIDATES = 500, 4
+"""Candidates that are read when one is busy, and how many times as many are the next time."""
 GROWTH = 4
 """After a round that parked jobs, the next one reads this many times as many heads in all."""
 
@@ -92,8 +93,8 @@ class LaneClaim:
         self.stopped: set[int] = set()
         self.fairness: Fairness | None = None
         self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
-        self.cascades: list[tuple[Head, int]] = []
-        self.asked = 1
+        self.candidates: Iterator[tuple[GateUse, int]] = iter(())
+        self.most_candidates = CANDIDATES
         self.opening: dict[tuple[str, int], int | None] = {}
 
     def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
@@ -238,21 +239,16 @@ class LaneClaim:
 
     def _prefetch_keyed(self, views: list[FlowView]) -> None:
         keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
-        self.cascades = []
         if not keyed:
             return
-        self.cascades, self.asked = [one for one in keyed if one[0].candidates], 1
         fixed = [
             (use, flow) for head, flow in keyed for use in head.keyed if CANDIDATE not in use.name
         ]
-        self._prefetch([*fixed, *self._uses_in_turn(0, self.asked)])
-
-    def _uses_in_turn(self, first: int, end: int) -> Iterator[tuple[GateUse, int]]:
-        for head, flow in self.cascades:
-            for candidate in head.candidates[first:end]:
-                for use in head.keyed:
-                    if CANDIDATE in use.name:
-                        yield in_turn(use, candidate), flow
+        cascades = [one for one in keyed if one[0].candidates]
+        # Most jobs start at their first candidates.
+        self._prefetch([*fixed, *_uses_in_turn(cascades, 0, 1)])
+        cascades.sort(key=lambda one: one[0].order)
+        self.candidates = _uses_in_turn(cascades, 1, None)
 
     def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
         if uses:
@@ -260,10 +256,13 @@ class LaneClaim:
             self.book.prefetch_uses([use for use, _ in uses])
 
     def _view(self, use: GateUse) -> GateView:
-        if self.cascades and use.name not in self.book.rows:
-            # Most jobs start at their first candidates. If one does not, more are read of all.
-            first, self.asked = self.asked, MORE_CANDIDATES * self.asked
-            self._prefetch([*self._uses_in_turn(first, self.asked)])
+        # Jobs are looked at in about the order of their candidates here, so few are read in vain.
+        while use.name not in self.book.rows:
+            more = [*islice(self.candidates, self.most_candidates)]
+            if not more:
+                break
+            self.most_candidates *= MORE_CANDIDATES
+            self._prefetch(more)
         return self.book.view(use)
 
     def _ahead(self, flow: int, gate: str) -> Order | None:
@@ -364,6 +363,17 @@ class LaneClaim:
         starts = {tenant: fairness.starts[tenant] for tenant in sorted(fairness.changed)}
         self.ledger.lanes.save_tenant_starts(self.lane, starts)
         fairness.changed.clear()
+
+
+def _uses_in_turn(
+    cascades: Sequence[tuple[Head, int]], first: int, end: int | None
+) -> Iterator[tuple[GateUse, int]]:
+    """Return what heads would take in the turns of candidates from one place to another."""
+    for head, flow in cascades:
+        for candidate in head.candidates[first:end]:
+            for use in head.keyed:
+                if CANDIDATE in use.name:
+                    yield in_turn(use, candidate), flow
 
 
 def _room(view: GateView, amount: int) -> int:

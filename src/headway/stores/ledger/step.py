@@ -16,7 +16,7 @@ from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gaterows import ANY_LANE, FOREVER, PermitRow, place_of
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
 from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
-from headway.stores.ledger.rows import JobRow, KeyRow, RunRow
+from headway.stores.ledger.rows import JobRow, KeyRow, RunRow, SignalRow
 
 
 class Step:
@@ -34,20 +34,22 @@ class Step:
         self.follow: list[NewJob] = []
         self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
+        self.kept: dict[str, list[SignalRow]] = {}
 
     def load(self, ids: Iterable[str], also: Ahead = NOTHING, staying: Container[str] = ()) -> None:
         """Load jobs that the step may change, and what their ends would need.
 
         Args:
             also: what else the step will read.
-            staying: ids of those that the step will hardly end.
+            staying: ids of those that the step ends only if a cancel was requested.
         """
         ledger = self.ledger
         missing = [one for one in dict.fromkeys(ids) if one not in self.rows]
         ledger.read_ahead(Ahead(jobs=missing))
         found = ledger.jobs.load(missing)
         self.rows.update(found)
-        ends = tuple(row for row in found.values() if row.id not in staying)
+        rows = found.values()
+        ends = tuple(row for row in rows if row.cancel_requested or row.id not in staying)
         ledger.read_ahead(also._replace(ends=ends))
 
     def row(self, job: str) -> JobRow | None:

@@ -121,8 +121,8 @@ def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
     """Return the queries for what waits at gates and is not cached."""
-    quiet = session.cache.quiet
-    unread = [name for name in names if name not in quiet and not is_implicit(name)]
+    known = session.cache.quiet | session.cache.crowded
+    unread = [name for name in names if name not in known and not is_implicit(name)]
     return parked_reads(session, {name: _heads(session, name) for name in unread})
 
 

@@ -121,7 +121,9 @@ class Prefetch:
         return cls(
             tuple(cache.used),
             Names.of_step(cache.looked_at, before and before.gates),
-            Names.of_step(cache.fed, before and before.fed),
+            Names.of_step(
+                [name for name in cache.fed if name not in cache.crowded], before and before.fed
+            ),
             Names.of_step(cache.queues, before and before.queues),
             cache.wanted,
             tuple(cache.lanes_asked),

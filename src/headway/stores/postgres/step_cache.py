@@ -23,6 +23,7 @@ class StepCache:
         used: the queries that the step needed, so that the next one of its kind prefetches them.
         gates: rows of gates; None for a gate without a row.
         quiet: keyed gates at which nothing is parked.
+        crowded: those where jobs of so many flows are parked that these are read in turn.
         looked_at: names of gates that were asked for.
         specs: declared gates by the names of their instances; None for any other name.
         fed: gates whose parked jobs were asked for.
@@ -48,6 +49,7 @@ class StepCache:
         self._each: dict[Each, dict[Any, Rows]] = {}
         self.gates: dict[str, GateRow | None] = {}
         self.quiet: set[str] = set()
+        self.crowded: set[str] = set()
         self.looked_at: dict[str, None] = {}
         self.specs: dict[str, GateSpec | None] = {}
         self.fed: dict[str, None] = {}
@@ -101,27 +103,33 @@ class ParkedCache:
 
     def __init__(self) -> None:
         self._heads: dict[str, dict[int, tuple[Rows, bool]]] = {}
+        self._most: dict[str, int] = {}
         self._tickets: dict[str, dict[int, list[Ticket]]] = {}
         self._gate_of: dict[int, str] = {}
 
     def knows(self, gate: str, most: int) -> bool:
-        """Return whether so many heads of each flow are cached, or all, and the tickets."""
+        """Return whether so many heads of each flow are cached, or as many as are, and the tickets.
+
+        A read of many flows finds few heads of each.
+        """
         heads = self._heads.get(gate)
         if heads is None or gate not in self._tickets:
             return False
+        most = min(most, self._most[gate])
         return all(whole or len(rows) >= most for rows, whole in heads.values())
 
     def take(self, gate: str, most: int, heads: Iterable[tuple[int, Row]]) -> None:
         """Cache the heads of all flows that wait at a gate.
 
         Args:
-            most: how many heads of a flow were asked for.
+            most: how many heads of a flow were read at most.
             heads: each with its flow, in order.
         """
         flows: dict[int, Rows] = {}
         for flow, row in heads:
             flows.setdefault(flow, []).append(row)
             self._gate_of[row[2]] = gate
+        self._most[gate] = most
         self._heads[gate] = {flow: (rows, len(rows) < most) for flow, rows in flows.items()}
 
     def take_tickets(self, gate: str, tickets: Iterable[tuple[int, Ticket]]) -> None:

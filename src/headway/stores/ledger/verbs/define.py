@@ -35,7 +35,7 @@ from headway.stores.ledger.gatechanges import (
     track_implicit,
 )
 from headway.stores.ledger.gaterows import FOREVER
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.ledger import Ahead, Ledger
 from headway.stores.ledger.promotion import fold
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
@@ -59,6 +59,8 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
         raise RevisionConflict(message, hint="read them again, and repeat the change")
+    gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
+    ledger.read_ahead(Ahead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()
     for item in request.items:
         step = Step(ledger)
@@ -80,6 +82,8 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     return ledger.facts.bump_revision()
 
 
+_GATE_ITEMS = SetGate | ResetGate | OpenGate
+"""Items after which a gate may have room for jobs that wait at it."""
 _TOKEN_ITEMS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
 """Items that cannot make a job startable, so no waiter is woken."""
 

@@ -71,9 +71,7 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
         if verdict is None
     ]
     if rest:
-        outcomes = [requests[one].outcomes[place] for one, place in rest]
-        staying = {outcome.job for outcome in outcomes if isinstance(outcome, _STAYING)}
-        step.load([outcome.job for outcome in outcomes], staying=staying)
+        _load(step, [requests[one].outcomes[place] for one, place in rest])
         _look_at_runs(step, [(requests[one], place, live[one]) for one, place in rest])
     for one, place in rest:
         request = requests[one]
@@ -87,13 +85,35 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
 def look_of(requests: Sequence[SettleRequest]) -> Ahead:
     """Return what settlements read first."""
     outcomes = [one for request in requests for one in request.outcomes]
-    named = [one for one in outcomes if isinstance(one, HandedOver | KnownAs)]
-    keys = [one.key for one in named if one.key]
     return Ahead(
-        keys=keys,
-        kept=[*keys, *(f"{one.job}:{one.run}" for one in named if type(one) is HandedOver)],
+        keys=[one.key for one in outcomes if isinstance(one, HandedOver | KnownAs) and one.key],
+        kept=[key for one in outcomes for key in _new_keys(one)],
         jobs=[one.job for one in outcomes if type(one) is not Succeeded],
     )
+
+
+def _new_keys(outcome: Outcome) -> Sequence[str]:
+    """Return the keys under which a run is known from now on."""
+    if not isinstance(outcome, HandedOver | KnownAs) or not outcome.key:
+        return ()
+    own = f"{outcome.job}:{outcome.run}"
+    return (own, outcome.key) if type(outcome) is HandedOver else (outcome.key,)
+
+
+def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
+    """Load the jobs of outcomes, with what their ends would need if they may end."""
+    kept = [(one.job, event) for one in outcomes for event in _early(step, one)]
+    ending = {one.job for one in outcomes if not isinstance(one, _STAYING)}
+    ending.update(job for job, _ in kept)
+    jobs = dict.fromkeys(one.job for one in outcomes)
+    step.load(jobs, Ahead(events=kept), staying=jobs.keys() - ending)
+
+
+def _early(step: Step, outcome: Outcome) -> list[str]:
+    """Return the events that have come for a run before it was known under its keys."""
+    for key in _new_keys(outcome):
+        step.kept[key] = step.ledger.signals.kept(key)
+    return [one.event for key in _new_keys(outcome) for one in step.kept[key]]
 
 
 def _look_at_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headway.stores.ledger.feeding import FEED_HEADS
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.marks import WHOLE
 from headway.stores.postgres.session import Session
@@ -79,7 +80,11 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
     parked = session.cache.parked
     # One more is looked at than is fed. Twice as many, because a step that settles and claims
     # feeds from a gate twice.
-    missing = {name: 2 * fed + 1 for name, fed in gates.items() if not parked.knows(name, fed + 1)}
+    missing = {
+        name: max(fed, min(2 * fed, FEED_HEADS)) + 1
+        for name, fed in gates.items()
+        if not parked.knows(name, fed + 1)
+    }
     if not missing:
         return []
 
@@ -90,8 +95,12 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
         for name, found in heads.items():
             if not found:
                 session.cache.quiet.add(name)
-            if len({flow for flow, _ in found}) <= sql.MOST_PARKED_FLOWS:
-                session.cache.parked.take(name, missing[name], found)
+            flows = len({flow for flow, _ in found})
+            if flows > sql.MOST_PARKED_FLOWS:
+                session.cache.crowded.add(name)
+            else:
+                each = max(sql.LEAST_PARKED, sql.MOST_PARKED // max(1, flows))
+                session.cache.parked.take(name, min(missing[name], each), found)
 
     def take_tickets(rows: Rows) -> None:
         tickets: dict[str, list[tuple[int, Ticket]]] = {name: [] for name in missing}

@@ -281,8 +281,11 @@ OF_ENTRY = Select(
     " WHERE entry IS NOT NULL AND state <= 4 AND entry = $1 ORDER BY fired_at, seq",
     of("job"),
 )
-MOST_PARKED_FLOWS = 256
-"""Flows of a gate whose parked jobs are read ahead; those of a gate with more are read in turn."""
+MOST_PARKED_FLOWS, MOST_PARKED = 1_024, 8_192
+"""Flows of a gate whose parked jobs are read ahead, and about how many jobs of all of them; the
+flows of a gate with more are read in turn."""
+LEAST_PARKED = 3
+"""Jobs of each flow that are read at least."""
 _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
 _GATE_OF_QUEUE = "substr(queue, strpos(queue, ' ') + 1)"
@@ -345,10 +348,11 @@ PARKED = (
     " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
     " AND job.flow > parked.flow ORDER BY job.flow LIMIT 1) AS next"
     f" WHERE n <= {MOST_PARKED_FLOWS})"
-    " SELECT flow FROM parked) AS flow"
+    " SELECT flow, count(*) OVER () AS n FROM parked) AS flow"
     f" CROSS JOIN LATERAL (SELECT {HEAD.replace(' args,', chr(39) * 2 + '::bytea AS args,')}"
     " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
-    " AND job.flow = flow.flow ORDER BY priority, due_at, seq LIMIT gate.most) AS head"
+    " AND job.flow = flow.flow ORDER BY priority, due_at, seq"
+    f" LIMIT least(gate.most, greatest({LEAST_PARKED}, {MOST_PARKED} / flow.n))) AS head"
 )
 TICKETS_OF = (
     # Only by the tickets: the index of waiting jobs would be read whole.
