@@ -41,7 +41,7 @@ from headway.core.timetable.schedule import Every
 
 LANES = ("x", "y")
 TENANTS = ("acme", "beta")
-KEYS = ("1", "2")
+KEYS = ("k", "l m")
 TOKENS = ("1" * 16, "2" * 16)
 WORKERS = ("worker-1", "worker-2", "worker-3")
 DELAYS = (0, 1, 10, 45, 200)

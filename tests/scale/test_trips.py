@@ -160,6 +160,20 @@ async def test_gates_at_which_nothing_waits_are_opened_in_two_trips_each(
     assert await trips(lambda: change(*opened)) <= 6
 
 
+async def test_many_gates_that_are_used_again_are_read_with_the_begin(here: Site) -> None:
+    locks = [here.use(LOCK) for _ in range(150)]
+    took: list[int] = []
+    for _ in range(4):
+        await here.add([here.new(use) for use in locks])
+        with counting() as told:
+            reply = await here.worker.ask(len(locks), LANE)
+        took.append(told.n)
+        assert len(reply.jobs) == len(locks)
+        await here.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+    # Two steps must have read them.
+    assert took[2:] == [2, 2]
+
+
 @pytest.mark.parametrize("flows", [20, 300])
 async def test_gate_at_which_many_flows_wait_is_read_together(here: Site, flows: int) -> None:
     wide = Slots("wide:{phone}", 3)
