@@ -19,7 +19,7 @@ def gate_state(gate: GateState) -> str:
         return "open"
     if gate.counts:
         return "full"
-    return "unused" if gate.horizon_at is None else "closed"
+    return "unused" if gate.horizon_at is None and gate.opens_at is None else "closed"
 
 
 def capacity_text(gate: GateState) -> str:

@@ -19,6 +19,9 @@ class State(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
+    # An Enum's own is a function of Python, and each step looks states up in sets and tables.
+    __hash__ = str.__hash__
+
 
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 """No move leaves these but an operator's retry, which begins a new life."""

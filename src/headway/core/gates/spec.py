@@ -26,6 +26,9 @@ class GateKind(StrEnum):
     HOURS = "hours"
     POOL = "pool"
 
+    # As of `State`.
+    __hash__ = str.__hash__
+
     @property
     def counts(self) -> bool:
         """Whether it counts permits or starts; one that does not is only open or shut."""

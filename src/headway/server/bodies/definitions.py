@@ -92,7 +92,7 @@ AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discrimin
 """A gate to be declared, by its kind."""
 
 
-def gate_spec(name: str, body: SlotsBody | RateBody | PoolBody | HoursBody) -> GateSpec:
+def gate_spec(name: str, body: AnyGate) -> GateSpec:
     """Return what stores keep of a declaration.
 
     Raises:

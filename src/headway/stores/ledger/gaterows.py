@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from headway.core.errors import UnknownGate
 from headway.core.gates.spec import GateSpec, Hold
@@ -20,9 +23,10 @@ ANY_LANE = ""
 """Stands for more lanes than MOST_LANES; no lane has an empty name."""
 
 
-@dataclass(slots=True, kw_only=True)
-class GateRow:
+class GateRow(msgspec.Struct, kw_only=True):
     """A gate's instance; it has a row while there is state to keep.
+
+    A msgspec struct, as `JobRow` is: a step copies each that it reads and that it writes.
 
     Attributes:
         name: resolved; `pool/member` for a pool's member.
@@ -77,7 +81,7 @@ class GateRow:
 
     def clone(self) -> GateRow:
         """Return a copy."""
-        return replace(self)
+        return copy(self)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -143,7 +143,6 @@ def revoke_token(ledger: Ledger, token: str) -> str | None:
     Returns:
         Its name; None if there is none.
     """
-    check_name("token", token)
     row = ledger.tokens.load([token]).get(token) if is_token_id(token) else None
     if row is None:
         return None

@@ -9,16 +9,9 @@ import msgspec
 
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import (
-    DeclareEntry,
-    DeclareLane,
     DefineRequest,
     Item,
     NoteUse,
-    ResetLane,
-    RevokeToken,
-    SetGate,
-    SetLane,
-    SetToken,
 )
 from headway.contract.extensions import ExportChunk
 from headway.contract.outcomes import (
@@ -35,10 +28,10 @@ from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, JobPolicy, NewJob
 from headway.core.naming import check_name
-from headway.stores.ledger.gatechanges import check_set
 from headway.stores.ledger.lane_claim import BEGAN
 from headway.stores.ledger.packing import decode_entry
-from headway.stores.ledger.tokenchanges import check_token, check_uses
+from headway.stores.ledger.tokenchanges import check_uses
+from headway.stores.ledger.verbs.define import check_item
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.moving import decode
 from headway.stores.ledger.verbs.settle import check_outcomes
@@ -268,24 +261,11 @@ def define_request(request: DefineRequest) -> Request:
 
 def _item(item: Item) -> Request:
     fields = {"type": type(item).__name__, **named(item)}
-    match item:
-        case SetGate():
-            # The summary for the trail is the same in every store.
-            fields["said"] = check_set(item)
-        case DeclareLane() | SetLane():
-            check_name("lane", item.spec.name)
-        case ResetLane():
-            check_name("lane", item.name)
-        case DeclareEntry():
-            check_name("entry", item.spec.name)
-        case SetToken():
-            fields["said"] = check_token(item.spec)
-        case RevokeToken():
-            check_name("token", item.id)
-        case NoteUse():
-            fields["used"] = list(check_uses(item).items())
-        case _:
-            pass
+    # The summary for the trail is the same in every store.
+    if said := check_item(item):
+        fields["said"] = said
+    if isinstance(item, NoteUse):
+        fields["used"] = list(check_uses(item).items())
     return fields
 
 

@@ -119,6 +119,16 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(UnknownGate):
             await rig.define(SetGate(name="line", capacity=9), item)
 
+    async def test_values_that_are_invalid_anywhere_are_refused_before_the_store_is_asked(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        impossible, invalid = SetGate(name="line", limit=3), SetGate(name="line", capacity=-1)
+        with pytest.raises(InvalidValue, match="capacity"):
+            await rig.define(impossible, invalid)
+        with pytest.raises(InvalidValue, match="capacity"):
+            await rig.define(invalid, revision=99)
+
     async def test_keyed_template_itself_is_not_closed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         with pytest.raises(CallerError):

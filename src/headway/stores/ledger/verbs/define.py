@@ -28,6 +28,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.gatechanges import (
+    check_set,
     declare_gate,
     open_gate,
     reset_gate,
@@ -42,6 +43,7 @@ from headway.stores.ledger.step import Step
 from headway.stores.ledger.tokenchanges import (
     check_number,
     check_token,
+    check_uses,
     note_use,
     revoke_token,
     set_token,
@@ -55,6 +57,8 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         RevisionConflict: the definitions were changed meanwhile; nothing was written.
     """
     check_name("author", request.author)
+    for item in request.items:
+        check_item(item)
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
@@ -80,6 +84,35 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     if changed - _TOKEN_ITEMS:
         ledger.wake(None)
     return ledger.facts.bump_revision()
+
+
+def check_item(item: Item) -> str:
+    """Validate an item, whatever the store holds.
+
+    Returns:
+        Its values as text, for the trail; empty for an item whose handler words them.
+
+    Raises:
+        InvalidValue: a name or a value is invalid.
+    """
+    match item:
+        case SetGate():
+            return check_set(item)
+        case SetToken():
+            return check_token(item.spec)
+        case DeclareLane() | SetLane():
+            check_name("lane", item.spec.name)
+        case ResetLane():
+            check_name("lane", item.name)
+        case DeclareEntry():
+            check_name("entry", item.spec.name)
+        case RevokeToken():
+            check_name("token", item.id)
+        case NoteUse():
+            check_uses(item)
+        case _:
+            pass
+    return ""
 
 
 _GATE_ITEMS = SetGate | ResetGate | OpenGate
@@ -165,7 +198,6 @@ def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> TrailEntry:
 
 def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> TrailEntry:
     del request
-    check_name("lane", item.name)
     row = step.ledger.lanes.load([item.name]).get(item.name)
     if row is None or row.override is None:
         return None
@@ -175,7 +207,6 @@ def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> TrailEnt
 
 
 def _lane(step: Step, name: str) -> LaneRow:
-    check_name("lane", name)
     lanes = step.ledger.lanes
     lanes.ensure([name])
     return lanes.load([name])[name]
@@ -190,7 +221,6 @@ def _save_lane(step: Step, row: LaneRow) -> None:
 def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> TrailEntry:
     del request
     spec = item.spec
-    check_name("entry", spec.name)
     row = step.ledger.entries.load(spec.name)
     if row is None:
         row = EntryRow(name=spec.name, spec=spec, revision=1, first_seen_at=step.ledger.now)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
@@ -144,7 +145,11 @@ class PostgresGates:
             elif "{" in row.template:
                 idle.append(row.name)
             else:
-                kept.append(replace(row, closed_by="", closed_reason="", zone=None, opens=()))
+                kept.append(
+                    msgspec.structs.replace(
+                        row, closed_by="", closed_reason="", zone=None, opens=()
+                    )
+                )
         if kept:
             session.write(_SAVE_TIMED if timed else _SAVE, *_columns(kept))
         if idle:
