@@ -72,11 +72,15 @@ def main() -> int:
     wanted = _arguments()
     seed = random.randrange(10**9) if wanted.seed is None else wanted.seed
     chosen = [wanted.rig] if wanted.rig else USUAL
-    failed = 0
-    for name in chosen:
-        for kind in _kinds(name, wanted.store):
-            if kind in RIGS[name]:
-                failed += _run(name, kind, seed, wanted)
+    runs = [
+        (name, kind) for name in chosen for kind in _kinds(name, wanted.store) if kind in RIGS[name]
+    ]
+    if not runs:
+        print(
+            f"{wanted.rig} does not run on {wanted.store}; it runs on {', '.join(RIGS[chosen[0]])}"
+        )
+        return 2
+    failed = sum(_run(name, kind, seed, wanted) for name, kind in runs)
     return 1 if failed else 0
 
 
