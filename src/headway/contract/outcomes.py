@@ -162,3 +162,17 @@ class SettleRequest:
 
     worker: str
     outcomes: tuple[Outcome, ...]
+
+    def plain(self) -> list[int]:
+        """Return the places of outcomes that say only that their run succeeded.
+
+        Stores write these in bulk. There are none if a job has several outcomes, because those
+        must be written in their order.
+        """
+        if len({one.job for one in self.outcomes}) < len(self.outcomes):
+            return []
+        return [
+            place
+            for place, one in enumerate(self.outcomes)
+            if type(one) is Succeeded and one.result is None and not one.then and not one.close
+        ]

@@ -294,19 +294,10 @@ def _bound(jobs: Sequence[str], run: int, who: int | None, worker: str) -> tuple
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
     """Return the runs of a request if all of them just succeeded, each job once."""
-    runs: list[tuple[str, int]] = []
-    for outcome in request.outcomes:
-        if (
-            type(outcome) is not Succeeded
-            or outcome.result is not None
-            or outcome.then
-            or outcome.close
-        ):
-            return None
-        runs.append((outcome.job, outcome.run))
-    if not runs or len(runs) > MAX_BATCH or len({one for one, _ in runs}) < len(runs):
+    outcomes = request.outcomes
+    if len(outcomes) > MAX_BATCH or len(request.plain()) < max(1, len(outcomes)):
         return None
-    return runs
+    return [(one.job, one.run) for one in outcomes]
 
 
 _LATER = (None, Done(wrote=False, woken={}, notified=False))

@@ -179,25 +179,15 @@ def settle_request(request: SettleRequest) -> Request:
     check_outcomes(outcomes)
     flat: list[str | int] = []
     rest: list[Request] = []
-    # Several outcomes of one job are written in their order, so none may go before.
-    distinct = len({outcome.job for outcome in outcomes}) == len(outcomes)
+    plain = set(request.plain())
     for place, outcome in enumerate(outcomes):
-        if distinct and _is_plain(outcome):
+        if place in plain:
             flat += (outcome.job, outcome.run)
         elif type(outcome) is Succeeded and outcome.result and not (outcome.then or outcome.close):
             rest.append(_with_result(outcome, outcome.result, place))
         else:
             rest.append(_outcome(outcome, place))
     return {"worker": request.worker, "plain": flat, "rest": rest}
-
-
-def _is_plain(outcome: Outcome) -> bool:
-    return (
-        type(outcome) is Succeeded
-        and outcome.result is None
-        and not outcome.then
-        and not outcome.close
-    )
 
 
 def _with_result(outcome: Succeeded, result: bytes, place: int) -> Request:

@@ -145,22 +145,10 @@ def check_outcomes(outcomes: Sequence[Outcome]) -> None:
 
 def _finish_plain(step: Step, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
     """Write the frequent case in bulk: successes of jobs that need no care."""
-    if len({outcome.job for outcome in request.outcomes}) < len(request.outcomes):
-        # Several outcomes of one job must be written in their order.
+    places = request.plain()
+    if not places:
         return
-    places: list[int] = []
-    runs: list[tuple[str, int]] = []
-    for place, outcome in enumerate(request.outcomes):
-        if (
-            type(outcome) is Succeeded
-            and outcome.result is None
-            and not outcome.then
-            and not outcome.close
-        ):
-            places.append(place)
-            runs.append((outcome.job, outcome.run))
-    if not runs:
-        return
+    runs = [(request.outcomes[place].job, request.outcomes[place].run) for place in places]
     ledger = step.ledger
     purge_at = ledger.now + DEFAULT_POLICY.keep_ms
     lanes, gated = ledger.jobs.finish_plain(request.worker, runs, purge_at)
