@@ -270,7 +270,8 @@ async def test_claim_of_cascades_reads_candidates_together(here: Site, n: int, b
     async def work() -> None:
         taken.extend((await here.worker.ask(n, LANE)).jobs)
 
-    assert await trips(work) <= 7
+    # Each further read is of four times as many candidates.
+    assert await trips(work) <= (7 if n < 1_000 else 8)
     assert [one.candidate for one in taken] == [own[busy] for own in names]
 
 

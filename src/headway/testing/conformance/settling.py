@@ -325,7 +325,13 @@ class SettleGroup(ConformanceGroup):
 
     @pytest.mark.parametrize(
         "outcome",
-        [partial(Failed, after_ms=9), partial(Snoozed, after_ms=9), Released, NextStage, Died],
+        [
+            partial(Failed, after_ms=9),
+            partial(Snoozed, after_ms=9),
+            Released,
+            partial(NextStage, stage="dial"),
+            Died,
+        ],
         ids=["failed", "snoozed", "released", "next", "died"],
     )
     async def test_outcome_sent_twice_at_once_is_written_once(
@@ -336,6 +342,14 @@ class SettleGroup(ConformanceGroup):
         again = outcome(run.id, run.run)
         assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
         assert len((await rig.view(run.id)).runs) == 1
+
+    async def test_end_of_another_job_in_one_request_settles_no_lost_run(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        one, two = await rig.worker.take(2)
+        await rig.worker.beat(one, request=rig.worker.request)
+        lost = Failed(two.id, two.run)
+        verdicts = await rig.worker.settle(Failed(one.id, one.run), lost)
+        assert verdicts == [Verdict.DONE, Verdict.LOST]
 
     async def test_outcomes_of_one_run_are_written_in_their_order(self, rig: Rig) -> None:
         one, two = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
