@@ -75,9 +75,8 @@ async def test_jobs_with_gates_are_never_beyond_the_capacity_nor_lost_in_a_crowd
             await app.send_many_async([call.make(n=n) for n in range(300)])
             await ended.until(300)
         stats = await rig.store.read(StatsQuery())
-        # A claim whose reply a busy machine delivers too late is handed back, and starts again.
-        assert stats.totals["succeeded"] == 300
-    # None was lost, and none ran twice.
+        # Nothing came too late, was handed back, or ran twice.
+        assert stats.totals["started"] == 300
     assert sorted(ended.all) == list(range(300))
 
 

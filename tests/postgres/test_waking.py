@@ -106,12 +106,12 @@ def heard(options: PostgresOptions) -> bool:
 
 def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
     """Tells by a statement that goes with a commit; whether anybody was there to be told."""
-    make_notice = wakes.make_notice([(lane, None)])
-    assert make_notice is not None
+    notice = wakes.make_notice([(lane, None)])
+    assert notice is not None
     cursor = psycopg.RawCursor(db)
     for kind, dumper in DUMPERS:
         cursor.adapters.register_dumper(kind, dumper)
-    text, bound = make_notice
+    text, bound = notice
     row = cursor.execute(text.encode(), bound).fetchone()
     assert row is not None
     return row[1] == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -147,9 +148,7 @@ async def test_hand_overs_after_which_jobs_end_are_one_step(here: Site, n: int, 
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_gates_at_which_nothing_waits_are_opened_in_two_trips_each(
-    here: Site, n: int
-) -> None:
+async def test_gates_at_which_nothing_waits_are_opened_together(here: Site, n: int) -> None:
     gates = [here.use(LOCK).name for _ in range(n)]
 
     async def change(*items: CloseGate | OpenGate) -> None:
@@ -158,6 +157,36 @@ async def test_gates_at_which_nothing_waits_are_opened_in_two_trips_each(
     await change(*(CloseGate(name=gate, until_at=None, reason="") for gate in gates))
     opened = [OpenGate(name=gate) for gate in gates]
     assert await trips(lambda: change(*opened)) <= 6
+
+
+async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site) -> None:
+    held, took = await here.with_followers(20, 5), list[int]()
+    for _ in range(5):
+        ended = here.worker.settle(*(Succeeded(job.id, job.run) for job in held))
+        with counting() as told:
+            _, reply = await at_once(here.store._turn_queue, (ended, here.worker.ask(20, LANE)))
+        took.append(told.n)
+        held = reply.jobs
+        assert len(held) == 20
+    # Both feed from each gate, and what is parked there is read once.
+    assert took[2:] == [5, 5, 5]
+
+
+@pytest.mark.slow
+async def test_flow_of_which_not_all_parked_jobs_are_read_is_fed_to_its_end(here: Site) -> None:
+    wide = Slots("wide:{phone}", 100)
+    await here.declare(wide)
+    use = here.use(wide, phone=1)
+    await here.add([here.new(use) for _ in range(100)])
+    held = await here.take(100)
+    # So many flows that the first 91 jobs of each are read.
+    for one in range(90):
+        await here.add([here.new(use, tenant=f"t{one}") for _ in range(95)])
+    while (await here.worker.ask(1, LANE)).again:
+        pass
+    await here.worker.settle(*(Succeeded(job.id, job.run) for job in held))
+    started = Counter(job.tenant for job in await here.take(100))
+    assert started == {"t0": 95, "t1": 5}
 
 
 async def test_many_gates_that_are_used_again_are_read_with_the_begin(here: Site) -> None:

@@ -19,7 +19,8 @@ def gate_state(gate: GateState) -> str:
         return "open"
     if gate.counts:
         return "full"
-    return "unused" if gate.horizon_at is None and gate.opens_at is None else "closed"
+    known = gate.horizon_at is not None or gate.opens_at is not None
+    return "closed" if known else "unused"
 
 
 def capacity_text(gate: GateState) -> str:

@@ -166,8 +166,7 @@ class SettleRequest:
     def plain(self) -> list[int]:
         """Return the places of outcomes that say only that their run succeeded.
 
-        Stores write these in bulk. There are none if a job has several outcomes, because those
-        must be written in their order.
+        Stores write these in bulk. Empty if a job has several outcomes: their order matters.
         """
         if len({one.job for one in self.outcomes}) < len(self.outcomes):
             return []

@@ -115,28 +115,23 @@ def _values_of(item: SetGate) -> dict[str, Any]:
     return {what: value for what in values if (value := getattr(item, what)) is not None}
 
 
-def set_gate(step: Step, item: SetGate) -> str:
+def set_gate(step: Step, item: SetGate) -> None:
     """Set an operator's values on a gate.
 
     Args:
-        item: the gate, and the values.
-
-    Returns:
-        The values as text, for the trail.
+        item: the gate, and the values; see `check_set`.
 
     Raises:
         UnknownGate: the gate is not declared; nothing was written.
         InvalidValue: this kind of gate has no such value; nothing was written.
     """
-    said = check_set(item)
     declared = step.book.templates.get(item.name)
     if declared is not None:
         save_template(step, TemplateRow(spec=declared.spec, override=_with_values(declared, item)))
         if declared.spec.shared:
             step.wake(None)
-        return said
+        return
     _set_instance(step, item)
-    return said
 
 
 def _with_values(declared: TemplateRow, item: SetGate) -> GateSpec:

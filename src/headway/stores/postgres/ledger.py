@@ -121,8 +121,9 @@ def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
     """Return the queries for what waits at gates and is not cached."""
-    known = session.cache.quiet | session.cache.crowded
-    unread = [name for name in names if name not in known and not is_implicit(name)]
+    quiet, crowded = session.cache.quiet, session.cache.crowded
+    keyed = [name for name in names if not is_implicit(name)]
+    unread = [name for name in keyed if name not in quiet and name not in crowded]
     return parked_reads(session, {name: _heads(session, name) for name in unread})
 
 

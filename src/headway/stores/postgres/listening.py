@@ -176,10 +176,10 @@ class Listening:
 
         To be called before those who wait here are woken: if one does, fewer others are.
         """
-        notice = self._with_most(lanes)
+        picks = self._with_most(lanes)
         with self._lock:
             begun = bool(self._unsent)
-            self._unsent.update(notice)
+            self._unsent.update(picks)
         if not begun:
             self._start()
 
@@ -209,16 +209,16 @@ class Listening:
         return {one: MOST_PICKED - (one[0] in here) or 1 for one in lanes}
 
     def _message(
-        self, notice: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
+        self, picks: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
     ) -> tuple[object, ...]:
         """What `_NOTIFY` is bound to.
 
         Args:
-            notice: lanes, each with from when; None for any lane, None for now. And how many
+            picks: lanes, each with from when; None for any lane, None for now. And how many
                 processes are picked for it.
             passed_on: backends of those that were notified in vain.
         """
-        lanes = list(notice)
+        lanes = list(picks)
         head = _encode((self._name, lanes, passed_on))
         if len(head) > _MOST or len(lanes) > MOST_LANES:
             lanes = [ANY_LANE]
@@ -226,7 +226,7 @@ class Listening:
         numbers = {_number(lane) for lane, at in lanes if lane is not None and at is None}
         excluded = Numbers((*passed_on, self._backend))
         text = head[:-1].decode() + ","
-        most = max((n for (_, at), n in notice.items() if at is None), default=1)
+        most = max((n for (_, at), n in picks.items() if at is None), default=1)
         fresh = not passed_on
         return (
             *(self._key, self._channel, text, self._class),
@@ -307,7 +307,7 @@ class Listening:
         self._fd = db.fileno()
         self._backend = db.info.backend_pid
         self._selector.register(self._fd, selectors.EVENT_READ)
-        db.add_notify_handler(lambda notice: self._heard(notice.payload))
+        db.add_notify_handler(lambda notification: self._heard(notification.payload))
         row = db.execute("SELECT pg_backend_pid()").fetchone()
         # A pooler makes up what it says at the beginning of a connection.
         pooled = row is None or row[0] != db.info.backend_pid
@@ -372,8 +372,8 @@ class Listening:
         if not self._unsent or monotonic() < self._notified_at + NOTIFY_EVERY:
             return
         with self._lock:
-            notice, self._unsent = self._unsent, {}
-        cursor.execute(_NOTIFY, self._message(notice))
+            picks, self._unsent = self._unsent, {}
+        cursor.execute(_NOTIFY, self._message(picks))
         self._notified_at = monotonic()
 
     def _until_next(self) -> float:
@@ -401,8 +401,8 @@ class Listening:
 
     def _listen(self, db: Connection) -> None:
         db.pgconn.consume_input()
-        while (notice := db.pgconn.notifies()) is not None:
-            self._heard(notice.extra.decode())
+        while (notification := db.pgconn.notifies()) is not None:
+            self._heard(notification.extra.decode())
 
     def _heard(self, payload: str) -> None:
         try:

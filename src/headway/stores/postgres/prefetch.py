@@ -75,10 +75,11 @@ def begin_with_prefetch(
 
 
 def _of_names(session: Session, last: Prefetch) -> list[Read]:
+    reads = [*rows_of_gates(session, last.gates.likely), *parked_at(session, last.fed.likely)]
     queues = session.cache.read_of(FIRST_PARKED, last.queues.likely)
-    rows = rows_of_gates(session, last.gates.likely)
-    parked = parked_at(session, last.fed.likely)
-    return [*rows, *parked] if queues is None else [*rows, queues, *parked]
+    if queues is not None:
+        reads.append(queues)
+    return reads
 
 
 def whether_any(asked: Sequence[BoundSelect]) -> BoundSelect:

@@ -22,7 +22,7 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
-from headway.contract.signals import Decided
+from headway.contract.signals import Decided, Signal
 from headway.core.errors import CallerError, InvalidValue, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
@@ -342,6 +342,15 @@ class SettleGroup(ConformanceGroup):
         again = outcome(run.id, run.run)
         assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
         assert len((await rig.view(run.id)).runs) == 1
+
+    async def test_event_that_came_early_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:
+        one, two = await rig.add_many(2)
+        runs = await rig.worker.take(2)
+        await rig.store.signal(Signal(key="call-1", event="end"))
+        await rig.worker.settle(
+            *(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000) for run in runs)
+        )
+        assert await rig.states(one, two) == [State.SUCCEEDED, State.AWAITING]
 
     async def test_end_of_another_job_in_one_request_settles_no_lost_run(self, rig: Rig) -> None:
         await rig.add_many(2)

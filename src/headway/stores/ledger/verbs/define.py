@@ -57,8 +57,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         RevisionConflict: the definitions were changed meanwhile; nothing was written.
     """
     check_name("author", request.author)
-    for item in request.items:
-        check_item(item)
+    said = [check_item(item) for item in request.items]
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
@@ -66,7 +65,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
     ledger.read_ahead(Ahead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()
-    for item in request.items:
+    for item, values in zip(request.items, said, strict=True):
         step = Step(ledger)
         entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
@@ -74,6 +73,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
             continue
         changed.add(type(item))
         verb, target, detail = entry
+        detail = values or detail
         ledger.trail.add(
             [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
         )
@@ -90,7 +90,7 @@ def check_item(item: Item) -> str:
     """Validate an item, whatever the store holds.
 
     Returns:
-        Its values as text, for the trail; empty for an item whose handler words them.
+        Its values as text, for the trail; empty if its handler writes the detail.
 
     Raises:
         InvalidValue: a name or a value is invalid.
@@ -121,7 +121,8 @@ _TOKEN_ITEMS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
 """Items that cannot make a job startable, so no waiter is woken."""
 
 TrailEntry = tuple[str, str, str] | None
-"""The line for the trail: verb, target, detail; None if nothing changed."""
+"""The line for the trail: verb, target, detail, unless `check_item` gave it; None if nothing
+changed."""
 
 
 def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> TrailEntry:
@@ -133,8 +134,8 @@ def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> Trai
 def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> TrailEntry:
     del request
     before = _values(step, item.name)
-    closing = set_gate(step, item)
-    return None if _values(step, item.name) == before else ("set gate", item.name, closing)
+    set_gate(step, item)
+    return None if _values(step, item.name) == before else ("set gate", item.name, "")
 
 
 def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> TrailEntry:
@@ -292,9 +293,8 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
 
 
 def _set_token(step: Step, item: SetToken, request: DefineRequest) -> TrailEntry:
-    words = check_token(item.spec)
     changed = set_token(step.ledger, item.spec, request.author)
-    return ("set token", item.spec.id, words) if changed else None
+    return ("set token", item.spec.id, "") if changed else None
 
 
 def _revoke_token(step: Step, item: RevokeToken, request: DefineRequest) -> TrailEntry:

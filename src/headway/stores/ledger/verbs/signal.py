@@ -154,7 +154,9 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
 def apply_kept(step: Step, row: JobRow, key: str) -> None:
     """Apply the events that arrived for a key before its run awaited them."""
     events = step.kept.pop(key, None)
-    for kept in step.ledger.signals.kept(key) if events is None else events:
+    if events is None:
+        events = step.ledger.signals.kept(key)
+    for kept in events:
         if row.state is not State.AWAITING:
             break
         event = decode_signal(kept.payload)
