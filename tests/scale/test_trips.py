@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,13 +31,16 @@ from headway.contract.views import (
 )
 from headway.core.cascade import CANDIDATE
 from headway.core.errors import InvalidState, UnknownGate
+from headway.core.flow import Order
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
 from headway.core.state import FINAL
+from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
+from headway.stores.postgres.statement import Mode
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.postgres.tables.job_statements import HEADS
 from headway.testing.conformance.worker import PlayedWorker
@@ -172,21 +174,23 @@ async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site
     assert took[2:] == [5, 5, 5]
 
 
-@pytest.mark.slow
-async def test_flow_of_which_not_all_parked_jobs_are_read_is_fed_to_its_end(here: Site) -> None:
-    wide = Slots("wide:{phone}", 100)
-    await here.declare(wide)
-    use = here.use(wide, phone=1)
-    await here.add([here.new(use) for _ in range(100)])
-    held = await here.take(100)
-    # So many flows that the first 91 jobs of each are read.
-    for one in range(90):
-        await here.add([here.new(use, tenant=f"t{one}") for _ in range(95)])
-    while (await here.worker.ask(1, LANE)).again:
-        pass
-    await here.worker.settle(*(Succeeded(job.id, job.run) for job in held))
-    started = Counter(job.tenant for job in await here.take(100))
-    assert started == {"t0": 95, "t1": 5}
+async def test_first_parked_job_is_found_at_a_gate_whose_name_has_spaces(here: Site) -> None:
+    seat = Slots("a seat of:{phone}", 1)
+    await here.declare(seat)
+    use = here.use(seat, phone=1)
+    await here.add([here.new(use)])
+    await here.take(1)
+    await here.add([here.new(use, priority=priority) for priority in (7, 3, 5)])
+    await here.worker.ask(9, LANE)
+
+    def look(ledger: PostgresLedger) -> tuple[Order | None, Order]:
+        (flow,) = ledger.jobs.parked_flows(use.name, -1, 9)
+        (head,) = ledger.jobs.parked_heads(use.name, flow, 1)
+        return ledger.jobs.parked_order(use.name, flow), head.order
+
+    (order, first), _ = here.store._turns.run(Mode.EXCLUSIVE, look)
+    assert order == first
+    assert first.priority == 3
 
 
 async def test_many_gates_that_are_used_again_are_read_with_the_begin(here: Site) -> None:
