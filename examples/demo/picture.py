@@ -122,18 +122,27 @@ class Picture:
         )
 
     async def _why(self) -> str:
-        """Asks about the next job that waits, of each lane and state in turn."""
+        """Asks about the next jobs that wait, of each lane and state in turn.
+
+        Returns:
+            Why a blocked job is blocked. If none is found blocked: what the first job is doing,
+            which waited when it was listed and may have started since. "" if no job waits.
+        """
+        found = ""
         for _ in range(8):
             self._turn += 1
             lane = ("departures", "calls", "offers", "automations")[self._turn % 4]
             state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 4 % 2]
-            page = await self.store.read(JobsQuery(lane=lane, states=(state,), limit=1))
-            if page.rows:
-                job = page.rows[0]
+            page = await self.store.read(JobsQuery(lane=lane, states=(state,), limit=4))
+            for job in page.rows:
                 view = await self.store.read(WhyQuery(id=job.id))
-                if view is not None:
-                    return f"{job.kind} {job.subject or job.key or job.id}: {view.sentence}"
-        return ""
+                if view is None:
+                    continue
+                sentence = f"{job.kind} {job.subject or job.key or job.id}: {view.sentence}"
+                if view.closed:
+                    return sentence
+                found = found or sentence
+        return found
 
     # ------------------------------------------------------------------------------- in lines
 
