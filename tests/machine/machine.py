@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, settings
@@ -118,7 +117,7 @@ class StoresMachine(RuleBasedStateMachine):
             number = dice.randint(1, self.made) if again else self.made
             job = draw_job(dice, self.pair.clock(), number)
             if self.known and dice.randint(0, 11) == 0:
-                job = replace(job, id=self.id_of_a_follower(dice))
+                job = job.changed(id=self.id_of_a_follower(dice))
             made.append(job)
         return made
 

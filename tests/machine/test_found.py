@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -97,7 +96,7 @@ async def test_settlement_that_what_must_follow_refuses_leaves_nothing_behind(
     (run,) = await claimed(store, 1)
     before = await dump(store)
     # Its alert could follow, and what the run asks for cannot.
-    said = Succeeded(run.id, run.run, then=(replace(taken, kind="text"),))
+    said = Succeeded(run.id, run.run, then=(taken.changed(kind="text"),))
     with pytest.raises(IdConflict):
         await store.settle(SettleRequest(worker=WORKER, outcomes=(said,)))
     assert await dump(store) == before

@@ -129,7 +129,7 @@ class PlainPostgresMachine(PostgresMachine):
 
 
 def _ungated(job: NewJob) -> NewJob:
-    return replace(job, gates=(), candidates=(), policy=replace(job.policy, cascade=False))
+    return job.changed(gates=(), candidates=(), policy=replace(job.policy, cascade=False))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -167,7 +166,7 @@ async def test_refused_job_leaves_the_transaction_usable(
         with pytest.raises(IdConflict):
             app.send("note", body="d", job_id=known, connection=db)
         gate = GateUse(name="nowhere", template="nowhere", amount=1, shared=True)
-        stranger = replace(app.kind("note").make(body="e"), gates=(gate,))
+        stranger = app.kind("note").make(body="e").changed(gates=(gate,))
         with pytest.raises(UnknownGate):
             app.send_many([stranger], connection=db)
         again = app.send("note", body="a", key="k", connection=db)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -254,7 +253,7 @@ async def test_7_an_enqueue_with_a_key_creates_one_job_however_many_callers_race
     rig: Rig,
 ) -> None:
     first = rig.jobs.make()
-    callers = [replace(first, id=rig.jobs.make().id) for _ in range(50)]
+    callers = [first.changed(id=rig.jobs.make().id) for _ in range(50)]
     replies = [reply for (reply,) in await asyncio.gather(*(rig.enqueue(one) for one in callers))]
     assert sum(reply.created for reply in replies) == 1
     assert len({reply.id for reply in replies}) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -146,7 +145,7 @@ async def test_settle_that_what_follows_refuses_leaves_plain_ends_unwritten_too(
         ClaimRequest(worker="w", request=2, lanes=(("main", 1),), n=1, free=1)
     )
     assert [one.id for one in claimed.jobs] == [PLAIN]
-    then = (replace(taken, kind="wanted"),)
+    then = (taken.changed(kind="wanted"),)
     outcomes = (Succeeded(PLAIN, 1), Succeeded(FIRST, 1, then=then, result=result))
     await assert_refused(settle(store, *outcomes), IdConflict, contents)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -382,7 +381,7 @@ async def test_lanes_gates_and_workers_are_read_together(here: Site, n: int) -> 
     await here.with_followers(n)
     locks = [one.name for one in (await here.store.read(GatesQuery(parked=True))).rows]
     for one in range(n):
-        jobs = [replace(here.new(), lane=f"lane{one}") for _ in range(2)]
+        jobs = [here.new().changed(lane=f"lane{one}") for _ in range(2)]
         await here.store.enqueue(jobs)
         asked = ClaimRequest(
             worker=f"{one:032}", request=1, lanes=((f"lane{one}", 1),), n=1, free=1
@@ -645,7 +644,7 @@ async def test_claim_that_comes_back_to_a_lane_reads_its_heads_together(here: Si
         NewJob(id=derived_id("two lanes", n), kind="k", lane="few" if n < 3 else "many")
         for n in range(203)
     ]
-    jobs = [replace(job, tenant=f"tenant-{n}") for n, job in enumerate(jobs)]
+    jobs = [job.changed(tenant=f"tenant-{n}") for n, job in enumerate(jobs)]
     await here.store.enqueue(jobs)
     lanes = (("many", 1), ("few", 1))
     ask = ClaimRequest(worker="w" * 32, request=1, lanes=lanes, n=20, free=20)

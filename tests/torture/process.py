@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -187,7 +187,7 @@ class _Process:
                 return [one.id for one in await self.app.send_many_async(jobs)]
             except PASSING:
                 await asyncio.sleep(PAUSE_S)
-            jobs = [job if job.key is None else replace(job, id=str(uuid4())) for job in jobs]
+            jobs = [job if job.key is None else job.changed(id=str(uuid4())) for job in jobs]
             for job in jobs:
                 if job.key is not None:
                     tries[job.key].append(job.id)

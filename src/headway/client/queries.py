@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -41,6 +41,7 @@ from headway.contract.views import (
 )
 from headway.core.errors import CallerError, StoreUnavailable
 from headway.core.job import DEFAULT_POLICY, JobPolicy
+from headway.core.records import field_names
 
 Record = TypeVar("Record")
 Reader = Callable[[Any], Any]
@@ -73,7 +74,7 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each s
         return _json
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
-    if isinstance(hint, type) and (hasattr(hint, "_fields") or _is_dataclass(hint)):
+    if isinstance(hint, type) and (hasattr(hint, "_fields") or field_names(hint)):
         return _RecordReader(cast("type[Any]", hint))
     origin, args = get_origin(hint), get_args(hint)
     if origin is Union or origin is types.UnionType:
@@ -119,10 +120,6 @@ class _RecordReader:
     def __call__(self, fields: Mapping[str, object]) -> object:
         known = {name: read(fields[name]) for name, read in self._fields.items() if name in fields}
         return self._kind(**known)
-
-
-def _is_dataclass(kind: object) -> bool:
-    return is_dataclass(kind)
 
 
 def _union(args: tuple[Any, ...]) -> Reader:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha1
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from headway.core.gates.spec import GateUse
 from headway.core.retry import RetryPolicy
@@ -77,9 +81,11 @@ class JobPolicy:
 DEFAULT_POLICY = JobPolicy()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One piece of work to be dispatched, as its maker asks for it.
+
+    A msgspec struct, because one is created for each job that is sent. It holds nothing that could
+    hold it, so the garbage collector need not visit it.
 
     Attributes:
         id: a UUID in its canonical text, made by the caller's side.
@@ -116,6 +122,10 @@ class NewJob:
     candidates: tuple[str, ...] = ()
     entry: str | None = None
     fired_at: int | None = None
+
+    def changed(self, **fields: Any) -> NewJob:  # noqa: ANN401  (of any field)
+        """Return a copy with other values of some fields."""
+        return replace(self, **fields)
 
     def body_hash(self) -> bytes:
         """What two enqueues under one key or id must agree on."""

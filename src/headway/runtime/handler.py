@@ -77,10 +77,8 @@ class Arguments:
         """
         if not given and not self.required:
             return b"{}", self._default_values
-        if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
-            raise self._names_wrong(given)
         try:
-            values = _values(msgspec.convert(given, self._struct))
+            values = msgspec.structs.asdict(msgspec.convert(given, self._struct))
             self._refuse_naive(given)
             if self.open:
                 values |= {name: given[name] for name in sorted(given.keys() - self._known)}
@@ -90,6 +88,8 @@ class Arguments:
         except InvalidArguments:
             raise
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+            if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
+                raise self._names_wrong(given) from None
             raise self._refused(error) from None
         except RecursionError:
             message = f"{self.kind}: the arguments are nested too deeply"
@@ -106,7 +106,7 @@ class Arguments:
         """The arguments of a stored job by name, defaults among them."""
         try:
             others = self._raw.decode(args) if self.open else {}
-            return {**others, **_values(self._decoder.decode(args))}
+            return {**others, **msgspec.structs.asdict(self._decoder.decode(args))}
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             raise self._refused(error) from None
 
@@ -152,7 +152,7 @@ class Arguments:
             InvalidArguments: a value holds a datetime without an offset.
         """
         for name, value in given.items():
-            if _holds_naive(value):
+            if type(value) not in _SCALARS and _holds_naive(value):
                 message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
                 hint = "it means another moment on each machine; give it a zone, such as UTC"
                 raise InvalidArguments(message, hint=hint)
@@ -163,14 +163,12 @@ class Arguments:
         They are not stored: two callers of which one names a default make the same job, and a
         worker that does not know a new optional parameter yet can still run it.
         """
-        defaults = self._default_values
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in defaults
-            or value != defaults[name]
-            or type(value) is not type(defaults[name])
-        }
+        kept = dict(values)
+        for name, default in self._default_values.items():
+            value = kept[name]
+            if type(value) is type(default) and value == default:
+                del kept[name]
+        return kept
 
     def _names_wrong(self, given: Mapping[str, object]) -> InvalidArguments:
         missing = sorted(self.required - given.keys())
@@ -273,10 +271,6 @@ def _refuse_strange(kind: str, name: str, annotation: object) -> None:
     if strange:
         message = f"the argument {name!r} of {kind!r} has a type that JSON cannot carry"
         raise InvalidValue(message, hint="use plain types, dataclasses, or msgspec.Struct")
-
-
-def _values(record: msgspec.Struct) -> dict[str, object]:
-    return dict(zip(record.__struct_fields__, msgspec.structs.astuple(record), strict=True))
 
 
 # Most values are of these types, and a pattern costs ten times as much as a look into a set.

@@ -40,8 +40,12 @@ def inserts_within(store: Store) -> InsertsWithin:
     raise InvalidValue(message, hint=hint)
 
 
-def batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """Split jobs into steps of 1000.
+PART = 100
+"""How many jobs are made in one turn of an event loop."""
+
+
+def batches(jobs: Iterable[NewJob], most: int = MAX_BATCH) -> Iterator[list[NewJob]]:
+    """Split jobs into lists of so many at most; MAX_BATCH divides into them.
 
     Raises:
         InvalidValue: one of them is not a job; the steps before it were given.
@@ -55,7 +59,7 @@ def batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
             message = f"{job!r:.80} is not a job"
             raise InvalidValue(message, hint="pass what kind.make(...) gave")
         batch.append(job)
-        if len(batch) == MAX_BATCH:
+        if len(batch) == most:
             yield batch
             batch = []
     if batch:

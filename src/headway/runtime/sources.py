@@ -211,7 +211,7 @@ def _spread(job: NewJob, now: int, from_ms: int, to_ms: int) -> NewJob:
     if job.due_at is not None and job.due_at > now:
         return job
     due_at = now + from_ms + int(draw(job.key or job.id) * (to_ms - from_ms))
-    return replace(job, due_at=due_at)
+    return job.changed(due_at=due_at)
 
 
 def in_flight(

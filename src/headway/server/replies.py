@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import cleandoc
 from typing import Any, ForwardRef, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -25,6 +24,7 @@ from headway.contract.views import (
     WhyView,
     WorkerView,
 )
+from headway.core.records import field_names
 from headway.runtime.latency import LaneLatency
 from headway.runtime.records import View, job_record, record
 
@@ -75,7 +75,7 @@ def plain_value(value: object) -> object:
         return {name: plain_value(one) for name, one in fields.items()}
     if isinstance(value, list | tuple):
         return [plain_value(one) for one in cast("list[object]", value)]
-    if is_dataclass(value):
+    if field_names(type(value)):
         return record(cast("View", value))
     return value
 
@@ -94,8 +94,8 @@ def reply_model(view: type[Any]) -> type[BaseModel]:
     """
     hints, notes = get_type_hints(view), attribute_docs(view)
     given: dict[str, Any] = {
-        one.name: (_described(hints[one.name], view), Field(description=notes.get(one.name)))
-        for one in fields(view)
+        name: (_described(hints[name], view), Field(description=notes.get(name)))
+        for name in field_names(view)
     }
     return _model(view.__name__, _first_line(view), given, {view.__name__: view})
 
@@ -167,7 +167,7 @@ def _described(hint: Any, view: type[Any]) -> Any:  # noqa: ANN401  (an annotati
         return Any
     if hint is view:
         return ForwardRef(view.__name__)
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and field_names(hint):
         return reply_model(hint)
     origin = cast("Any", get_origin(hint))
     if origin is types.UnionType:

@@ -6,7 +6,6 @@ A store that mixes up two fields, or compares the wrong one, is then seen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from headway.core.gates.spec import GateSpec, GateUse, Hold
@@ -82,7 +81,7 @@ class JobFactory:
             key=f"lead-{number}",
             policy=POLICY,
         )
-        return replace(job, **fields)
+        return job.changed(**fields)
 
     def many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
         """Several jobs, each due a millisecond after the one before."""

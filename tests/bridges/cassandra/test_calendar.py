@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -60,7 +59,7 @@ async def test_an_enqueue_that_is_repeated_makes_nothing_more() -> None:
     world = World()
     jobs = [world.job(HOUR + n) for n in range(3)]
     await world.calendar().enqueue(jobs)
-    later = [replace(job, due_at=(job.due_at or 0) + HOUR) for job in jobs]
+    later = [job.changed(due_at=(job.due_at or 0) + HOUR) for job in jobs]
     assert await world.calendar().enqueue(later) == [
         Enqueued(one.id, created=False) for one in jobs
     ]
@@ -74,10 +73,10 @@ async def test_an_id_of_another_body_is_refused() -> None:
     job = world.job(HOUR)
     await world.calendar().enqueue([job])
     with pytest.raises(IdConflict):
-        await world.calendar().enqueue([replace(job, args=b'{"n": 1}')])
+        await world.calendar().enqueue([job.changed(args=b'{"n": 1}')])
     new = world.job(HOUR)
     with pytest.raises(IdConflict):
-        await world.calendar().enqueue([new, replace(new, kind="other")])
+        await world.calendar().enqueue([new, new.changed(kind="other")])
     assert world.link.left == 1
 
 

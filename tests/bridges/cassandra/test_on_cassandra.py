@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -100,7 +99,7 @@ async def test_rows_of_any_size_are_written_together(world: World) -> None:
     assert await left(world, jobs) == len(jobs)
     found = await calendar.find([job.id for job in jobs])
     assert [found[job.id].job for job in jobs] == jobs
-    other = replace(world.job(HOUR), id=jobs[33].id)
+    other = world.job(HOUR).changed(id=jobs[33].id)
     with pytest.raises(IdConflict):
         await calendar.enqueue([*(world.job(HOUR) for _ in range(33)), other])
     assert await left(world, jobs) == len(jobs)

@@ -176,7 +176,7 @@ class HistoryWorld:
             text="hello",
         )
         given: dict[str, Any] = {"stage": "email", "gates": (), "due_at": self.clock(), **more}
-        return replace(made, **given)
+        return made.changed(**given)
 
     async def view(self, id_: str) -> JobView | None:
         return await self.store.read(JobQuery(id=id_))

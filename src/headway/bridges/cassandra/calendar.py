@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -357,7 +357,7 @@ def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
     if body != job.body_hash():
         message = f"the key {job.key!r} names job {id_}, which has another body"
         raise KeyConflict(message, hint="kind, lane, subject and arguments must be the same")
-    return job if id_ == job.id else replace(job, id=id_)
+    return job if id_ == job.id else job.changed(id=id_)
 
 
 def _other_body(id_: str) -> str:

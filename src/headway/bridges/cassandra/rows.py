@@ -124,7 +124,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _PLAIN = NewJob(id="", kind="")
 _APART = {"id", "due_at", "policy", "gates"}
 """Fields that are the row's key, or that many jobs have in common."""
-_OWN = tuple(one.name for one in fields(NewJob) if one.name not in _APART)
+_OWN = tuple(name for name in NewJob.__struct_fields__ if name not in _APART)
 
 
 def row_of(job: NewJob) -> bytes:
@@ -154,7 +154,7 @@ def job_of(id_: str, due_at: int, row: bytes | None) -> NewJob:
         raise InvalidValue(
             message, hint="it was not written by Headway, or by a newer one"
         ) from None
-    return replace(job, id=id_, due_at=due_at, policy=_kept(job.policy))
+    return job.changed(id=id_, due_at=due_at, policy=_kept(job.policy))
 
 
 @lru_cache(1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -164,7 +163,7 @@ async def fire(
         own = derived_id("http", caller.id, check_repeat_key(repeat_key), "fire", name)
     # Scheduled, and made due by a move: so the trail has who fired it.
     later = await service.now() + UNFIRED_MS
-    job = replace(entry.spec.job, id=own, due_at=later, key=None)
+    job = entry.spec.job.changed(id=own, due_at=later, key=None)
     (made,) = await send_jobs(service, [job], caller=caller)
     reason = f"fired the entry {name}"
     move = Operation(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)

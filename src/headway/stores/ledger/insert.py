@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -152,6 +152,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
 
 _ID, _KEY = attrgetter("id"), attrgetter("key")
 _SHAPE = attrgetter("lane", "tenant", "kind", "gates")
+_PLACE = attrgetter("lane", "state")
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
@@ -181,8 +182,7 @@ class Insertion:
         self.rows: list[JobRow] = []
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.follow: list[NewJob] = []
-        self.counts: dict[tuple[str, State], int] = {}
-        self.wakes: dict[tuple[str, int | None], None] = {}
+        self.now = ledger.now
 
     def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Insert jobs that do not exist; the replies are in the order of the jobs."""
@@ -236,7 +236,7 @@ class Insertion:
             taken = self.ledger.jobs.known(series)
             free = next((one for one in series if one not in taken), None)
             if free is not None:
-                return replace(job, id=free)
+                return job.changed(id=free)
 
     def _check_same(self, job: NewJob) -> None:
         _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
@@ -275,16 +275,16 @@ class Insertion:
         return held.job
 
     def _make(self, job: NewJob) -> None:
-        now = self.ledger.now
         row = self._model(job).clone()
         row.id, row.subject, row.stage, row.args = job.id, job.subject, job.stage, job.args
         row.priority, row.expires_at, row.key = job.priority, job.expires_at, job.key
         row.entry, row.fired_at = job.entry, job.fired_at
-        row.created_at = self.created.get(job.id, now)
+        if self.created:
+            row.created_at = self.created.get(job.id, self.now)
         if job.due_at is not None:
             row.due_at = job.due_at
         # The overlap of a timetable's fire is decided at its promotion, even if it is due already.
-        if row.due_at > now or job.entry is not None:
+        if row.due_at > self.now or job.entry is not None:
             row.state = State.SCHEDULED
         if job.key is not None or job.entry is not None:
             row.care = True
@@ -292,10 +292,6 @@ class Insertion:
             row.cascade = Cascade(left=job.candidates)
             if row.cascade.exhausted:
                 self._exhaust(row, job)
-        place = (row.lane, row.state)
-        self.counts[place] = self.counts.get(place, 0) + 1
-        if row.state is not State.DEAD:
-            self.wakes[row.lane, None if row.state is State.WAITING else row.due_at] = None
         self.rows.append(row)
 
     def _model(self, job: NewJob) -> JobRow:
@@ -306,7 +302,6 @@ class Insertion:
         model = self.models.get(shape)
         if model is None:
             flow, keyed = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
-            now = self.ledger.now
             model = self.models[shape] = JobRow(
                 id="",
                 lane=job.lane,
@@ -315,12 +310,12 @@ class Insertion:
                 subject=None,
                 stage="",
                 priority=0,
-                due_at=now,
+                due_at=self.now,
                 args=b"",
                 flow=flow,
                 policy=self.ledger.jobs.policy_number(policy),
                 state=State.WAITING,
-                created_at=now,
+                created_at=self.now,
                 keyed=keyed,
                 care=needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms),
             )
@@ -345,21 +340,26 @@ class Insertion:
         if not self.rows:
             return
         ledger = self.ledger
-        lanes = dict.fromkeys([lane for lane, _ in self.counts])
+        counts = Counter(map(_PLACE, self.rows))
+        lanes = dict.fromkeys([lane for lane, _ in counts])
         ledger.lanes.ensure(lanes)
         if self.limited:
-            self._check_backlog(lanes)
+            self._check_backlog(lanes, counts)
         ledger.jobs.insert(self.rows)
         ledger.keys.save(self.keys.values())
-        for (lane, state), n in self.counts.items():
+        for (lane, state), n in counts.items():
             ledger.counts.move(lane, None, state, n)
+            if state is State.WAITING:
+                ledger.wake(lane)
+            elif state is State.SCHEDULED:
+                later = (row for row in self.rows if row.lane == lane and row.state is state)
+                for at in {row.due_at for row in later}:
+                    ledger.wake(lane, at)
         ledger.counts.happened("enqueued", len(self.rows))
-        for lane, at in self.wakes:
-            ledger.wake(lane, at)
         if self.follow:
             insert_new(ledger, self.book, self.follow, limited=False, derived=True)
 
-    def _check_backlog(self, lanes: Iterable[str]) -> None:
+    def _check_backlog(self, lanes: Iterable[str], counts: Mapping[tuple[str, State], int]) -> None:
         limited: dict[str, int] = {}
         for name, row in self.ledger.lanes.load(lanes).items():
             most = row.current.max_backlog
@@ -369,7 +369,7 @@ class Insertion:
             return
         held = self.ledger.counts.of_lanes(limited)
         for lane, most in limited.items():
-            new = sum(n for (name, _), n in self.counts.items() if name == lane)
+            new = sum(n for (name, _), n in counts.items() if name == lane)
             old = sum(n for state, n in held.get(lane, {}).items() if state not in FINAL)
             if old + new > most:
                 message = (

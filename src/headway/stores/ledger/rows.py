@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from headway.contract.definitions import EntrySpec, LaneSpec
 from headway.core.cascade import Cascade
@@ -24,8 +24,10 @@ class FlowKey(NamedTuple):
     shared: tuple[GateUse, ...]
 
 
-class JobRow(msgspec.Struct, kw_only=True):
+class JobRow(msgspec.Struct, kw_only=True, gc=False):
     """A job; a msgspec struct, because it is created and copied for each job of a batch.
+
+    It holds nothing that could hold it, so the garbage collector need not visit it.
 
     Attributes:
         seq: arrival; given by the ledger at insert, 0 before.
@@ -122,7 +124,7 @@ class JobRow(msgspec.Struct, kw_only=True):
 
     def clone(self) -> JobRow:
         """Return a copy."""
-        return copy(self)
+        return replace(self)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -337,8 +337,5 @@ class Beats:
 def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply, Done]:
     """Beat in a step of this mode, all of whose reads are sent with its begin."""
     worker = request.worker
-    who = steps.session.words.known(worker)
-    first: list[BoundSelect] = [(LOAD_WORKER, (worker,))]
-    if who is not None:
-        first.append((HELD_BY, (who, None)))
+    first = ((LOAD_WORKER, (worker,)), (HELD_BY, (worker.encode(), None)))
     return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)

@@ -33,6 +33,9 @@ class Mode(Enum):
     GUEST = auto()
     """It only adds, within a transaction of the caller."""
 
+    # In C: an enum's own hash is a call of Python, and a step asks for it many times.
+    __hash__ = object.__hash__
+
 
 class Terms(NamedTuple):
     """How a mode's step begins and ends.

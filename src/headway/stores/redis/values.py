@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -16,6 +15,7 @@ from headway.contract.definitions import EntrySpec
 from headway.contract.signals import Signal
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy
+from headway.core.records import field_names
 from headway.core.timetable.schedule import At, Cron, Every
 from headway.stores.ledger.packing import decode_signal, encode_signal
 
@@ -72,7 +72,7 @@ def named(record: object) -> dict[str, Any]:
     arrays, bytes to text.
     """
     found: dict[str, Any] = {}
-    for name in _names(type(record)):
+    for name in field_names(type(record)):
         value = getattr(record, name)
         if value is not None:
             found[name] = plain(value)
@@ -90,7 +90,7 @@ def plain(value: object) -> object:
         return {key: plain(one) for key, one in cast("Mapping[str, object]", value).items()}
     if isinstance(value, JobPolicy):
         return packed_policy(value)
-    return named(value) if is_dataclass(value) else _scalar(value)
+    return named(value) if field_names(type(value)) else _scalar(value)
 
 
 def _scalar(value: object) -> object:
@@ -111,12 +111,6 @@ def packed_policy(policy: JobPolicy) -> msgspec.Raw:
 def packed_gates(gates: tuple[GateUse, ...]) -> msgspec.Raw:
     """The gates of a job, which others may share."""
     return msgspec.Raw(encode([named(use) for use in gates]))
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    assert is_dataclass(kind)  # noqa: S101  (records are nothing else)
-    return tuple(field.name for field in fields(kind))
 
 
 def _place_of(spec: EntrySpec) -> str:

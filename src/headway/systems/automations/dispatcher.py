@@ -210,8 +210,7 @@ class Dispatcher:
             base=f"{table.retry_after}ms",
             cap=f"{max(table.retry_after, HOUR_MS)}ms",
         )
-        return replace(
-            job,
+        return job.changed(
             gates=self.kind.uses(job.stage, job.lane, job.tenant, job.args, needs),
             policy=replace(job.policy, retry=retry),
         )
@@ -292,7 +291,7 @@ class Dispatcher:
         spec = self.spec(one, known, 0)
         if end.permanent:
             marked = {**json.loads(spec.job.args), "failed": one.digest, "why": str(end)}
-            spec = replace(spec, job=replace(spec.job, args=json.dumps(marked).encode()))
+            spec = replace(spec, job=spec.job.changed(args=json.dumps(marked).encode()))
         on = EnableEntry(name=spec.name, enabled=True)
         off = replace(on, enabled=False)
         items: tuple[Item, ...] = (DeclareEntry(spec=spec), off, *([] if end.permanent else [on]))

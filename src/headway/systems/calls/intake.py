@@ -145,7 +145,7 @@ class LeadRecipe:
         find_zone(row.tz)
         made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
         # A row that says when it is due has been spread when it was written, or is not ours to.
-        return replace(made, due_at=row.due_at)
+        return made.changed(due_at=row.due_at)
 
     def made(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
         """The job of a lead.
@@ -167,11 +167,11 @@ class LeadRecipe:
         job = self.context.kind.make(
             due=format_instant(row.due_at), tenant=row.reseller, key=key, job_id=job_id, **given
         )
-        job = replace(job, due_at=row.due_at + self._spread(job_id))
+        job = job.changed(due_at=row.due_at + self._spread(job_id))
         if row_id or row.reporting_webhook_url is not None:
             return job
         # There is no recipient for its end.
-        return replace(job, policy=_quiet(job.policy))
+        return job.changed(policy=_quiet(job.policy))
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
         """What its call must pass now; all of it is declared.

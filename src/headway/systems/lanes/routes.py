@@ -99,7 +99,7 @@ async def enqueue(
     )
     job = await make_job(service, caller, made)
     if job.policy == DEFAULT_POLICY:
-        job = replace(job, policy=POLICY)
+        job = job.changed(policy=POLICY)
     (sent,) = await send_jobs(service, [job], caller=caller)
     said = {"job_id": sent.id, "created": sent.created}
     return answer(said, 201 if sent.created else 200)

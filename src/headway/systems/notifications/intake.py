@@ -10,7 +10,7 @@ each batch that adds rows removes twice as many that are over. No process holds 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any, Self
@@ -221,8 +221,8 @@ def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> 
         expires_at=expires_at,
         **body.model_dump(include=_AS_GIVEN),
     )
-    return replace(
-        job, stage=first.value, gates=context.uses(first), due_at=due_at, expires_at=expires_at
+    return job.changed(
+        stage=first.value, gates=context.uses(first), due_at=due_at, expires_at=expires_at
     )
 
 

@@ -353,7 +353,7 @@ class ManyFlowsGroup(ConformanceGroup):
     async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
         jobs = [rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)]
         await rig.enqueue(*jobs)
-        await rig.enqueue(*(replace(rig.jobs.make(), tenant=job.tenant) for job in jobs))
+        await rig.enqueue(*(rig.jobs.make().changed(tenant=job.tenant) for job in jobs))
         got: set[str] = set()
         after = None
         for _ in range(60):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -86,7 +85,7 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add()
         before = await rig.dump()
         rig.clock.advance(1)
-        assert await rig.enqueue(replace(job, priority=7, due_at=9)) == [(job.id, False)]
+        assert await rig.enqueue(job.changed(priority=7, due_at=9)) == [(job.id, False)]
         after = await rig.dump()
         assert after.jobs == before.jobs
         assert after.stats.totals == before.stats.totals
@@ -102,7 +101,7 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add(key=None)
         fresh = rig.jobs.make()
         with pytest.raises(IdConflict, match=job.id):
-            await rig.enqueue(fresh, replace(job, **change))
+            await rig.enqueue(fresh, job.changed(**change))
         assert await rig.missing(fresh.id)
         assert (await rig.view(job.id)).args == job.args
 
@@ -135,14 +134,14 @@ class EnqueueGroup(ConformanceGroup):
 
     async def test_key_creates_one_job_and_the_others_get_its_id(self, rig: Rig) -> None:
         first = await rig.add()
-        second = replace(first, id=rig.jobs.make().id)
+        second = first.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(second) == [(first.id, False)]
         assert await rig.missing(second.id)
         assert await rig.total("enqueued") == 1
 
     async def test_key_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
         first = rig.jobs.make()
-        second = replace(first, id=rig.jobs.make().id)
+        second = first.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(first, second) == [(first.id, True), (first.id, False)]
 
     async def test_id_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
@@ -151,7 +150,7 @@ class EnqueueGroup(ConformanceGroup):
 
     async def test_racing_callers_with_one_key_create_one_job(self, rig: Rig) -> None:
         first = rig.jobs.make()
-        rivals = [replace(first, id=rig.jobs.make().id) for _ in range(20)]
+        rivals = [first.changed(id=rig.jobs.make().id) for _ in range(20)]
         replies = await asyncio.gather(*(rig.enqueue(rival) for rival in rivals))
         assert sum(reply.created for (reply,) in replies) == 1
         assert len({reply.id for (reply,) in replies}) == 1
@@ -166,9 +165,9 @@ class EnqueueGroup(ConformanceGroup):
         self, rig: Rig, change: dict[str, str]
     ) -> None:
         job = await rig.add()
-        fresh, rival = rig.jobs.make(), replace(job, id=rig.jobs.make().id)
+        fresh, rival = rig.jobs.make(), job.changed(id=rig.jobs.make().id)
         with pytest.raises(KeyConflict, match=job.key):
-            await rig.enqueue(fresh, replace(rival, **change))
+            await rig.enqueue(fresh, rival.changed(**change))
         assert await rig.missing(fresh.id)
         assert await rig.missing(rival.id)
 
@@ -176,7 +175,7 @@ class EnqueueGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = rig.jobs.make()
-        rival = replace(job, id=rig.jobs.make().id, args=b'{"number":0}')
+        rival = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
         with pytest.raises(KeyConflict):
             await rig.enqueue(job, rival)
         assert await rig.missing(job.id)
@@ -193,7 +192,7 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add()
         await rig.pass_time(POLICY.key_for_ms * 3 // 2)
         run = await rig.worker.take_one()
-        again = replace(job, id=rig.jobs.make().id)
+        again = job.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(again) == [(job.id, False)]
         await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.pass_time(POLICY.key_for_ms - 1)
@@ -205,7 +204,7 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add()
         await rig.cancel(job.id)
         rig.clock.advance(POLICY.key_for_ms)
-        other = replace(job, id=rig.jobs.make().id, args=b'{"number":0}')
+        other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
         assert await rig.enqueue(other) == [(other.id, True)]
 
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
@@ -259,7 +258,7 @@ class EnqueueGroup(ConformanceGroup):
 
     async def test_batch_of_a_thousand_is_one_step(self, rig: Rig) -> None:
         jobs = rig.jobs.many(1000)
-        clash = replace(rig.jobs.make(), id=jobs[0].id)
+        clash = rig.jobs.make().changed(id=jobs[0].id)
         with pytest.raises(IdConflict):
             await rig.enqueue(*jobs[:-1], clash)
         assert await rig.total("enqueued") == 0
@@ -281,7 +280,7 @@ class EnqueueGroup(ConformanceGroup):
     async def test_full_backlog_answers_a_repeat_of_what_it_holds(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=2)))
         jobs = await rig.add_many(2)
-        again = replace(jobs[1], id=rig.jobs.make().id)
+        again = jobs[1].changed(id=rig.jobs.make().id)
         replies = await rig.enqueue(jobs[0], again)
         assert replies == [(jobs[0].id, False), (jobs[1].id, False)]
 

@@ -171,7 +171,7 @@ class MovingGroup(ConformanceGroup):
         assert await worker.take_ids() == [ids["parked"]]
         again = target.jobs.make(key="k1", tenant="acme")
         kept = await target.view(ids["keyed"])
-        same = replace(again, kind=kept.kind, lane=kept.lane, subject=kept.subject, args=kept.args)
+        same = again.changed(kind=kept.kind, lane=kept.lane, subject=kept.subject, args=kept.args)
         assert await target.enqueue(same) == [(ids["keyed"], False)]
         assert (await target.signal("call-1", event="event-x")).answer is Heard.LATE
 
@@ -338,14 +338,14 @@ class RestoreGroup(ConformanceGroup):
     async def test_restore_again_by_key_makes_no_second_job(self, rig: Rig) -> None:
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
-        again = replace(job, id=rig.jobs.make().id)
+        again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
         assert reply == [(job.id, False)]
         assert await rig.missing(again.id)
 
     async def test_restore_of_a_job_that_is_queued_leaves_it_as_it_is(self, rig: Rig) -> None:
         job = await rig.add()
-        again = replace(job, id=rig.jobs.make().id)
+        again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
         assert reply == [(job.id, False)]
         assert await rig.state(job.id) is State.WAITING
@@ -355,7 +355,7 @@ class RestoreGroup(ConformanceGroup):
     ) -> None:
         job = await rig.add()
         await rig.act(Verb.EDIT, job.id, edit=Edit(args=b'{"edited":1}'))
-        flight = under_way(rig, replace(job, args=b'{"edited":1}'), "call-1")
+        flight = under_way(rig, job.changed(args=b'{"edited":1}'), "call-1")
         assert await rig.store.restore([flight]) == [(job.id, False)]
         assert await rig.state(job.id) is State.WAITING
 
@@ -389,7 +389,7 @@ class RestoreGroup(ConformanceGroup):
         if state == "parked":
             assert await rig.worker.take(5) == []
         assert await rig.state(job.id) is State(state)
-        now = replace(job, stage="dial", gates=line, args=b'{"now":1}')
+        now = job.changed(stage="dial", gates=line, args=b'{"now":1}')
         flight = replace(under_way(rig, now, f"{job.id}:5"), newer=True)
         assert await rig.store.restore([flight, flight]) == [(job.id, False)] * 2
         view = await rig.view(job.id)
@@ -409,7 +409,7 @@ class RestoreGroup(ConformanceGroup):
         bad = rig.jobs.make(gates=(use_of(SINGLE),))
         with pytest.raises(UnknownGate):
             await rig.store.restore([under_way(rig, job, "1"), under_way(rig, bad, "2")])
-        clash = replace(job, id=rig.jobs.make().id, args=b"[]")
+        clash = job.changed(id=rig.jobs.make().id, args=b"[]")
         with pytest.raises(KeyConflict):
             await rig.store.restore([under_way(rig, job, "1"), under_way(rig, clash, "2")])
         assert await rig.missing(job.id)

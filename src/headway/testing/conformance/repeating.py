@@ -117,7 +117,7 @@ def _signal(signal: Signal) -> Act:
 
 
 ACTS: dict[str, Act] = {
-    "enqueue": lambda story: story.rig.enqueue(_EXTRA, replace(_EXTRA, id=_PLAIN.id)),
+    "enqueue": lambda story: story.rig.enqueue(_EXTRA, _EXTRA.changed(id=_PLAIN.id)),
     "claim": lambda story: story.worker.repeat(5, request=7),
     "settle succeeded": _settle(lambda job: Succeeded(job, 1, result=b"1", then=(_CHILD,))),
     "settle failed": _settle(lambda job: Failed(job, 1, error="boom", then=(_CHILD,))),

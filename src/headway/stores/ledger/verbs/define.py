@@ -229,7 +229,7 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Tr
         return "declare entry", spec.name, ""
     if row.spec is not None:
         # Only the first declaration sets `enabled`; after that the operator decides.
-        spec = replace(spec, enabled=row.spec.enabled, job=replace(spec.job, id=row.spec.job.id))
+        spec = replace(spec, enabled=row.spec.enabled, job=spec.job.changed(id=row.spec.job.id))
         if spec == row.spec:
             return None
     _drop_fires(step, row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from headway.contract.definitions import FireReply, FireRequest
 from headway.contract.store import Enqueued, InFlight
@@ -68,8 +67,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
 
 
 def _job(row: EntryRow, job: NewJob, moment: int) -> NewJob:
-    return replace(
-        job,
+    return job.changed(
         id=fire_id(row.name, row.first_seen_at, row.revision, moment),
         due_at=moment,
         entry=row.name,

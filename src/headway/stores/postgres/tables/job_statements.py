@@ -173,7 +173,9 @@ FINISH_ALL = (
 """A whole settlement; it fails unless all of them end by it and none gives anything back."""
 HELD_BY = Select(
     "SELECT id::text, run, request, state, cancel_requested FROM @job"
-    " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq LIMIT $2",
+    # By name: a worker that never held a job has no number, and most beats are of such.
+    " WHERE state IN (3, 4) AND worker = (SELECT no FROM @word WHERE body = $1)"
+    " ORDER BY priority, due_at, seq LIMIT $2",
     of("held"),
     ahead=True,
 )

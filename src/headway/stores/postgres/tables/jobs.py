@@ -257,14 +257,12 @@ class PostgresJobs(SqlJobs):
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
         session = self._session
-        who = session.words.find(worker)
-        if who is None:
-            return []
-        known = session.cache.each(sql.HELD_OF).get(who) if limit is not None else None
+        who = session.words.known(worker)
+        known = session.cache.each(sql.HELD_OF).get(who) if limit is not None and who else None
         if known is not None:
             rows = [row[1:] for row in known[:limit]]
         else:
-            rows = session.select(sql.HELD_BY, who, limit)
+            rows = session.select(sql.HELD_BY, worker.encode(), limit)
         return [
             HeldRow(one, run, request, STATES[state], cancel)
             for one, run, request, state, cancel in rows

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -171,7 +170,7 @@ async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight
     if not members:
         _log.warning("the row %s calls from %s, which is in no pool now", made.key, standing.number)
     return in_flight(
-        replace(made, stage="dial", gates=gates, due_at=None),
+        made.changed(stage="dial", gates=gates, due_at=None),
         known_as=standing.ref or f"{made.id}:1",
         since=datetime.fromtimestamp((standing.since_at or 0) / 1000, UTC),
         timeout=f"{recipe.deadline_ms}ms",

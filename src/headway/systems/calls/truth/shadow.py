@@ -412,7 +412,7 @@ def _job(shadow: Kind, row: LeadRow) -> NewJob:
     made = shadow.make(
         row=row.id, phone=row.phone, tz=row.tz, reseller=row.reseller, template=row.template
     )
-    return replace(made, due_at=row.due_at)
+    return made.changed(due_at=row.due_at)
 
 
 def _why(waited_ms: int) -> str:

@@ -1,0 +1,122 @@
+"""Many jobs are sent in steps: one is made while the one before is stored, and they keep order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+import headway as hw
+from headway.contract.views import StatsQuery
+from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import pause
+from headway.stores import open_store
+from headway.testing.faulty import StoreProxy
+
+Reply = TypeVar("Reply")
+
+
+class Watched(StoreProxy):
+    """Takes many turns of the loop to store a step, and may refuse one.
+
+    Args:
+        made: returns how many jobs were made so far.
+        refused: the step that is refused, from 1.
+    """
+
+    def __init__(self, made: Callable[[], int], refused: int = 0) -> None:
+        super().__init__(open_store("memory://"))
+        self.made, self.refused = made, refused
+        self.steps = self.storing = self.together = 0
+        self.made_meanwhile: list[int] = []
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if name != "enqueue":
+            return await operation()
+        self.steps += 1
+        self.storing += 1
+        self.together = max(self.together, self.storing)
+        step, before = self.steps, self.made()
+        for _ in range(200):
+            await pause(0)
+        self.storing -= 1
+        self.made_meanwhile.append(self.made() - before)
+        if step == self.refused:
+            message = "the disk is full"
+            raise StoreUnavailable(message)
+        return await operation()
+
+
+class Sender:
+    """Sends numbered jobs, and stops to make them at some number."""
+
+    def __init__(self, count: int, *, fails_at: int | None = None, refused: int = 0) -> None:
+        self.made = 0
+        self.count, self.fails_at = count, fails_at
+        self.store = Watched(lambda: self.made, refused)
+        self.app = hw.App(store=self.store)
+
+    def jobs(self) -> Iterator[hw.NewJob]:
+        kind = self.app.kind("noop")
+        for n in range(self.count):
+            if n == self.fails_at:
+                message = "no row"
+                raise LookupError(message)
+            self.made += 1
+            yield kind.make(n=n)
+
+    async def stored(self) -> int:
+        return (await self.store.read(StatsQuery())).totals.get("enqueued", 0)
+
+
+async def test_each_job_has_its_reply_in_its_place() -> None:
+    sender = Sender(2_350)
+    jobs = list(sender.jobs())
+    sent = await sender.app.send_many_async(jobs)
+    assert sent == [(job.id, True) for job in jobs]
+    assert (await sender.app.send_many_async(jobs[:1_001]))[-1] == (jobs[1_000].id, False)
+    assert await sender.app.send_many_async([]) == []
+
+
+async def test_a_step_is_made_while_the_one_before_is_stored() -> None:
+    sender = Sender(4_500)
+    await sender.app.send_many_async(sender.jobs())
+    assert sender.store.made_meanwhile == [1_000, 1_000, 1_000, 500, 0]
+
+
+async def test_steps_are_stored_one_after_another() -> None:
+    sender = Sender(4_500)
+    await sender.app.send_many_async(sender.jobs())
+    assert (sender.store.steps, sender.store.together) == (5, 1)
+
+
+@pytest.mark.parametrize(("fails_at", "stored"), [(0, 0), (999, 0), (1_000, 1_000), (2_999, 2_000)])
+async def test_steps_before_a_failure_to_make_a_job_are_stored(fails_at: int, stored: int) -> None:
+    sender = Sender(4_500, fails_at=fails_at)
+    with pytest.raises(LookupError, match="no row"):
+        await sender.app.send_many_async(sender.jobs())
+    assert (await sender.stored(), sender.store.storing) == (stored, 0)
+
+
+async def test_no_step_is_sent_after_one_that_was_refused() -> None:
+    sender = Sender(4_500, refused=2)
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        await sender.app.send_many_async(sender.jobs())
+    assert (await sender.stored(), sender.store.steps) == (1_000, 2)
+
+
+async def test_others_of_the_loop_go_on_while_jobs_are_made() -> None:
+    sender = Sender(1_000)
+    seen: set[int] = set()
+
+    async def watch() -> None:
+        while True:
+            seen.add(sender.made)
+            await pause(0)
+
+    watcher = asyncio.create_task(watch())
+    await sender.app.send_many_async(sender.jobs())
+    watcher.cancel()
+    assert {100, 500, 900} <= seen
