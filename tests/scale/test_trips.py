@@ -558,6 +558,9 @@ async def test_beats_of_workers_that_never_start_a_job_leave_nothing_behind(here
         for n in range(20):
             await PlayedWorker(here.store, f"idle-{n}").beat()
         assert db.execute(words).fetchone() == before
+    idle = PlayedWorker(here.store, "idle-1")
+    assert await trips(idle.beat) == 2
+    assert await trips(here.worker.beat) == 2
 
 
 async def test_worker_without_a_free_handler_looks_without_the_lock(here: Site) -> None:
