@@ -22,12 +22,12 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery, WhyView
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidState, InvalidValue, UnknownGate, UnknownJob
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.event_loop import Background
-from headway.runtime.inserting import Sent
+from headway.runtime.inserting import Sent, send_in_steps
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
@@ -218,15 +218,11 @@ class Client:
             CallerError: a step is refused; those before it are stored.
             StoreError: the server cannot do it now; those before it are stored.
         """
-        sent: list[Sent] = []
         now = self.remote.wall_at()
-        step: list[Fields] = []
-        for one in jobs:
-            step.append(job_body(one, now) if isinstance(one, NewJob) else body_with_id(one))
-            if len(step) == MAX_BATCH:
-                sent += await self._send_step(step)
-                step = []
-        return sent + (await self._send_step(step) if step else [])
+        bodies = (
+            job_body(one, now) if isinstance(one, NewJob) else body_with_id(one) for one in jobs
+        )
+        return await send_in_steps(bodies, self._send_step)
 
     send_many = _waiting(send_many_async)
 

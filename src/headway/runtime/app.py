@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterable
@@ -18,7 +17,7 @@ from headway.contract.views import LanesQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import AccessError, InvalidValue, UnknownGate, UnknownKind
 from headway.core.gates.spec import GateSpec
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import NewJob
 from headway.core.naming import check_name, did_you_mean
 from headway.runtime import event_loop
 from headway.runtime.declaration import (
@@ -29,13 +28,20 @@ from headway.runtime.declaration import (
     read_lane,
 )
 from headway.runtime.event_loop import Background
-from headway.runtime.inserting import PART, Importer, Sent, batches, inserts_within
+from headway.runtime.inserting import (
+    Importer,
+    Sent,
+    batches,
+    checked,
+    inserts_within,
+    send_in_steps,
+)
 from headway.runtime.job import Job
 from headway.runtime.kind import NOOP, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import Rows, Source, SourceOptions, Sourcing
-from headway.runtime.timing import Timing, pause, persist
+from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.endings import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware
 from headway.runtime.worker.worker import Worker
@@ -417,7 +423,7 @@ class App:
         """
         if connection is None:
             return self._wait_for(self._enqueue_steps(jobs))
-        steps = (self._enqueue_within(connection, batch) for batch in batches(jobs))
+        steps = (self._enqueue_within(connection, batch) for batch in batches(checked(jobs)))
         return [sent for step in steps for sent in step]
 
     async def send_many_async(
@@ -428,23 +434,7 @@ class App:
         Raises:
             InvalidValue: one of them is not a job; those of the steps before it are stored.
         """
-        sent: list[Sent] = []
-        step: list[NewJob] = []
-        storing: asyncio.Task[list[Sent]] | None = None
-        try:
-            for part in batches(jobs, most=PART):
-                step += part
-                if len(step) == MAX_BATCH:
-                    if storing is not None:
-                        sent += await storing
-                    storing = asyncio.create_task(self._enqueue(step, connection))
-                    step = []
-                # The store and all others of this loop go on meanwhile.
-                await pause(0)
-        finally:
-            if storing is not None:
-                sent += await storing
-        return sent + await self._enqueue(step, connection) if step else sent
+        return await send_in_steps(checked(jobs), partial(self._enqueue, connection=connection))
 
     def wake(self, *lanes: str) -> None:
         """Wake waiting workers after the commit of a transaction in which jobs were sent.
@@ -612,7 +602,7 @@ class App:
         await self.declare()
 
     async def _enqueue_steps(self, jobs: Iterable[NewJob]) -> list[Sent]:
-        return [sent for step in batches(jobs) for sent in await self._enqueue(step)]
+        return [sent for step in batches(checked(jobs)) for sent in await self._enqueue(step)]
 
     async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
         store = self.store

@@ -1,15 +1,20 @@
-"""What a send answers."""
+"""What a send returns, and how many jobs are sent in steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headway.contract.extensions import InsertsWithin
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
+from headway.runtime.timing import pause
+
+Item = TypeVar("Item")
 
 
 class Sent(NamedTuple):
@@ -44,26 +49,61 @@ PART = 100
 """How many jobs are made in one turn of an event loop."""
 
 
-def batches(jobs: Iterable[NewJob], most: int = MAX_BATCH) -> Iterator[list[NewJob]]:
-    """Split jobs into lists of so many at most; MAX_BATCH divides into them.
+def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
+    """Pass jobs on.
 
     Raises:
-        InvalidValue: one of them is not a job; the steps before it were given.
+        InvalidValue: one of them is not a job; those before it were given.
     """
     if not isinstance(cast("object", jobs), Iterable):
         message = f"{jobs!r:.80} is not a list of jobs"
         raise InvalidValue(message, hint="pass what kind.make(...) gave")
-    batch: list[NewJob] = []
     for job in jobs:
         if not isinstance(cast("object", job), NewJob):
             message = f"{job!r:.80} is not a job"
             raise InvalidValue(message, hint="pass what kind.make(...) gave")
-        batch.append(job)
-        if len(batch) == most:
-            yield batch
-            batch = []
-    if batch:
+        yield job
+
+
+def batches(items: Iterable[Item], most: int = MAX_BATCH) -> Iterator[list[Item]]:
+    """Split items into lists of so many at most."""
+    left = iter(items)
+    while batch := list(islice(left, most)):
         yield batch
+
+
+async def send_in_steps(
+    jobs: Iterable[Item], store: Callable[[list[Item]], Coroutine[Any, Any, list[Sent]]]
+) -> list[Sent]:
+    """Send jobs in steps of 1000, one after another; a step is made while the last is stored.
+
+    Args:
+        jobs: iterated as they are sent.
+        store: stores a step.
+
+    Returns:
+        What `store` returned of each.
+
+    Raises:
+        Exception: what `store` or the iteration raised; the steps before it are stored.
+    """
+    sent: list[Sent] = []
+    step: list[Item] = []
+    storing: asyncio.Task[list[Sent]] | None = None
+    try:
+        for part in batches(jobs, PART):
+            step += part
+            if len(step) == MAX_BATCH:
+                if storing is not None:
+                    sent += await storing
+                storing = asyncio.create_task(store(step))
+                step = []
+            # The store and all others of this loop go on meanwhile.
+            await pause(0)
+    finally:
+        if storing is not None:
+            sent += await storing
+    return sent + await store(step) if step else sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def packed(*words: Word) -> bytes:
 
 def packed_words(words: Iterable[bytes]) -> bytes:
     """Encode the words of a command; their number is sent separately."""
-    return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 def _connect(address: Address, limit: float) -> socket.socket:
