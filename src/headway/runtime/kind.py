@@ -12,7 +12,7 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
-from headway.core.naming import check_name
+from headway.core.naming import check_name, placeholders
 from headway.core.state import State
 from headway.runtime.handler import Handler
 from headway.runtime.kind_options import (
@@ -79,6 +79,9 @@ class Kind:
         }
         for what in ("tenant", "subject", "key"):
             check_template(what, self.name, getattr(options, what), names)
+        named = (options.tenant or "", options.subject, options.key)
+        # What all jobs have that are sent without other names; None if it depends on arguments.
+        self._fixed = None if any(map(placeholders, filter(None, named))) else named
         self._policy: JobPolicy | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (whatever the handler takes and returns)
@@ -201,7 +204,13 @@ class Kind:
         args, values = self._arguments.check(arguments)
         where = options.lane if lane is None else check_name("lane", lane)
         known = KnownValues(self.name, where, values)
-        whom = known.take("tenant", options.tenant, tenant, empty=True) or ""
+        named = tenant is not None or subject is not None or key is not None
+        if self._fixed is not None and not named:
+            known.tenant, subject, key = self._fixed
+        else:
+            known.take("tenant", options.tenant, tenant, empty=True)
+            subject = known.take("subject", options.subject, subject)
+            key = known.take("key", options.key, key)
         due_at = None if due is None else parse_instant(due)
         if candidates is not None or options.cascade:
             self._check_candidates(candidates)
@@ -209,14 +218,14 @@ class Kind:
             id=str(uuid7()) if job_id is None else str(job_id),
             kind=self.name,
             lane=where,
-            tenant=whom,
-            subject=known.take("subject", options.subject, subject),
+            tenant=known.tenant,
+            subject=subject,
             stage=self._first,
             args=args,
             priority=options.priority if priority is None else check_priority(priority),
             due_at=due_at,
             expires_at=self._expires_at(due_at, expires),
-            key=known.take("key", options.key, key),
+            key=key,
             gates=needs.uses(known.all()) if needs.fixed is None else needs.fixed,
             policy=self.policy,
             candidates=() if candidates is None else tuple(candidates),
