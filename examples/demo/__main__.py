@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(console: Console, verdict: Verdict) -> None:
     """Print a row for each system, then what is wrong."""
     table = Table(title="What was done, and whether all of it was right", title_justify="left")
-    for heading in ("system", "what it did", "held against"):
+    for heading in ("system", "what it did", "checked against"):
         table.add_column(heading, overflow="fold")
     table.add_column("violations", justify="right")
     for one in verdict.systems:

@@ -89,6 +89,8 @@ def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
         (["show", "nope"], "there is no gate 'nope'"),
         (["close", "nope"], "nope"),
         (["close", "line", "--until", "yesterday"], "--until"),
+        (["close", "line", "--until", "2020-01-01T00:00Z"], "2020-01-01T00:00Z, which is over: it"),
+        (["close", "line", "--until", "0s"], "0s, which is over: it is"),
     ],
 )
 def test_an_unusable_change_is_refused_and_nothing_is_written(

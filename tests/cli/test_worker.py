@@ -111,6 +111,7 @@ def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
     headway("send", "noop", "--lane", "other")
     ran = headway("worker", "--drain", "--json")
     assert (ran.code, ran.document) == (0, {"settled": 300})
+    assert "worker without an App" in ran.err
     assert count("succeeded", "main") == 300
     assert count("waiting", "other") == 1
 
@@ -118,8 +119,10 @@ def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
 def test_a_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headway):
     for phone in ("good", "bad"):
         headway("send", "call", f"phone={phone}", "--app", "worker_calls.py")
-    ran = headway("worker", "worker_calls.py", "--drain", "--json")
+    ran = headway("worker", "worker_calls.py", "--drain", "--json", "--name", "first")
     assert (ran.code, ran.document) == (0, {"settled": 2})
+    assert "without an App" not in ran.err
+    assert workers() == ["first"]
     jobs = headway("jobs", "--json").document["jobs"]
     assert [(job["state"], job["reason"]) for job in jobs] == [
         ("succeeded", ""),

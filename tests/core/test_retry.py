@@ -32,6 +32,11 @@ def test_delays_are_between_half_and_all_of_what_grows_to_the_cap_unless_another
     "given",
     [
         {"attempts": 0},
+        {"attempts": "3"},
+        {"attempts": 3.0},
+        {"attempts": True},
+        {"factor": "2"},
+        {"factor": None},
         {"factor": 0.99},
         {"factor": 1000.5},
         {"jitter": "some"},
@@ -39,7 +44,9 @@ def test_delays_are_between_half_and_all_of_what_grows_to_the_cap_unless_another
     ],
 )
 def test_backoff_beyond_its_limits_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(
+        InvalidValue, match=f"Backoff: {next(iter(given)) if len(given) < 2 else 'cap'}"
+    ):
         Backoff(**given)
 
 

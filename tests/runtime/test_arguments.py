@@ -169,6 +169,21 @@ def test_handler_need_not_take_the_job(app: hw.App) -> None:
     assert work.make(phone="1").args == b'{"phone":"1"}'
 
 
+def test_a_value_is_stored_unless_it_is_the_default_of_the_same_type(app: hw.App) -> None:
+    @app.job()
+    def count(job: hw.Job, n: Any = 1, name: str = "x") -> None: ...
+
+    given = ({}, {"n": 1}, {"n": True}, {"n": 1.0}, {"n": 2, "name": "x"}, {"name": "y"})
+    assert [count.make(**one).args for one in given] == [
+        b"{}",
+        b"{}",
+        b'{"n":true}',
+        b'{"n":1.0}',
+        b'{"n":2}',
+        b'{"name":"y"}',
+    ]
+
+
 def test_mutable_defaults_are_not_shared(app: hw.App) -> None:
     @app.job()
     async def work(job: hw.Job, tags: list[str] = []) -> None:  # noqa: B006  (what it is about)

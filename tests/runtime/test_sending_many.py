@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -16,6 +17,8 @@ from headway.stores import open_store
 from headway.testing.faulty import StoreProxy
 
 Reply = TypeVar("Reply")
+
+LIMIT_S = 60
 
 
 class Watched(StoreProxy):
@@ -107,6 +110,39 @@ async def test_no_step_is_sent_after_one_that_was_refused() -> None:
     assert (await sender.stored(), sender.store.steps) == (1_000, 2)
 
 
+class Stuck(Watched):
+    """Never ends to store a step; says when it began, and when it was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0)
+        self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if name != "enqueue":
+            return await operation()
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return await operation()
+
+
+@pytest.mark.parametrize("count", [100_000, 1_000])
+async def test_a_cancelled_call_waits_for_no_store(count: int) -> None:
+    # While jobs are made, and while the last step is awaited.
+    store = Stuck()
+    app = hw.App(store=store)
+    jobs = (app.kind("noop").make(n=n) for n in range(count))
+    sending = asyncio.create_task(app.send_many_async(jobs))
+    await asyncio.wait_for(store.begun.wait(), LIMIT_S)
+    sending.cancel()
+    await asyncio.wait([sending], timeout=LIMIT_S)
+    assert sending.cancelled()
+    await asyncio.wait_for(store.cancelled.wait(), LIMIT_S)
+
+
 async def test_others_of_the_loop_go_on_while_jobs_are_made() -> None:
     sender = Sender(1_000)
     seen: set[int] = set()
@@ -120,3 +156,33 @@ async def test_others_of_the_loop_go_on_while_jobs_are_made() -> None:
     await sender.app.send_many_async(sender.jobs())
     watcher.cancel()
     assert {100, 500, 900} <= seen
+
+
+async def test_a_step_wakes_each_lane_when_its_jobs_are_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = hw.App("memory://")
+
+    @app.job(cascade=True)
+    async def offer(job: hw.Job) -> None: ...
+
+    noop = app.kind("noop")
+    woken: list[tuple[str | None, int | None]] = []
+    wakes = cast("Any", app.store)._wakes
+    monkeypatch.setattr(wakes, "wake", lambda lane, at: woken.append((lane, at)))
+    moments = [datetime(2090, 1, day, tzinfo=UTC) for day in (3, 1, 2)]
+    await app.send_many_async(
+        [
+            noop.make(lane="a", due=moments[0]),
+            noop.make(lane="b", due=moments[1]),
+            noop.make(lane="a", due=moments[2]),
+            noop.make(lane="a", due=moments[0]),
+            noop.make(lane="now"),
+            # Dead at once: nobody is left to ask.
+            offer.make(lane="dead", candidates=[]),
+        ]
+    )
+    first, second, third = (int(one.timestamp() * 1_000) for one in moments)
+    assert sorted(woken, key=str) == sorted(
+        [("a", first), ("a", third), ("b", second), ("now", None)], key=str
+    )

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import apsw
 import pytest
@@ -341,9 +342,10 @@ def test_url_names_a_relative_or_an_absolute_path(url: str, expected: str) -> No
         "mysql://x",
         "headway.db",
         "",
+        3,
     ],
 )
-def test_url_that_names_no_store_is_refused_with_a_hint(url: str) -> None:
+def test_url_that_names_no_store_is_refused_with_a_hint(url: Any) -> None:
     with pytest.raises(InvalidValue) as error:
         open_store(url)
     assert error.value.hint

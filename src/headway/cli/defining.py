@@ -7,6 +7,7 @@ from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, StatsQuery
+from headway.core.errors import InvalidValue
 from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean
 
@@ -38,13 +39,20 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
 
     Args:
         until: when it opens by itself, as given; None for never.
+
+    Raises:
+        InvalidValue: that moment is not understood, or over; nothing was written.
     """
     moment = optional_moment("--until", until)
 
     async def work(store: Store) -> tuple[int, int | None, str]:
         until_at = None
         if moment is not None:
-            until_at = moment.resolved((await store.read(StatsQuery())).now)
+            now = (await store.read(StatsQuery())).now
+            until_at = moment.resolved(now)
+            if until_at <= now:
+                message = f"--until is {until}, which is over: it is {session.clock.at(now)}"
+                raise InvalidValue(message, hint="give a moment to come, or a span such as 20m")
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         done = await store.define(definition_request(session, item, signed))
         return done, until_at, await _doubt(store, gate)

@@ -127,11 +127,14 @@ def _listed() -> TyperGroup:
 root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 
 
-@root.callback(invoke_without_command=True)
+@root.callback(
+    invoke_without_command=True,
+    help="Dispatch work when it is due, within the limits that the real world sets.",
+)
 def headway(
     context: typer.Context, store: STORE = None, json: JSON = False, version: VERSION = False
 ) -> None:
-    """Dispatch work when it is due, within the limits that the real world sets.
+    """Take the options of all commands, or show the help.
 
     Raises:
         Exit: the version was shown.

@@ -22,6 +22,7 @@ from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
+from headway.runtime.kind import NOOP
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
@@ -60,6 +61,9 @@ class ServeOptions:
         Literal["retry", "dead"],
         typer.Option(help="What happens to a job whose kind the App does not define."),
     ] = "retry"
+    name: Annotated[str | None, typer.Option(help='How the worker is listed; else "host:pid".')] = (
+        None
+    )
 
     def for_worker(self) -> WorkerOptions:
         """The options of the worker that were given."""
@@ -139,12 +143,15 @@ async def serve(
 
         def stop(now: bool) -> None:
             if not now:
-                log.info("worker stops", again="does not wait for handlers")
+                log.info("worker stops", second_signal="does not wait for handlers")
             worker.stop(now=now)
 
         event_loop.on_signals(stop)
         # Not before a signal is handled: who reads this line may send one.
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
+        if app.kinds.keys() == {NOOP}:
+            hint = "jobs of other kinds fail here: give --app, or app = in headway.toml"
+            log.warning("worker without an App", kinds=NOOP, hint=hint)
         if tether is not None:
             _tie(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]

@@ -255,7 +255,8 @@ class GateState:
         capacity: permits, or the limit of a rate; None for unlimited or where it has none.
         per_ms: of a rate.
         used: permits out, or starts in the window.
-        free: what could be taken now; None for unlimited.
+        free: what one job could take now, so of a pool what its freest member has; None for
+            unlimited.
         open: whether one permit could be taken now.
         opens_at: when it opens by itself, if it is shut and that is known.
         closed_until: of a closing; None for none; a moment of the year 9999 or later is for good.

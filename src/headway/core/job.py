@@ -84,8 +84,8 @@ DEFAULT_POLICY = JobPolicy()
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One piece of work to be dispatched, as its maker asks for it.
 
-    A msgspec struct, because one is created for each job that is sent. It holds nothing that could
-    hold it, so the garbage collector need not visit it.
+    A msgspec struct, because one is created for each job that is sent. It cannot be part of a
+    reference cycle, so the garbage collector need not visit it.
 
     Attributes:
         id: a UUID in its canonical text, made by the caller's side.

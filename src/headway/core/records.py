@@ -1,4 +1,4 @@
-"""What the records of the contract have in common: dataclasses and msgspec structs have fields."""
+"""The fields of a record, whether it is a dataclass or a msgspec struct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of a record's fields, in their order; empty if it is no record."""
+    """Return the names of a record's fields, in order; empty if it has none or is no record."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()

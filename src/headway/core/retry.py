@@ -93,11 +93,11 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     Raises:
         InvalidValue: an argument is out of its range.
     """
-    if attempts < 1:
-        message = f"Backoff: attempts is {attempts}"
-        raise InvalidValue(message, hint="at least 1; the first run is an attempt")
-    if not 1 <= factor <= 1000:
-        message = f"Backoff: factor is {factor}"
+    if type(attempts) is not int or attempts < 1:
+        message = f"Backoff: attempts is {attempts!r:.80}"
+        raise InvalidValue(message, hint="a whole number from 1; the first run is an attempt")
+    if type(factor) not in {int, float} or not 1 <= factor <= 1000:
+        message = f"Backoff: factor is {factor!r:.80}"
         raise InvalidValue(message, hint="from 1 (constant) to 1000")
     if jitter not in JITTERS:
         message = f"Backoff: jitter is {jitter!r}"

@@ -429,7 +429,7 @@ class App:
     async def send_many_async(
         self, jobs: Iterable[NewJob], *, connection: object = None
     ) -> list[Sent]:
-        """As `send_many`, for callers that can await; a step is made while the last is stored.
+        """As `send_many`, for callers that can await; makes a step while the previous is stored.
 
         Raises:
             InvalidValue: one of them is not a job; those of the steps before it are stored.

@@ -65,7 +65,7 @@ class Arguments:
         self._decoder = msgspec.json.Decoder(self._struct)
         self._raw = msgspec.json.Decoder(dict[str, Any])
 
-    def check(self, given: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
+    def check(self, given: dict[str, object]) -> tuple[bytes, Mapping[str, object]]:
         """Check arguments and encode them; the same arguments always give the same bytes.
 
         Returns:

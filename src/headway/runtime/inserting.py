@@ -75,14 +75,14 @@ def batches(items: Iterable[Item], most: int = MAX_BATCH) -> Iterator[list[Item]
 async def send_in_steps(
     jobs: Iterable[Item], store: Callable[[list[Item]], Coroutine[Any, Any, list[Sent]]]
 ) -> list[Sent]:
-    """Send jobs in steps of 1000, one after another; a step is made while the last is stored.
+    """Send jobs in steps of 1000, one after another; each is made while the one before is stored.
 
     Args:
         jobs: iterated as they are sent.
         store: stores a step.
 
     Returns:
-        What `store` returned of each.
+        What `store` returned for each step, in one list.
 
     Raises:
         Exception: what `store` or the iteration raised; the steps before it are stored.
@@ -100,10 +100,19 @@ async def send_in_steps(
                 step = []
             # The store and all others of this loop go on meanwhile.
             await pause(0)
-    finally:
         if storing is not None:
             sent += await storing
-    return sent + await store(step) if step else sent
+        return sent + await store(step) if step else sent
+    except Exception:
+        # A job could not be made: the step before has been sent, and is stored or fails by itself.
+        if storing is not None:
+            await storing
+        raise
+    except BaseException:
+        # Cancelled: nobody waits for the store any more.
+        if storing is not None:
+            storing.cancel()
+        raise
 
 
 @dataclass(frozen=True, slots=True)

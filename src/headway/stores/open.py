@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headway.contract.store import Clock, Store
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.redis.options import parse_url as parse_redis_url
 from headway.stores.sqlite import SqliteStore, parse_url
+
+_STORES = "sqlite:///headway.db, postgresql://…, redis://… or memory://"
 
 
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
@@ -26,6 +30,9 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         InvalidValue: the URL names no store.
         StoreError: the store cannot be opened; nothing was written.
     """
+    if not isinstance(cast("object", url), str):
+        message = f"the URL of a store is a text, not {url!r:.80}"
+        raise InvalidValue(message, hint=_STORES)
     scheme = url.partition("://")[0]
     if scheme == "memory":
         # A fifth of what a command imports, and none that reads another store needs it.
@@ -41,7 +48,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     # The rest of a URL may contain a password.
     shown = f"{scheme}://…" if "://" in url else url
     message = f"{shown!r} is not the URL of a store"
-    hint = "sqlite:///headway.db, postgresql://…, redis://… or memory://"
+    hint = _STORES
     if scheme in {"http", "https"}:
         hint = f"a server's address serves an App, to send and to work; here give the store: {hint}"
     raise InvalidValue(message, hint=hint)

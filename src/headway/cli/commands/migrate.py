@@ -99,7 +99,7 @@ def _store_line(before: int, now: int) -> str:
         return "the store is ready: it needs no schema"
     if before == now:
         return f"the store is current: schema {now}"
-    return f"the store is ready: schema {before} became {now}"
+    return f"the store is ready: its schema went from {before} to {now}"
 
 
 def _migrated_line(one: Migrated) -> str:

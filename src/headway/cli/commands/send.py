@@ -96,8 +96,14 @@ def kind_job(
     try:
         return declared.make(**chosen, **values)
     except InvalidArguments as error:
-        hint = error.hint or """text that looks like JSON needs its own quotes: phone='"0155"'"""
+        hint = error.hint or _quoting(texts)
         raise InvalidArguments(error.message, hint=hint) from None
+
+
+def _quoting(texts: Mapping[str, str]) -> str:
+    """Return how the arguments were read: a value that is JSON, such as a number, is no text."""
+    given = " ".join(f"{name}={text}" for name, text in texts.items())
+    return f"""it was given {given:.200}; a text that looks like JSON is quoted: phone='"0155"'"""
 
 
 def plain_job(

@@ -153,6 +153,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
 _ID, _KEY = attrgetter("id"), attrgetter("key")
 _SHAPE = attrgetter("lane", "tenant", "kind", "gates")
 _PLACE = attrgetter("lane", "state")
+_DUE = attrgetter("lane", "due_at")
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
@@ -351,11 +352,10 @@ class Insertion:
             ledger.counts.move(lane, None, state, n)
             if state is State.WAITING:
                 ledger.wake(lane)
-            elif state is State.SCHEDULED:
-                later = (row for row in self.rows if row.lane == lane and row.state is state)
-                for at in {row.due_at for row in later}:
-                    ledger.wake(lane, at)
         ledger.counts.happened("enqueued", len(self.rows))
+        later = (row for row in self.rows if row.state is State.SCHEDULED)
+        for lane, at in dict.fromkeys(map(_DUE, later)):
+            ledger.wake(lane, at)
         if self.follow:
             insert_new(ledger, self.book, self.follow, limited=False, derived=True)
 

@@ -27,7 +27,7 @@ class FlowKey(NamedTuple):
 class JobRow(msgspec.Struct, kw_only=True, gc=False):
     """A job; a msgspec struct, because it is created and copied for each job of a batch.
 
-    It holds nothing that could hold it, so the garbage collector need not visit it.
+    It cannot be part of a reference cycle, so the garbage collector need not visit it.
 
     Attributes:
         seq: arrival; given by the ledger at insert, 0 before.

@@ -81,15 +81,12 @@ class Wakes:
             for lane, at in lanes:
                 self._note(lane, at)
                 for waiter in self._waiters:
-                    if lane is not None and lane not in waiter.lanes:
-                        continue
-                    if at is None:
-                        waiter.awake = True
-                    elif waiter.until_at is None or at < waiter.until_at:
-                        waiter.until_at = at
-                    else:
-                        continue
-                    poked.add(waiter)
+                    if lane is None or lane in waiter.lanes:
+                        poked.add(waiter)
+                        if at is None:
+                            waiter.awake = True
+                        elif waiter.until_at is None or at < waiter.until_at:
+                            waiter.until_at = at
         for waiter in poked:
             waiter.touch()
 

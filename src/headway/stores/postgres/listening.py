@@ -26,11 +26,10 @@ import msgspec
 import psycopg
 
 from headway.core.errors import HeadwayError
-from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.connection import Connection, connect
 from headway.stores.postgres.failures import Failure
 from headway.stores.postgres.options import PostgresOptions
-from headway.stores.postgres.statement import resolve
 from headway.stores.postgres.timing import monotonic
 
 Lanes = Iterable[tuple[str | None, int | None]]
@@ -63,13 +62,6 @@ _EVERY_LANE = 0
 """The number of a lane that stands for more lanes than are worth a lock each."""
 
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
-_CLAIMABLE = """
-SELECT lane.name, EXISTS (SELECT FROM @job AS job WHERE state = 1 AND job.lane = lane.no),
-       (SELECT due_at FROM @job AS job WHERE state = 0 AND job.lane = lane.no
-        ORDER BY job.lane, due_at LIMIT 1),
-       EXISTS (SELECT FROM @job AS job WHERE state = 2 AND NOT unfit)
-FROM @lane AS lane WHERE name = ANY ($1)
-"""
 _PICKED = """
 SELECT json_agg(json_build_array(pid, objid::bigint))::text AS picked FROM (
     SELECT pid, objid, row_number() OVER (PARTITION BY objid ORDER BY random()) AS place
@@ -136,7 +128,6 @@ class Listening:
         self._key = waiting_key(options.namespace)
         self._class = _number(options.namespace)
         self._name = secrets.token_hex(4)
-        self._claimable = resolve(_CLAIMABLE, options.namespace).encode()
         self._db: Connection | None = None
         self._attending = False
         self._covered: frozenset[int] = frozenset()
@@ -359,34 +350,14 @@ class Listening:
                 del self._left_at[one]
 
     def _look(self, db: Connection) -> None:
-        """Wake those for whom there may be something that they were not notified of.
-
-        Without writes since the last look, the snapshot is the same, and there is nothing. What was
-        written may be no more than the beats of other workers, so it is looked for: a job that
-        waits in a lane, or when the first is due. Of parked jobs, whose gates may have opened, only
-        a claim can tell.
-        """
+        """Check for writes since the last look; there are none if the snapshot is the same."""
         row = db.execute(_SNAPSHOT).fetchone()
         snapshot = str(row[0]) if row else ""
         changed = snapshot != self._snapshot
         self._snapshot = snapshot
         self._look_at = monotonic() + (LOOK_EVERY_ALONE if self._alone else LOOK_EVERY)
-        if not changed or not self._attending:
-            return
-        lanes = self._waiting()
-        if len(lanes) > MOST_LANES:
+        if changed and self._attending:
             self._miss()
-            return
-        found: list[tuple[str | None, int | None]] = []
-        for lane, waits, due_at, parked in psycopg.RawCursor(db).execute(
-            self._claimable, (Texts(lanes),)
-        ):
-            if waits or parked:
-                found.append((lane, None))
-            elif due_at is not None:
-                found.append((lane, due_at))
-        if found:
-            self._hear(found)
 
     def _send_notices(self, db: Connection) -> None:
         cursor = psycopg.RawCursor(db)
