@@ -109,7 +109,7 @@ async def send_in_steps(
             await storing
         raise
     except BaseException:
-        # Cancelled: nobody waits for the store any more.
+        # It was cancelled, so the caller no longer waits for the store.
         if storing is not None:
             storing.cancel()
         raise
