@@ -6,12 +6,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-import msgspec
-
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of a record's fields, in order; empty if it has none or is no record."""
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+    if is_dataclass(kind):
+        return tuple(one.name for one in fields(kind))
+    # A struct is known by this attribute, so that its library need not be imported.
+    return getattr(kind, "__struct_fields__", ())
