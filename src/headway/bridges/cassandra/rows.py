@@ -6,7 +6,7 @@ All times are the store's, in ms UTC; nothing here reads a clock.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from headway.bridges.cassandra.link import FARTHEST_MS, Cql, Link, ms_of
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.job import DAY_MS, DEFAULT_POLICY, JobPolicy, NewJob
+from headway.core.records import field_names
 
 MINUTE_MS = 60_000
 GUARD_MS = 60_000
@@ -124,7 +125,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _PLAIN = NewJob(id="", kind="")
 _APART = {"id", "due_at", "policy", "gates"}
 """Fields that are the row's key, or that many jobs have in common."""
-_OWN = tuple(name for name in NewJob.__struct_fields__ if name not in _APART)
+_OWN = tuple(name for name in field_names(NewJob) if name not in _APART)
 
 
 def row_of(job: NewJob) -> bytes:
@@ -180,7 +181,7 @@ def _gates(gates: tuple[GateUse, ...]) -> list[Mapping[str, Any]]:
 
 
 def _differing(value: Hashable, plain: Hashable) -> dict[str, Any]:
-    names = (one.name for one in fields(type(value)))  # type: ignore[arg-type]  (a record)
+    names = field_names(type(value))
     return {name: got for name in names if (got := getattr(value, name)) != getattr(plain, name)}
 
 
