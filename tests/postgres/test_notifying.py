@@ -18,6 +18,7 @@ def test_first_commit_is_notified_at_once_however_lately_the_machine_was_started
         parse_url("postgresql://127.0.0.1/never_reached"),
         hear=lambda _: None,
         miss=lambda: None,
+        check=lambda: None,
         waiting=set,
     )
     assert one.make_notice([("main", None)]) is not None

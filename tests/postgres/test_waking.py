@@ -437,11 +437,11 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
 @pytest.mark.parametrize("change", [{"listen": False}, {"pooled": True}])
 async def test_where_nothing_can_be_heard_commits_are_looked_for(options, make, change):
     here = make(replace(options, **change))
-    task = await asleep(here)
+    tasks = [await asleep(here), await asleep(here)]
     assert not heard(options)
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
-    await asyncio.wait_for(task, LIMIT)
+    await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
 
 
 async def test_looks_find_nothing_while_nobody_writes(options, make, monkeypatch):
@@ -463,9 +463,50 @@ async def test_missed_notification_is_found_by_the_slow_poll(options, make, monk
     monkeypatch.setattr(listening, "LOOK_EVERY", 0.05)
     here = make(options)
     task = await asleep(here)
+    all_woken: list[None] = []
+    monkeypatch.setattr(here._listening, "_miss", lambda: all_woken.append(here.wake_all()))
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
     await asyncio.wait_for(task, LIMIT)
+    # One waiter of the lane is enough for it.
+    assert not all_woken
+
+
+@pytest.mark.parametrize("taken", [3, 2])
+async def test_look_wakes_one_waiter_of_each_lane_and_a_full_claim_wakes_the_others(
+    options, make, taken
+):
+    here = make(options)
+    tasks = [await asleep(here, *lanes) for lanes in (3 * [(LANE,)] + 2 * [("other",)])]
+    await until(lambda: len(here._waiters) == len(tasks))
+    waiters = list(here._waiters)
+
+    def awake() -> list[str]:
+        return sorted(lane for one in waiters if one.awake for lane in one.lanes)
+
+    here._check()
+    assert awake() == [LANE, "other"]
+    claim = played(here, jobs=taken)
+    here.follow(*claim)
+    full = [LANE, LANE, LANE, "other"]
+    assert awake() == (full if taken == 3 else [LANE, "other"])
+    # Once is enough: those that it woke go on.
+    count = here.count
+    here.follow(*played(here, jobs=3))
+    assert here.count == count
+    for task in tasks:
+        task.cancel()
+
+
+async def test_waiter_of_two_lanes_is_enough_for_a_look_at_both(options, make):
+    here = make(options)
+    tasks = [await asleep(here, LANE, "other"), await asleep(here, "other", LANE)]
+    await until(lambda: len(here._waiters) == len(tasks))
+    waiters = list(here._waiters)
+    here._check()
+    assert sorted(one.awake for one in waiters) == [False, True]
+    for task in tasks:
+        task.cancel()
 
 
 async def test_broken_connection_sends_everybody_to_look_and_is_made_anew(options, make):

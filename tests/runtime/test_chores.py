@@ -17,8 +17,8 @@ from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.job import NewJob
-from headway.runtime.chores import LONGEST, MOST_SHARING, Sweep, TimetableChore
-from headway.runtime.timing import Timing
+from headway.runtime.chores import LONGEST, MOST_SHARING, Sweep, Sweepers, TimetableChore
+from headway.runtime.timing import Timing, pause
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
 from headway.testing.jobs import JobFactory
@@ -259,11 +259,39 @@ async def test_each_of_several_workers_sweeps_less_often(
     random.seed(7)
     timing = Rests(300)
     with pytest.raises(asyncio.CancelledError):
-        await Sweep(still, timing, shares=shares).run()
+        await Sweep(still, timing, sweepers=Sweepers() if shares else None).run()
     assert least <= mean(timing.rests) <= most
     assert max(timing.rests) <= max(LONGEST, 2 * min(workers, MOST_SHARING))
     # They do not go on together when they have begun together.
     assert (len(set(timing.rests)) > 200) == (least < most)
+
+
+async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_when_it_ends(still: Store):
+    for n in range(20):
+        await still.beat(
+            BeatRequest(worker=f"w{n}", name="", lanes=("lane",), running=(), lease_ms=36_000_000)
+        )
+    random.seed(7)
+    sweepers = Sweepers()
+    asked: list[Any] = [Asked(still) for _ in range(5)]
+    timings = [Rests(300) for _ in asked]
+    async with sweepers.turn():
+        sweeps = [
+            asyncio.ensure_future(Sweep(one, timing, sweepers=sweepers).run())
+            for one, timing in zip(asked, timings, strict=True)
+        ]
+        for _ in range(5):
+            await pause(0)
+        assert not any(one.names for one in asked)
+        # One that ends while it stands by neither sweeps nor counts.
+        sweeps[1].cancel()
+        await asyncio.wait(sweeps[1:2])
+    ended = await asyncio.gather(*sweeps, return_exceptions=True)
+    assert [type(one) for one in ended] == [asyncio.CancelledError] * 5
+    assert not asked[1].names
+    # Each rests for its process: with four of the twenty here, as one of five. The last is alone.
+    assert 3.5 <= mean(timings[0].rests) <= 5
+    assert 5.5 <= mean(timings[4].rests) <= 8
 
 
 async def test_worker_that_shares_sweeps_rests_no_longer_than_until_the_next_moment(
@@ -275,6 +303,6 @@ async def test_worker_that_shares_sweeps_rests_no_longer_than_until_the_next_mom
         )
     timing = Rests(100)
     with pytest.raises(asyncio.CancelledError):
-        await Sweep(still, timing, shares=True).run()
+        await Sweep(still, timing, sweepers=Sweepers()).run()
     # The store's time stands still, so the moment is always as far away.
     assert max(timing.rests) == 3.0

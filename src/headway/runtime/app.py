@@ -20,6 +20,7 @@ from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.naming import check_name, did_you_mean
 from headway.runtime import event_loop
+from headway.runtime.chores import Sweepers
 from headway.runtime.declaration import (
     Declaration,
     EntryOptions,
@@ -85,6 +86,7 @@ class App:
         self._timing = timing or Timing()
         self._middleware: list[Middleware] = []
         self._on_failure: list[OnFailure] = []
+        self._sweepers = Sweepers()
         self._declaration = Declaration(check_name("app", name))
         self._url = url or ""
         self._opener = opener
@@ -489,6 +491,7 @@ class App:
             "middleware": tuple(self._middleware),
             "on_failure": tuple(self._on_failure),
             "timing": self._timing,
+            "sweepers": self._sweepers,
             "before": self.declare,
         }
         if "lanes" in options:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from random import expovariate
+from weakref import WeakKeyDictionary
 
 from headway.contract.definitions import FireRequest
 from headway.contract.store import Store
@@ -25,12 +30,39 @@ DEAD_LOGGED = 100
 LONGEST = 2.0
 """Seconds after which to look again: what others do may have made something due earlier."""
 MOST_SHARING = 8
-"""Of up to so many workers, each looks about once in as many seconds; of more, no less often."""
+"""Of up to so many sweepers, each looks about once in as many seconds; of more, no less often."""
 SHORTEST = 0.02
 MARGIN = 1.0
 """By how many seconds the store's time may be ahead of what it was taken for."""
 
 _log = logging.getLogger("headway.chores")
+
+
+@dataclass(slots=True)
+class _Line:
+    """The sweepers of one event loop, and the lock that the one holds that sweeps."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    size: int = 0
+
+
+class Sweepers:
+    """The workers of one app, of which one sweeps in each event loop; the others stand by."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[_Line]:
+        """Stand by until it is the caller's turn to sweep, which lasts until it ends."""
+        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
+        line.size += 1
+        try:
+            async with line.lock:
+                yield line
+        finally:
+            line.size -= 1
 
 
 class Sweep:
@@ -42,30 +74,38 @@ class Sweep:
         timing: Timing,
         *,
         keep_trail_ms: int = TRAIL_KEPT_MS,
-        shares: bool = False,
+        sweepers: Sweepers | None = None,
     ) -> None:
         """Sweep nothing yet.
 
         Args:
             keep_trail_ms: lines of the trail that are older are removed.
-            shares: whether all workers of the store sweep: each of three or more rests longer then,
-                so that idle ones cost little. A server does not count on it: workers behind it do
-                not sweep.
+            sweepers: the workers that it shares the sweeps with, if all workers of the store
+                sweep: then each process rests longer, so that idle workers cost little. A server
+                does not count on it: workers behind it do not sweep.
         """
         self._store = store
         self._keep_trail_ms = keep_trail_ms
         self._timing = timing
-        self._shares = shares
+        self._sweepers = sweepers
         self._longest = LONGEST
         self._ahead_ms: float | None = None
 
     async def run(self) -> None:
         """Sweep until it is cancelled."""
+        if self._sweepers is None:
+            await self._sweep(None)
+        else:
+            async with self._sweepers.turn() as line:
+                await self._sweep(line)
+
+    async def _sweep(self, line: _Line | None) -> None:
         while True:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 await log_dead(self._store, reply.dead)
-                self._longest = _longest_rest(reply.workers) if self._shares else LONGEST
+                if line is not None:
+                    self._longest = _longest_rest(reply.workers / line.size)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
@@ -91,12 +131,12 @@ class Sweep:
         return next_at - about > 1000 * (self._longest + MARGIN)
 
 
-def _longest_rest(workers: int) -> float:
-    """Draw the seconds after which one of so many workers looks again."""
-    if workers <= LONGEST:
+def _longest_rest(sweepers: float) -> float:
+    """Draw the seconds after which one of about so many sweepers looks again."""
+    if sweepers <= LONGEST:
         return LONGEST
-    mean = float(min(workers, MOST_SHARING))
-    # Workers that begin together, or meet at a moment that all know, must not go on together.
+    mean = min(sweepers, MOST_SHARING)
+    # Those that begin together, or meet at a moment that all know, must not go on together.
     return min(expovariate(1 / mean), 2 * mean)
 
 

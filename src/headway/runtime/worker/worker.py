@@ -143,8 +143,8 @@ class WorkerRun:
         progress = log_progress(self.queue, self._failures, timing)
         if not self._settings.chores:
             return [progress]
-        keep_trail_ms = self._settings.keep_trail_ms
-        sweep = Sweep(self._store, timing, keep_trail_ms=keep_trail_ms, shares=True)
+        keep, sweepers = self._settings.keep_trail_ms, self._settings.sweepers
+        sweep = Sweep(self._store, timing, keep_trail_ms=keep, sweepers=sweepers)
         chores = [sweep.run(), TimetableChore(self._store, timing).run()]
         return [progress, *chores, *(duty() for duty in self._settings.duties)]
 

@@ -13,6 +13,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.naming import check_name
+from headway.runtime.chores import Sweepers
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
@@ -42,6 +43,7 @@ class WorkerOptions(TypedDict, total=False):
         name: a label, such as "host:pid".
         chores: whether it also sweeps and keeps the timetable's fires ahead. Workers of one store
             share the sweeps, and count on each other to do them.
+        sweepers: its app's workers, of which one sweeps for all of them.
         keep_trail: how long its sweeps keep lines of the trail; 90 days if not given.
         signal_base: the address that receives signals.
         signing_key: signs the signal URLs of its jobs, as the server's does; several are read
@@ -67,6 +69,7 @@ class WorkerOptions(TypedDict, total=False):
     grace: object
     name: str
     chores: bool
+    sweepers: Sweepers
     keep_trail: object
     signal_base: str | None
     signing_key: str | Sequence[str] | None
@@ -93,6 +96,7 @@ class WorkerSettings:
     grace: float
     name: str
     chores: bool
+    sweepers: Sweepers
     keep_trail_ms: int
     signal_url: SignalUrl
     timing: Timing
@@ -134,6 +138,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         grace=parse_duration(options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
         chores=options.get("chores", True),
+        sweepers=options.get("sweepers") or Sweepers(),
         keep_trail_ms=parse_duration(options.get("keep_trail", "90d")),
         signal_url=options.get("signal_url") or _signal_url(options, timing),
         timing=timing,

@@ -105,6 +105,27 @@ class Wakes:
         """Wake all waiters."""
         self.wake(((None, None),))
 
+    def wake_one_of_each(self) -> set[str]:
+        """Wake as many waiters as it takes to have one of each lane.
+
+        Returns:
+            The lanes. If a claim there takes all it asked for, the other waiters are to be woken.
+        """
+        lanes: set[str] = set()
+        woken: list[_Waiter] = []
+        with self._lock:
+            self._count += 1
+            # Callers that have claimed, and do not wait yet, claim again.
+            self._note(None, None)
+            for waiter in self._waiters:
+                if not waiter.lanes <= lanes:
+                    lanes |= waiter.lanes
+                    waiter.awake = True
+                    woken.append(waiter)
+        for waiter in woken:
+            waiter.touch()
+        return lanes
+
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleep until a lane is woken or the moment has come.
 

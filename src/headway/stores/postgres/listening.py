@@ -111,6 +111,7 @@ class Listening:
     Args:
         hear: is called with the lanes that another process woke.
         miss: is called when something may have been missed, so that all waiters must claim.
+        check: is called when that is unlikely: one waiter of each lane is to claim.
         waiting: returns the lanes in which callers of this process wait.
     """
 
@@ -120,10 +121,11 @@ class Listening:
         *,
         hear: Callable[[Lanes], None],
         miss: Callable[[], None],
+        check: Callable[[], None],
         waiting: Callable[[], Set[str]],
     ) -> None:
         self._options = options
-        self._hear, self._miss, self._waiting = hear, miss, waiting
+        self._hear, self._miss, self._check, self._waiting = hear, miss, check, waiting
         self._channel = f"headway_{options.namespace}"
         self._key = waiting_key(options.namespace)
         self._class = _number(options.namespace)
@@ -357,7 +359,8 @@ class Listening:
         self._snapshot = snapshot
         self._look_at = monotonic() + (LOOK_EVERY_ALONE if self._alone else LOOK_EVERY)
         if changed and self._attending:
-            self._miss()
+            # Beside notifications a look seldom finds anything: most commits are workers' beats.
+            (self._miss if self._alone else self._check)()
 
     def _send_notices(self, db: Connection) -> None:
         cursor = psycopg.RawCursor(db)

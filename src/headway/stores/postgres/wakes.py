@@ -24,9 +24,15 @@ class Wakes(wakes.Wakes):
     def __init__(self, options: PostgresOptions, clock: Clock) -> None:
         super().__init__(clock)
         self._listening = Listening(
-            options, hear=self._heard, miss=self.wake_all, waiting=lambda: self.lanes
+            options,
+            hear=self._heard,
+            miss=self.wake_all,
+            check=self._check,
+            waiting=lambda: self.lanes,
         )
         self._to_follow: dict[str, int] = {}
+        # Lanes in which a look has woken one caller, and others may sleep.
+        self._checked: set[str] = set()
         self.make_notice = self._listening.make_notice
 
     def announce(
@@ -50,10 +56,16 @@ class Wakes(wakes.Wakes):
             if lane is not None and at is None:
                 self._to_follow[lane] = self.count
 
-    def follow(self, request: ClaimRequest, reply: ClaimReply) -> None:
-        """Wake more processes if a claim that may have followed a wake took all it asked for.
+    def _check(self) -> None:
+        lanes = self.wake_one_of_each()
+        self._checked |= lanes
+        self._to_follow.update(dict.fromkeys(lanes, self.count))
 
-        A commit wakes few of those who wait: there may be more than they can take.
+    def follow(self, request: ClaimRequest, reply: ClaimReply) -> None:
+        """Wake more if a claim that may have followed a wake took all it asked for.
+
+        A commit wakes few of those who wait, and a look one caller of each lane: there may be more
+        than they can take.
 
         Args:
             reply: says which wakes came before the claim.
@@ -71,6 +83,9 @@ class Wakes(wakes.Wakes):
             self._to_follow.pop(lane, None)
         if filled and followed:
             self._listening.notify((lane, None) for lane in followed)
+            if sleeping := self._checked.intersection(followed):
+                self.wake((lane, None) for lane in sleeping)
+        self._checked.difference_update(followed)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleep until a lane is woken or the moment has come; see `Store.wait`.
