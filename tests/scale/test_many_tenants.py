@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.views import JobsQuery
 from headway.core.job import NewJob
 from headway.stores import open_store
+from headway.stores.postgres.options import parse_url
 from headway.stores.sql.interned import Interned
 from tests.servers.stores import NewUrl
 
@@ -37,3 +39,18 @@ async def test_cache_of_flows_is_bounded_and_loses_nothing(
     cached = [len(one._things) for one in gc.get_objects() if isinstance(one, Interned)]
     assert 0 < max(cached) <= MOST
     await store.close()
+
+
+async def test_flows_that_are_known_use_up_no_numbers(new_url: NewUrl) -> None:
+    url = new_url("postgresql")
+    for tenants in (TENANTS, TENANTS + 1):
+        # As another process: it knows no flow yet.
+        store = open_store(url)
+        jobs = [NewJob(id=str(uuid4()), kind="k", lane="a", tenant=f"t{n}") for n in range(tenants)]
+        await store.enqueue(jobs)
+        await store.close()
+    options = parse_url(url)
+    asked = f'SELECT count(*), max(no) FROM "{options.namespace}".flow'  # noqa: S608
+    with psycopg.connect(options.conninfo) as db:
+        row = db.execute(asked.encode()).fetchone()
+    assert row == (TENANTS + 1, TENANTS + 1)

@@ -117,14 +117,18 @@ class PostgresInterned(Interned[Thing]):
         if len(missing) < 2:
             # One by itself is found as quickly.
             return
-        codes = [self._encode(one) for one in missing]
-        names = self._pack(map(self._name, codes))
-        bound = (names, self._pack(codes)) if self._hashed else (names,)
+        codes = {one: self._encode(one) for one in missing}
         with self._lock:
-            self._keep(self._send(self._find_all, (names,)))
-            if any(one not in self._numbers for one in missing):
-                self._send(self._add_all, bound)
+            self._keep(self._send(self._find_all, (self._names(codes.values()),)))
+            # Only those: an insert that conflicts uses up a number, too.
+            new = [code for one, code in codes.items() if one not in self._numbers]
+            if new:
+                names = self._names(new)
+                self._send(self._add_all, (names, self._pack(new)) if self._hashed else (names,))
                 self._keep(self._send(self._find_all, (names,)))
+
+    def _names(self, codes: Iterable[bytes | str]) -> Any:  # noqa: ANN401  (depends on the table)
+        return self._pack(map(self._name, codes))
 
     def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
         """Return the numbers of those that have one, in one trip."""
@@ -133,7 +137,7 @@ class PostgresInterned(Interned[Thing]):
             found = {one: self._numbers[one] for one in wanted if one in self._numbers}
             missing = [one for one in wanted if one not in found]
             if missing:
-                names = self._pack(self._name(self._encode(one)) for one in missing)
+                names = self._names(map(self._encode, missing))
                 rows = self._send(self._find_all, (names,))
                 self._keep(rows)
                 # What is read may push others out of the cache.
