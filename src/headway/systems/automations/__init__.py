@@ -23,6 +23,7 @@ from headway.systems.automations.pages import pages_of
 from headway.systems.automations.places import read_places, read_settings
 from headway.systems.automations.reports import concurrency, health, listing
 from headway.systems.automations.routes import ROUTES
+from headway.systems.jobs import find_lane
 
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
@@ -170,7 +171,7 @@ class AutomationMetrics:
         if overview is None:
             return found
         usage = await concurrency(self._store)
-        lane = next((each for each in overview.lanes if each.name == LANE), None)
+        lane = find_lane(overview, LANE)
         states = {} if lane is None else lane.counts
         waiting = states.get(State.WAITING, 0) + states.get(State.PARKED, 0)
         found += [one(ACTIVE, usage["used"]), one(LOCKED, waiting), one(SLOTS, usage["max"] or 0)]

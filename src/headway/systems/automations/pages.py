@@ -38,6 +38,7 @@ from headway.systems.automations.places import Places
 from headway.systems.automations.reports import BEGUN, status
 from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
 from headway.systems.automations.session import session_id
+from headway.systems.jobs import find_lane
 from headway.web.page import (
     Action,
     Call,
@@ -135,7 +136,7 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
     if job := look.values["session"]:
         return {**facts, **await _one_session(dispatcher, look, job)}
     entries = await look.sight.once("automations: entries", lambda: entries_of(look.service.store))
-    lane = next((one for one in seen.lanes if one.name == LANE), None)
+    lane = find_lane(seen, LANE)
     counts = {} if lane is None else lane.counts
     newest = await _newest(look, counts)
     failed = dispatcher.failed_for_good(entries.values())

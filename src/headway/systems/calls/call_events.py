@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from uuid import uuid4
 
 import msgspec
 from fastapi import Request, Response
 
-from headway.contract.operate import ActRequest, Verb
+from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import is_job_id
@@ -21,6 +20,8 @@ from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
 from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
+from headway.systems.jobs import act, find_run
+from headway.systems.jobs import ref_of as run_ref
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus
 
@@ -87,7 +88,7 @@ def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, obj
 
 def number_of(job: JobView, run: int) -> str:
     """From which number a run called; empty if that is not known."""
-    found = next((one for one in job.runs if one.run == run), None)
+    found = find_run(job, run)
     permits = {} if found is None else found.permits
     return next((member for member in permits.values() if member), "")
 
@@ -253,11 +254,7 @@ async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
         InvalidState: it has ended meanwhile.
         ProviderError: the provider does not hang up; the lead ends with its call.
     """
-    await context.store.act(
-        ActRequest(
-            request=str(uuid4()), ids=(job.id,), verb=Verb.CANCEL, author=author, reason="ABORT"
-        )
-    )
+    await act(context.store, Verb.CANCEL, job.id, author=author, reason="ABORT")
     now = await context.store.read(JobQuery(id=job.id))
     if now is None or (now.state in FINAL and now.state is not State.CANCELLED):
         message = "the lead has ended meanwhile"
@@ -276,7 +273,7 @@ async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> 
         _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
         return
     # A webhook may have made the call known, and ended it, since the cancel was asked for.
-    if not await hangs_up_first(context, f"{job.id}:{job.run}") and not again:
+    if not await hangs_up_first(context, run_ref(job)) and not again:
         return
     try:
         await context.parts.exchange.voice(call[0]).hang_up(call[1])

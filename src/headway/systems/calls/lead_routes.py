@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Literal
-from uuid import uuid4
 
 from fastapi import Body, Path, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import ConfigDict, Field
 
-from headway.contract.operate import Acted, ActRequest, Verb
+from headway.contract.operate import Acted, Verb
 from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView, WhyQuery
 from headway.core.check import is_job_id
 from headway.core.errors import (
@@ -54,6 +53,7 @@ from headway.systems.calls.lead import (
     read_args,
     status_of,
 )
+from headway.systems.jobs import act
 from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls")
@@ -371,10 +371,7 @@ async def dispatch_now(
     """
     job = await lead_seen(service, caller, lead)
     if job.state is not State.RUNNING or status_of(job) is not LeadStatus.BACKLOG:
-        request = ActRequest(
-            request=str(uuid4()), ids=(job.id,), verb=Verb.RUN_NOW, author=caller.name
-        )
-        (acted,) = await service.store.act(request)
+        (acted,) = await act(service.store, Verb.RUN_NOW, job.id, author=caller.name)
         if acted.answer is not Acted.DONE:
             status = status_of(await lead_seen(service, caller, lead))
             error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} shows its attempts")

@@ -24,6 +24,7 @@ from headway.server.alerts.rule_book import Facts
 from headway.server.finding import bounded_page
 from headway.server.overview import Overview
 from headway.systems.directory.tally import Tally, Totals
+from headway.systems.jobs import find_lane
 
 
 class Event(StrEnum):
@@ -314,7 +315,7 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOvervi
 
 def lane_of(overview: Overview) -> LaneView | None:
     """The lane of calls; None if there was no lead yet."""
-    return next((one for one in overview.lanes if one.name == LANE), None)
+    return find_lane(overview, LANE)
 
 
 def workers_of(overview: Overview) -> tuple[WorkerView, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from uuid import uuid4
 
-from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.views import JobsQuery, JobView, LanesQuery
 from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
@@ -14,6 +13,7 @@ from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
 from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext
 from headway.systems.calls.lead import read_args
+from headway.systems.jobs import act, read_pages
 
 PAGE = 100
 """Leads that are looked at, and sent back, in one step: others wait for its end."""
@@ -66,16 +66,13 @@ async def look(context: CallsContext) -> int:
     sent = 0
     (lane,) = await context.store.read(LanesQuery(names=(context.kind.lane,)))
     for state in (State.WAITING, State.PARKED):
-        # A listing examines the jobs of all lanes.
-        cursor: str | None = None
-        while lane.counts.get(state):
-            query = JobsQuery(kind=LEAD, states=(state,), cursor=cursor, limit=PAGE)
-            found = await context.store.read(query)
-            wrong = [job for job in found.rows if _wrong(context, page, job, gates)]
+        if not lane.counts.get(state):
+            # A listing would examine the jobs of all lanes.
+            continue
+        query = JobsQuery(kind=LEAD, states=(state,), limit=PAGE)
+        async for jobs in read_pages(context.store, query):
+            wrong = [job for job in jobs if _wrong(context, page, job, gates)]
             sent += await _send_back(context, wrong)
-            cursor = found.cursor
-            if cursor is None:
-                break
     if sent:
         _log.info("%d leads that wait are checked again: numbers or templates changed", sent)
     return sent
@@ -107,13 +104,7 @@ def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: 
 async def _send_back(context: CallsContext, jobs: list[JobView]) -> int:
     if not jobs:
         return 0
-    request = ActRequest(
-        request=str(uuid4()),
-        ids=tuple(job.id for job in jobs),
-        verb=Verb.EDIT,
-        edit=Edit(stage=CHECK, gates=context.check_uses(jobs[0].tenant, jobs[0].args)),
-        author=LEAD,
-        reason="numbers or templates changed",
-    )
-    replies = await context.store.act(request)
+    edit = Edit(stage=CHECK, gates=context.check_uses(jobs[0].tenant, jobs[0].args))
+    ids, reason = (job.id for job in jobs), "numbers or templates changed"
+    replies = await act(context.store, Verb.EDIT, *ids, author=LEAD, reason=reason, edit=edit)
     return sum(reply.answer is Acted.DONE for reply in replies)

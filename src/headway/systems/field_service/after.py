@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from datetime import UTC, datetime
 
-from headway.contract.operate import ActRequest, Verb
+from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
@@ -35,6 +34,7 @@ from headway.systems.field_service.request import (
 from headway.systems.field_service.ringing import UNSURE
 from headway.systems.field_service.technicians import TECHNICIANS, became_idle
 from headway.systems.field_service.users import users_with_role
+from headway.systems.jobs import act, find_run, read_pages
 from headway.systems.telephony.voice import CallStatus
 
 DISPATCHER = "dispatcher"
@@ -44,7 +44,6 @@ SOON = "10s"
 """Within this, a request taken from a technician should be assigned to the next."""
 MOST_WAITS = 3
 _MOST = MAX_BATCH - 100
-QUEUED_STATES = tuple(QUEUED)
 _MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
 BY_CALL = "by call"
 """The reason of an answer that was given by pressing a key: that call ends by itself."""
@@ -159,26 +158,16 @@ class FollowUps:
         return found
 
     async def _waiting_for(self, technician: str) -> list[str]:
-        """The queued requests that the technician is left for."""
-        store, cursor = self._context.store, None
+        """The queued requests whose remaining candidates include the technician."""
+        query = JobsQuery(
+            lane=self._context.kind(OFFER).lane, kind=OFFER, states=tuple(QUEUED), limit=1_000
+        )
         found: list[str] = []
-        while len(found) < _MOST:
-            page = await store.read(
-                JobsQuery(
-                    lane=self._context.kind(OFFER).lane,
-                    kind=OFFER,
-                    states=QUEUED_STATES,
-                    cursor=cursor,
-                    limit=1_000,
-                )
-            )
+        async for jobs in read_pages(self._context.store, query):
             found += [
-                one.id
-                for one in page.rows
-                if one.cascade is not None and technician in one.cascade.left
+                one.id for one in jobs if one.cascade is not None and technician in one.cascade.left
             ]
-            cursor = page.cursor
-            if cursor is None:
+            if len(found) >= _MOST:
                 break
         return found[:_MOST]
 
@@ -227,8 +216,8 @@ class FollowUps:
         await look_at_those_who_wait(self._context.store, view)
         if not done and me.run < MOST_LOOKS:
             return Snooze(after=AGAIN)
-        ended = next((one.outcome for one in view.runs if one.run == after_run), None)
-        if ended == Answer.TIMEOUT:
+        run = find_run(view, after_run)
+        if run is not None and run.outcome == Answer.TIMEOUT:
             # Time alone ends such an offer: this look is what is made of it, once.
             self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
         return None
@@ -258,15 +247,7 @@ async def hang_up_others(context: FieldContext, request: JobView) -> bool:
         if not _is_over(request, run) or _says_goodbye(request, run):
             continue
         if ring.state in QUEUED:
-            await store.act(
-                ActRequest(
-                    request=str(uuid.uuid4()),
-                    ids=(ring.id,),
-                    verb=Verb.CANCEL,
-                    author=NAME,
-                    reason="the offer is over",
-                )
-            )
+            await act(store, Verb.CANCEL, ring.id, author=NAME, reason="the offer is over")
             continue
         done = await _hang_up(context, ring) and done
     return done
@@ -279,7 +260,7 @@ def _is_over(request: JobView, run: int) -> bool:
 
 
 def _says_goodbye(request: JobView, run: int) -> bool:
-    said = next((one for one in request.runs if one.run == run), None)
+    said = find_run(request, run)
     asked = request.cascade.asked if request.cascade is not None else ()
     return said is not None and any(
         one.candidate == said.candidate and one.answer is Answer.DECLINED and one.reason == BY_CALL

@@ -40,11 +40,11 @@ from headway.systems.field_service.request import (
     acceptor,
     asked_now,
     read_request,
-    ref_of,
     run_of,
 )
 from headway.systems.field_service.ringing import ASK_EACH_S, CHOOSE, longest_ms
 from headway.systems.field_service.technicians import technician_of_phone
+from headway.systems.jobs import find_run, ref_of
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Inbound
 from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
@@ -116,7 +116,7 @@ async def answer(  # noqa: PLR0913  (what an answer is)
 def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> Verdict:
     """Return the current verdict on the answer of one run, however often it was sent."""
     winner = acceptor(request)
-    said = next((one for one in request.runs if one.run == run), None)
+    said = find_run(request, run)
     if request.state is State.CANCELLED:
         return Verdict.WITHDRAWN
     if winner == technician and request.run == run:
@@ -181,7 +181,7 @@ async def reply_to_keys(
     """
     request, run = run_of(ref)
     job = await store.read(JobQuery(id=request))
-    said = next((one for one in job.runs if one.run == run), None) if job is not None else None
+    said = find_run(job, run) if job is not None else None
     if job is None or said is None or not said.candidate:
         message = "there is no such offer"
         raise UnknownRecord(message)
@@ -246,9 +246,9 @@ AGAIN_MS = 5_000
 
 async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> None:
     """Apply a call's status to its job; at the call's end its line is free."""
-    key = event.ref or f"{event.provider}:{event.call_id}"
     # The process that placed it may have died before it recorded it; then it could not be hung up.
     known_as = f"{event.provider}:{event.call_id}"
+    key = event.ref or known_as
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
         alert = await _is_alert(store, event.ref)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Response
 
-from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
@@ -34,12 +33,12 @@ from headway.systems.field_service.request import (
     args_of,
     is_open,
     read_request,
-    ref_of,
     status_of,
 )
 from headway.systems.field_service.settings import current_times, set_times
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.views import REQUEST, RequestId, find_request, respond_with
+from headway.systems.jobs import act, ref_of
 
 _TRIES = 5
 """How often a move is retried when the request has changed meanwhile."""
@@ -195,15 +194,8 @@ class Dispatcher:
             raise InvalidState(message, hint="complete that one, or wait for him: wait=true")
 
     async def _act(self, job: JobView, verb: Verb, reason: str, edit: Edit | None = None) -> bool:
-        request = ActRequest(
-            request=str(uuid.uuid4()),
-            ids=(job.id,),
-            verb=verb,
-            edit=edit or Edit(),
-            author=self.author,
-            reason=reason,
-        )
-        (reply,) = await self.context.store.act(request)
+        store, author = self.context.store, self.author
+        (reply,) = await act(store, verb, job.id, author=author, reason=reason, edit=edit)
         return reply.answer in {Acted.DONE, Acted.ASKED}
 
 

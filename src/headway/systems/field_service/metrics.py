@@ -21,6 +21,7 @@ from headway.systems.field_service.request import (
     dispatched_at,
     read_request,
 )
+from headway.systems.jobs import find_lane
 
 RECENT_MS = 3_600_000
 """An acceptance that is longer ago says nothing about now."""
@@ -65,7 +66,7 @@ def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
     async def look(overview: Overview) -> Iterable[Metric]:
         times = await times_to_accept(store, overview.stats.now)
-        lane = next((lane for lane in overview.lanes if lane.name == OFFERS), None)
+        lane = find_lane(overview, OFFERS)
         pending = 0 if lane is None else lane.counts.get(State.DEAD, 0)
         return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
 

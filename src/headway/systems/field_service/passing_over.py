@@ -6,10 +6,9 @@ request waits. One who has accepted another request may be busy for hours.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 
-from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.operate import Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import (
     GatesQuery,
@@ -30,6 +29,7 @@ from headway.systems.field_service.request import (
     lock_of,
     read_request,
 )
+from headway.systems.jobs import act, read_pages, ref_of
 
 PASSED_OVER = "passed over, for they have another request: "
 """With this begins the reason on the trail."""
@@ -96,16 +96,11 @@ async def look_at_those_who_wait(store: Store, request: JobView) -> None:
     if not lane.counts.get(State.PARKED):
         # A listing would examine all jobs that the store keeps.
         return
-    cursor = None
-    while True:
-        query = JobsQuery(kind=OFFER, states=(State.PARKED,), cursor=cursor, limit=_MOST)
-        page = await store.read(query)
-        for one in page.rows:
+    query = JobsQuery(kind=OFFER, states=(State.PARKED,), limit=_MOST)
+    async for jobs in read_pages(store, query):
+        for one in jobs:
             if one.cascade is not None and not freed.isdisjoint(one.cascade.left):
                 await pass_over_assigned(store, one)
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 def _is_free(gate: GateState | None) -> bool:
@@ -113,16 +108,8 @@ def _is_free(gate: GateState | None) -> bool:
 
 
 async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
-    await store.act(
-        ActRequest(
-            request=str(uuid.uuid4()),
-            ids=(request.id,),
-            verb=Verb.EDIT,
-            edit=Edit(candidates=left),
-            author=NAME,
-            reason=reason,
-        )
-    )
+    edit = Edit(candidates=left)
+    await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
 
 
 async def lock_state(store: Store, technician: str) -> GateState | None:
@@ -145,7 +132,7 @@ def ref_for(request: JobView, technician: str) -> str | None:
         The reference; None if he was never asked.
     """
     if asked_now(request) == technician:
-        return f"{request.id}:{request.run}"
+        return ref_of(request)
     runs = [one.run for one in request.runs if one.candidate == technician and one.handed_at]
     return f"{request.id}:{runs[-1]}" if runs else None
 

@@ -13,6 +13,7 @@ import msgspec
 from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
 from headway.core.state import State
+from headway.systems.jobs import find_run
 
 NAME = "field_service"
 """The system, its table of the settings, and its context."""
@@ -198,18 +199,13 @@ def is_open(job: JobView) -> bool:
 
 def last_run(job: JobView) -> RunView | None:
     """The run of the last claim."""
-    return next((one for one in job.runs if one.run == job.run), None)
+    return find_run(job, job.run)
 
 
 def asked_now(job: JobView) -> str:
     """Return the technician whose answer is awaited; empty if none."""
     run = last_run(job)
     return run.candidate if run is not None and is_open(job) else ""
-
-
-def ref_of(job: JobView) -> str:
-    """The reference of the last run."""
-    return f"{job.id}:{job.run}"
 
 
 def run_of(ref: str) -> tuple[str, int]:

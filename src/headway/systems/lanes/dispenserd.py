@@ -43,6 +43,7 @@ from headway.server.replies import disconnected
 from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 from headway.server.service import Service
 from headway.server.strict_json import decode_bounded
+from headway.systems.jobs import count_queued, read_pages
 
 DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
@@ -236,7 +237,7 @@ class Queue:
         counts = dict.fromkeys(self._named, 0)
         for lane in await self._store.read(LanesQuery()):
             if lane.name.startswith(PREFIX):
-                counts[lane.name.removeprefix(PREFIX)] = sum(lane.counts.get(s, 0) for s in QUEUED)
+                counts[lane.name.removeprefix(PREFIX)] = count_queued(lane)
         return dict(sorted(counts.items()))
 
     def receivers(self, lane: str) -> int:
@@ -245,15 +246,8 @@ class Queue:
 
     async def jobs(self, lane: str) -> list[dict[str, object]]:
         """The jobs that wait in a lane, in the order in which they will be received."""
-        found: list[JobView] = []
-        cursor: str | None = None
-        while True:
-            query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), cursor=cursor, limit=1_000)
-            page = await self._store.read(query)
-            found += page.rows
-            cursor = page.cursor
-            if cursor is None:
-                break
+        query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), limit=1_000)
+        found = [job async for jobs in read_pages(self._store, query) for job in jobs]
         found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
         return [_listed(lane, job) for job in found]
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from headway.contract.views import JobView, LaneView, WorkerView
-from headway.core.state import HELD, State
+from headway.core.state import HELD
 from headway.server.caller import Caller, Permission
 from headway.server.finding import held_jobs
+from headway.systems.jobs import count_queued
 from headway.systems.lanes.routes import retry
 from headway.web.page import (
     REASON,
@@ -26,7 +27,6 @@ HELD_ROWS = 25
 """Pulled jobs of each worker that are shown."""
 MOST_HELD = 250
 """The same of all workers: those first that have the most."""
-_QUEUED = (State.SCHEDULED, State.WAITING, State.PARKED)
 
 
 async def read(look: Look) -> Facts:
@@ -34,7 +34,7 @@ async def read(look: Look) -> Facts:
     seen = await look.sight.overview()
     caller, sought = look.caller, look.values["q"].casefold()
     lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
-    lanes.sort(key=lambda one: (-depth(one), one.name))
+    lanes.sort(key=lambda one: (-count_queued(one), one.name))
     rows = lanes[:ROWS]
     held: list[JobView] = []
     if Permission.READ in caller.may:
@@ -49,8 +49,8 @@ async def read(look: Look) -> Facts:
         "now": seen.stats.now,
         "rows": rows,
         "many": len(lanes),
-        "deepest": max((depth(one) for one in rows), default=0),
-        "depth": depth,
+        "deepest": max((count_queued(one) for one in rows), default=0),
+        "depth": count_queued,
         "pulled": pulled,
         "all_pulled": sum(pulled(one) for one in lanes),
         "shown": len(held),
@@ -60,11 +60,6 @@ async def read(look: Look) -> Facts:
             for id_, jobs in groupby(held, key=lambda one: one.worker or "")
         ],
     }
-
-
-def depth(lane: LaneView) -> int:
-    """How many jobs of a lane are queued, as `GET /lanes` counts them with those to be retried."""
-    return sum(lane.counts.get(one, 0) for one in _QUEUED)
 
 
 def pulled(lane: LaneView) -> int:

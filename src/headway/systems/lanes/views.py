@@ -17,6 +17,7 @@ from headway.server.caller import Caller
 from headway.server.finding import bounded_page
 from headway.server.service import Service
 from headway.server.visibility import visible_job
+from headway.systems.jobs import count_queued
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
@@ -100,11 +101,10 @@ async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tup
 async def _status(store: Store, lane: LaneView, latency: LaneLatency) -> LaneStatus:
     held = lane.counts
     failed, exact = await _waiting_to_be_retried(store, lane)
-    queued = sum(held.get(state, 0) for state in (State.SCHEDULED, State.WAITING, State.PARKED))
     return LaneStatus(
         lane=lane.name,
         statuses={
-            Status.QUEUED: max(0, queued - failed),
+            Status.QUEUED: max(0, count_queued(lane) - failed),
             Status.PULLED: held.get(State.RUNNING, 0) + held.get(State.AWAITING, 0),
             Status.FAILED: failed,
             Status.DONE: held.get(State.SUCCEEDED, 0),

@@ -19,6 +19,7 @@ from headway.server.access import Public
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
 from headway.server.routing import TheService, router
+from headway.systems.jobs import ref_of
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.history import write_again
 from headway.systems.notifications.mail import NO_SUCH_MAILBOX
@@ -159,7 +160,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
         # The provider's id is not recorded yet; never, if its answer was lost.
         job = await context.store.read(JobQuery(id=event.ref))
         if job is not None and (job.state is State.AWAITING or job.state in FINAL):
-            key = f"{job.id}:{job.run}"
+            key = ref_of(job)
         else:
             job = None
     if job is not None and job.kind != NOTIFICATION:
@@ -182,7 +183,7 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
     if job.state not in FINAL and job.state is not State.AWAITING:
         message = "the notification was not sent yet"
         raise InvalidState(message, hint="GET /notifications/{id} shows its status")
-    run = f"{job.id}:{job.run}"
+    run = ref_of(job)
     event = DeliveryEvent("", f"app:{run}", delivered=True, reason="", gone=False)
     await _settle(context, run, job, event)
 

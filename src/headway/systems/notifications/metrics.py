@@ -25,6 +25,7 @@ from headway.systems.directory.tally import (
     by_parts,
     counts_of,
 )
+from headway.systems.jobs import find_lane
 from headway.systems.notifications.notification import (
     BUCKETS_MS,
     FORGOTTEN,
@@ -274,9 +275,10 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
 
 def history_behind_ms(overview: Overview) -> int:
     """How long the one that ended first has waited for the history; 0 if none waits."""
-    lanes = {lane.name: lane.oldest_due_at for lane in overview.lanes}
-    oldest_at = lanes.get(HISTORY_LANE)
-    return 0 if oldest_at is None else max(0, overview.stats.now - oldest_at)
+    lane = find_lane(overview, HISTORY_LANE)
+    if lane is None or lane.oldest_due_at is None:
+        return 0
+    return max(0, overview.stats.now - lane.oldest_due_at)
 
 
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated
-from uuid import uuid4
 
 from fastapi import Body, Path, Query, Response
 
-from headway.contract.operate import ActRequest, Verb
+from headway.contract.operate import Verb
 from headway.contract.views import JobQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
@@ -25,6 +24,7 @@ from headway.server.replies import (
 )
 from headway.server.routing import TheService, router
 from headway.systems.directory.records import MAX_ID
+from headway.systems.jobs import act
 from headway.systems.notifications.context import NotifyContext, TheContext, check_caller
 from headway.systems.notifications.delivery import delivered as apply_delivered
 from headway.systems.notifications.intake import (
@@ -131,8 +131,7 @@ async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:  #
     _check_waits(await _seen(context, caller, id))
     if context.calendar is not None:
         await context.calendar.fetch([id])
-    request = ActRequest(request=str(uuid4()), ids=(id,), verb=Verb.CANCEL, author=caller.name)
-    await context.store.act(request)
+    await act(context.store, Verb.CANCEL, id, author=caller.name)
     job = await _seen(context, caller, id)
     status, _ = status_of(job)
     if status is Status.CANCELLED:

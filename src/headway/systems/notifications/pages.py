@@ -8,10 +8,10 @@ from typing import cast
 
 from sqlalchemy import select
 
-from headway.contract.views import GatesQuery, LaneView
+from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidValue
-from headway.core.state import State
 from headway.server.caller import Permission
+from headway.systems.jobs import count_queued, find_lane
 from headway.systems.notifications.context import NotifyContext, check_caller
 from headway.systems.notifications.listings import (
     NotificationsAsked,
@@ -39,7 +39,6 @@ RECORDS = 50
 """Templates of a page."""
 MOST_SHOWN = 20_000
 """Characters of a source or a preview that are shown."""
-_WAIT = (State.SCHEDULED, State.WAITING, State.PARKED)
 
 
 async def read(look: Look) -> Facts:
@@ -115,7 +114,7 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
                 "closed": slots is not None and slots.closed_until is not None,
                 "rate": gates.get(channel.rate) if limits.rate is not None else None,
                 "limits": limits,
-                "queued": _queued(lane),
+                "queued": count_queued(lane),
                 "oldest_at": None if lane is None else lane.oldest_due_at,
                 "paused": lane is not None and lane.paused,
                 "ends": {
@@ -126,20 +125,14 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     return found
 
 
-def _queued(lane: LaneView | None) -> int:
-    """Return how many jobs of a lane have not started; 0 if the lane does not exist."""
-    return 0 if lane is None else sum(lane.counts.get(one, 0) for one in _WAIT)
-
-
 async def _history(look: Look) -> Mapping[str, object] | None:
     """Return how many ended notifications wait for the history; None if it is switched off."""
     context, seen = _context(look), await look.sight.overview()
     if context.history is None:
         return None
-    lane = next((one for one in seen.lanes if one.name == HISTORY_LANE), None)
     behind_ms = history_behind_ms(seen)
     return {
-        "queued": _queued(lane),
+        "queued": count_queued(find_lane(seen, HISTORY_LANE)),
         "behind_ms": behind_ms,
         "late": behind_ms > context.thresholds.history_behind_above_ms,
         "runbooks": context.thresholds.runbooks,

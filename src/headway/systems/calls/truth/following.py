@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
-from uuid import uuid4
 
-from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.operate import Edit, Verb
 from headway.contract.store import InFlight, Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import CallerError
@@ -25,6 +24,7 @@ from headway.runtime.sources import in_flight
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, Standing
 from headway.systems.calls.truth.shadow import Migration
+from headway.systems.jobs import act
 
 NOT_OURS = "NOT_OURS"
 """The row said so when the call was about to be made."""
@@ -121,21 +121,18 @@ class Following:
         queued = tuple(view.id for view in found if view.state in QUEUED)
         if queued:
             reason = f"{RELEASED}: the row is the older system's again"
-            await self._act(queued, Verb.CANCEL, Edit(), reason)
+            await act(self._store(), Verb.CANCEL, *queued, author=AUTHOR, reason=reason)
 
     async def _bring_in_line(self, view: JobView, job: NewJob) -> None:
         if view.state in FINAL and is_elsewhere(view):
             edit = Edit(due_at=job.due_at, args=job.args, stage=job.stage, gates=job.gates)
-            await self._act((view.id,), Verb.RETRY, edit, "the row is ours again")
+            verb, reason = Verb.RETRY, "the row is ours again"
         elif view.state in QUEUED and view.args != job.args:
             edit = Edit(args=job.args, stage=job.stage, gates=job.gates)
-            await self._act((view.id,), Verb.EDIT, edit, "the row was changed")
-
-    async def _act(self, ids: tuple[str, ...], verb: Verb, edit: Edit, reason: str) -> None:
-        request = ActRequest(
-            request=uuid4().hex, ids=ids, verb=verb, edit=edit, author=AUTHOR, reason=reason
-        )
-        await self._store().act(request)
+            verb, reason = Verb.EDIT, "the row was changed"
+        else:
+            return
+        await act(self._store(), verb, view.id, author=AUTHOR, reason=reason, edit=edit)
 
 
 TABLE = "calls.table"
