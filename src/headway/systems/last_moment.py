@@ -31,6 +31,27 @@ def checking(check: Check) -> Generator[None]:
         _check.reset(token)
 
 
+class FirstByte:
+    """The trace of one request by httpcore: it calls the check right before the first byte.
+
+    Attributes:
+        begun: whether the request may have been sent, or a part of it.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    async def trace(self, event: str, _: object) -> None:
+        """Take an event of the request, as its extension `trace` does.
+
+        Raises:
+            Withdrawn: the request is not to be sent.
+        """
+        if not self.begun and event.endswith("send_request_headers.started"):
+            await last_moment()
+            self.begun = True
+
+
 async def last_moment() -> bool:
     """Call the check of this context, if there is one; to be awaited right before the first byte.
 

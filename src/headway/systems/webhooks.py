@@ -29,7 +29,7 @@ from headway.runtime.answers import Dead, Retry
 from headway.runtime.timing import Timing
 from headway.server.hooks.providers import SHORTEST_SECRET
 from headway.server.hooks.request import strict_base64
-from headway.systems.last_moment import last_moment
+from headway.systems.last_moment import FirstByte
 
 _CLOSED_4 = tuple(
     map(
@@ -318,14 +318,7 @@ class Reporter:
             "user-agent": "headway",
             **sign(self._keys, event, self._timing.wall_at() // 1000, body),
         }
-        begun = False
-
-        async def watch(step: str, _: object) -> None:
-            nonlocal begun
-            if not begun and step.endswith("send_request_headers.started"):
-                await last_moment()
-                begun = True
-
+        first_byte = FirstByte()
         try:
             async with (
                 self._places,
@@ -335,7 +328,7 @@ class Reporter:
                     url,
                     headers=list(headers.items()),
                     content=body,
-                    extensions={"trace": watch},
+                    extensions={"trace": first_byte.trace},
                 ) as reply,
             ):
                 return Posted(reply.status, self._retry_after(reply))
@@ -345,7 +338,7 @@ class Reporter:
         except httpcore.ProtocolError as error:
             message = "the webhook does not speak HTTP"
             failed = error
-        if begun:
+        if first_byte.begun:
             raise ProviderUnsure(message) from failed
         raise ProviderRefused(message, concerns="provider") from failed
 

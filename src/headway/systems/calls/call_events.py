@@ -17,13 +17,13 @@ from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
 from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
-from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
+from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run
 from headway.systems.jobs import ref_of as run_ref
 from headway.systems.telephony.exchange import Provider, take
-from headway.systems.telephony.voice import CallEvent, CallStatus
+from headway.systems.telephony.voice import CallEvent, CallStatus, call_of
 
 _log = logging.getLogger("headway.calls")
 

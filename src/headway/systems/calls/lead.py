@@ -11,10 +11,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from headway.contract.views import JobView, RunView
-from headway.core.check import is_job_id
 from headway.core.state import FINAL, State
 from headway.systems.calls.template import DEFAULT, Template
-from headway.systems.telephony.voice import CallStatus
+from headway.systems.telephony.voice import CallStatus, call_of
 
 
 class Outcome(StrEnum):
@@ -256,16 +255,6 @@ def this_life(job: JobView) -> Sequence[RunView]:
         if run.outcome in ENDED:
             last = place
     return job.runs[last:]
-
-
-def call_of(run: RunView) -> tuple[str, str] | None:
-    """The provider of a run's call and its id there; None if no call is known."""
-    for key in run.keys:
-        provider, colon, call_id = key.partition(":")
-        # After a store was lost, a run is known by its reference of before as well.
-        if colon and call_id and not is_job_id(provider):
-            return provider, call_id
-    return None
 
 
 def _attempt(job: JobView, run: RunView, n: int) -> Attempt:

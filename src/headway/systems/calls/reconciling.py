@@ -23,7 +23,6 @@ from headway.systems.calls.lead import (
     OF_STATUS,
     LeadArgs,
     Outcome,
-    call_of,
     judge,
     read_args,
     this_life,
@@ -31,7 +30,7 @@ from headway.systems.calls.lead import (
 )
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import CallsSettings, Template
-from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought
+from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought, call_of
 
 _log = logging.getLogger("headway.calls")
 

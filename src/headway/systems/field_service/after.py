@@ -24,7 +24,6 @@ from headway.systems.field_service.request import (
     OFFER,
     RING,
     acceptor,
-    call_of,
     is_open,
     last_run,
     offer_of,
@@ -35,7 +34,7 @@ from headway.systems.field_service.ringing import UNSURE
 from headway.systems.field_service.technicians import TECHNICIANS, became_idle
 from headway.systems.field_service.users import users_with_role
 from headway.systems.jobs import act, find_run, read_pages
-from headway.systems.telephony.voice import CallStatus
+from headway.systems.telephony.voice import CallStatus, call_of
 
 DISPATCHER = "dispatcher"
 REASSIGNED = "given to "
@@ -270,7 +269,7 @@ def _says_goodbye(request: JobView, run: int) -> bool:
 
 async def _hang_up(context: FieldContext, ring: JobView) -> bool:
     run = last_run(ring)
-    call = call_of(run.keys) if run is not None else None
+    call = call_of(run) if run is not None else None
     if call is None:
         return False
     provider, call_id = call

@@ -24,11 +24,20 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
-from headway.systems.field_service.request import LINES, call_of, is_open, run_of
+from headway.systems.field_service.request import LINES, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.field_service.users import USERS
 from headway.systems.telephony.texts import TextOrder, send_text
-from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
+from headway.systems.telephony.voice import (
+    Ask,
+    CallEvent,
+    CallOrder,
+    NotFound,
+    Say,
+    Sought,
+    Voice,
+    call_of,
+)
 
 ASK_EACH_S = 10
 """After so long without a webhook, the provider is asked."""
@@ -104,7 +113,7 @@ def _answer(voice: Voice, event: CallEvent | NotFound, past_ms: int) -> Running 
 async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_at: int) -> Sought:
     view = await context.store.read(JobQuery(id=awaited.id))
     runs = view.runs if view is not None else ()
-    known = {one.run: call_of(one.keys) for one in runs}
+    known = {one.run: call_of(one) for one in runs}
     mine = known.pop(awaited.run, None)
     return Sought(
         ref=awaited.ref,

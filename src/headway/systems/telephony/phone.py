@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated
 
 from phonenumbers import (
@@ -68,13 +69,9 @@ def can_be_assigned(phone: str) -> bool:
     return is_valid_number(parse(phone))
 
 
-def _phone(text: str) -> str:
-    return check_phone("it", text)
-
-
 Phone = Annotated[
     str,
-    AfterValidator(_phone),
+    AfterValidator(partial(check_phone, "it")),
     Field(
         examples=["+14155550100"],
         description="E.164.",

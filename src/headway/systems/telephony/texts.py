@@ -16,6 +16,7 @@ from headway.runtime.answers import Dead, Retry
 from headway.runtime.job import Job
 from headway.runtime.records import encode
 from headway.server.hooks.request import HookRequest
+from headway.systems.telephony.voice import TelephonyProvider
 
 
 class TextStatus(StrEnum):
@@ -87,18 +88,8 @@ class Inbound:
     event: str
 
 
-class Texts(Protocol):
+class Texts(TelephonyProvider, Protocol):
     """A provider of text messages."""
-
-    @property
-    def name(self) -> str:
-        """As settings name it, such as "twilio"."""
-        ...
-
-    @property
-    def answers_ms(self) -> int:
-        """Within which a send returns or raises."""
-        ...
 
     async def send(self, order: TextOrder) -> str:
         """Send a message; nothing here tries again.
@@ -112,14 +103,6 @@ class Texts(Protocol):
         """
         ...
 
-    def verify(self, request: HookRequest, now: int) -> None:
-        """Accept a webhook that this provider has signed.
-
-        Raises:
-            Unauthenticated: it is not signed, or not by the provider, or too long ago.
-        """
-        ...
-
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
         """What a proved status webhook says; None if it is of another sort."""
         ...
@@ -130,10 +113,6 @@ class Texts(Protocol):
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
         """The reply to an inbound webhook: this answer, or none; its body and media type."""
-        ...
-
-    async def close(self) -> None:
-        """Close its connections."""
         ...
 
 

@@ -6,9 +6,9 @@ Source: Twilio, "Error and Warning Dictionary".
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Protocol, Self, cast
 
 import httpx
 import msgspec
@@ -19,14 +19,13 @@ from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (it h
 from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
 from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
 
-from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.providers import Keys
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
-from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.twilio_webhooks import (
     CALLS,
@@ -48,9 +47,10 @@ from headway.systems.telephony.voice import (
     Say,
     Sought,
     Spoken,
+    known_status,
     the_one,
 )
-from headway.systems.telephony.wire import Refusal, Wire
+from headway.systems.telephony.wire import LOOK_IT_UP, Refusal, Wire, understood
 
 BASE_URL = "https://api.twilio.com"
 
@@ -281,8 +281,6 @@ EVENTS = ["initiated", "ringing", "answered", "completed"]
 MOST = 50
 """Calls that are looked at when one is sought."""
 
-T = TypeVar("T")
-
 
 class _Call(Protocol):
     """A call, as far as the official client's record of one is read here."""
@@ -294,11 +292,7 @@ class _Call(Protocol):
 
 
 class Account:
-    """See `Voice` and `Texts`.
-
-    Attributes:
-        answers_ms: see `Voice` and `Texts`.
-    """
+    """See `Voice` and `Texts`."""
 
     name = NAME
 
@@ -329,7 +323,8 @@ class Account:
         )
         if order.limit_s is not None:
             said["time_limit"] = order.limit_s
-        call = await _read(
+        call = await understood(
+            NAME,
             self._calls.create_async(
                 to=order.to,
                 from_=order.from_,
@@ -338,7 +333,7 @@ class Account:
                 status_callback_method="POST",
                 timeout=order.ring_s,
                 **said,
-            )
+            ),
         )
         return Dialled(self.name, _named(call.sid))
 
@@ -381,7 +376,7 @@ class Account:
         # was just answered.
         wanted = CallStatus.COMPLETED.value
         try:
-            await _read(self._calls(call_id).update_async(status=wanted))
+            await understood(NAME, self._calls(call_id).update_async(status=wanted))
         except ProviderRefused:
             call = await self._fetch(call_id)
             if call is None or not _status(call).ended:
@@ -392,8 +387,11 @@ class Account:
         callback: dict[str, Any] = (
             {} if order.status_url is None else {"status_callback": order.status_url}
         )
-        message = await _read(
-            self._messages.create_async(to=order.to, from_=order.from_, body=order.text, **callback)
+        message = await understood(
+            NAME,
+            self._messages.create_async(
+                to=order.to, from_=order.from_, body=order.text, **callback
+            ),
         )
         return _named(message.sid)
 
@@ -420,14 +418,14 @@ class Account:
         await self._wire.close()
 
     async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:
-        found = await _read(
-            self._calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
+        found = await understood(
+            NAME, self._calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
         )
         return cast("list[_Call]", found)
 
     async def _fetch(self, call_id: str) -> _Call | None:
         try:
-            return cast("_Call", await _read(self._calls(call_id).fetch_async()))
+            return cast("_Call", await understood(NAME, self._calls(call_id).fetch_async()))
         except ProviderRefused as refused:
             if refused.provider_code == UNKNOWN:
                 return None
@@ -446,24 +444,6 @@ class Account:
         )
 
 
-async def _read(asked: Awaitable[T]) -> T:
-    """What the official client made of a reply.
-
-    Raises:
-        ProviderError: as the wire raised it.
-        Withdrawn: the same.
-        ProviderUnsure: there is one, but it is not understood; it may have been done.
-    """
-    try:
-        return await asked
-    except (ProviderError, Withdrawn):
-        raise
-    except Exception as error:  # (the client raises anything for a reply of another shape)
-        message = f"twilio's reply is not understood: {type(error).__name__}"
-        hint = "look it up; do not send it again"
-        raise ProviderUnsure(message, hint=hint) from error
-
-
 def _before(call: _Call, since: datetime) -> bool:
     # A call that still waits to be placed has not started.
     return isinstance(call.start_time, datetime) and call.start_time < since
@@ -472,17 +452,12 @@ def _before(call: _Call, since: datetime) -> bool:
 def _named(sid: str | None) -> str:
     if not sid:
         message = "twilio's reply does not name the call or message"
-        raise ProviderUnsure(message, hint="look it up; do not send it again")
+        raise ProviderUnsure(message, hint=LOOK_IT_UP)
     return sid
 
 
-def _status(call: object) -> CallStatus:
-    said = str(cast("_Call", call).status)
-    status = CALLS.get(said)
-    if status is None:
-        message = f"twilio says that the call is {said[:40]!r}, which is not known"
-        raise ProviderUnsure(message)
-    return status
+def _status(call: _Call) -> CallStatus:
+    return known_status(NAME, CALLS, str(call.status))
 
 
 def make(settings: Mapping[str, object]) -> Account:

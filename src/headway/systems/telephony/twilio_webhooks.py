@@ -9,7 +9,7 @@ from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word
 
 CALLS: Mapping[str, CallStatus] = {
     "queued": CallStatus.QUEUED,
@@ -57,10 +57,7 @@ def read_status(request: HookRequest) -> CallEvent | None:
     # What asks for a script names the call's status too; only a status callback counts them.
     if said is None or only(form, "Digits") is not None:
         return None
-    status = CALLS.get(said)
-    if status is None:
-        message = f"the call's status is {said[:40]!r}"
-        raise InvalidValue(message, hint=f"known: {', '.join(CALLS)}")
+    status = read_status_word("call", CALLS, said)
     call_id = _sid(form, "CallSid")
     return CallEvent(
         provider=NAME,
@@ -99,10 +96,7 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
     said = only(form, "MessageStatus")
     if said is None:
         return None
-    status = MESSAGES.get(said)
-    if status is None:
-        message = f"the message's status is {said[:40]!r}"
-        raise InvalidValue(message, hint=f"known: {', '.join(MESSAGES)}")
+    status = read_status_word("message", MESSAGES, said)
     message_id = _sid(form, "MessageSid")
     return TextEvent(
         provider=NAME,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from headway.core.errors import ProviderUnsure
+from headway.contract.views import RunView
+from headway.core.check import is_job_id
+from headway.core.errors import InvalidValue, ProviderUnsure
 from headway.server.hooks.request import HookRequest
 
 
@@ -164,8 +166,8 @@ class Spoken(NamedTuple):
     media_type: str
 
 
-class Voice(Protocol):
-    """A provider of telephone calls."""
+class TelephonyProvider(Protocol):
+    """A provider of calls, of text messages, or of both."""
 
     @property
     def name(self) -> str:
@@ -174,8 +176,24 @@ class Voice(Protocol):
 
     @property
     def answers_ms(self) -> int:
-        """Within which a dial returns or raises."""
+        """How long a dial or a send takes at most until it returns or raises."""
         ...
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """Accept a webhook that this provider has signed.
+
+        Raises:
+            Unauthenticated: it is not signed, or not by the provider, or too long ago.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class Voice(TelephonyProvider, Protocol):
+    """A provider of telephone calls."""
 
     async def dial(self, order: CallOrder) -> Dialled:
         """Place a call; asked once, it is asked once: nothing here tries again.
@@ -209,14 +227,6 @@ class Voice(Protocol):
         """
         ...
 
-    def verify(self, request: HookRequest, now: int) -> None:
-        """Accept a webhook that this provider has signed.
-
-        Raises:
-            Unauthenticated: it is not signed, or not by the provider, or too long ago.
-        """
-        ...
-
     def read_status(self, request: HookRequest) -> CallEvent | None:
         """What a proved status webhook says; None if it is of another sort."""
         ...
@@ -229,9 +239,44 @@ class Voice(Protocol):
         """The reply to an answer webhook that says these words."""
         ...
 
-    async def close(self) -> None:
-        """Close its connections."""
-        ...
+
+Status = TypeVar("Status", bound=StrEnum)
+
+
+def read_status_word(what: str, words: Mapping[str, Status], said: str) -> Status:
+    """Return the status that a webhook's word stands for.
+
+    Raises:
+        InvalidValue: the word is unknown.
+    """
+    status = words.get(said)
+    if status is None:
+        message = f"the {what}'s status is {said[:40]!r}"
+        raise InvalidValue(message, hint=f"known: {', '.join(words)}")
+    return status
+
+
+def known_status(provider: str, words: Mapping[str, CallStatus], said: str) -> CallStatus:
+    """Return the status that a provider's word stands for when it is asked about a call.
+
+    Raises:
+        ProviderUnsure: the word is unknown.
+    """
+    status = words.get(said)
+    if status is None:
+        message = f"{provider} says that the call is {said[:40]!r}, which is not known"
+        raise ProviderUnsure(message)
+    return status
+
+
+def call_of(run: RunView) -> tuple[str, str] | None:
+    """Return the provider of a run's call and its id there; None if no call is known."""
+    for key in run.keys:
+        provider, colon, call_id = key.partition(":")
+        # After a store was lost, a run is known by its reference of before as well.
+        if colon and call_id and not is_job_id(provider):
+            return provider, call_id
+    return None
 
 
 SKEW_MS = 5_000

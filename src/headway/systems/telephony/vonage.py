@@ -37,12 +37,11 @@ from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (i
 )
 from vonage_voice.models.ncco import NccoAction  # pyright: ignore[reportMissingTypeStubs]  (as above)
 
-from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
-from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.voice import (
     SKEW_MS,
     Ask,
@@ -55,6 +54,7 @@ from headway.systems.telephony.voice import (
     Say,
     Sought,
     Spoken,
+    known_status,
     the_one,
 )
 from headway.systems.telephony.vonage_webhooks import (
@@ -65,7 +65,7 @@ from headway.systems.telephony.vonage_webhooks import (
     read_status,
     whole,
 )
-from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire
+from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire, understood
 
 
 def _private_key(written: str) -> str:
@@ -259,11 +259,7 @@ T = TypeVar("T")
 
 
 class Application:
-    """See `Voice`.
-
-    Attributes:
-        answers_ms: see `Voice`.
-    """
+    """See `Voice`."""
 
     name = NAME
 
@@ -363,14 +359,7 @@ class Application:
         if self._threads is None:
             self._threads = CapacityLimiter(AT_ONCE)
         client = Client(WireClient(self._auth, self._wire, self._settings.base_url))
-        try:
-            return await to_thread.run_sync(ask, client, limiter=self._threads)
-        except (ProviderError, Withdrawn):
-            raise
-        except Exception as error:  # (the client raises anything for a reply of another shape)
-            message = f"vonage's reply is not understood: {type(error).__name__}"
-            hint = "look it up; do not send it again"
-            raise ProviderUnsure(message, hint=hint) from error
+        return await understood(NAME, to_thread.run_sync(ask, client, limiter=self._threads))
 
 
 def _request(order: CallOrder) -> CreateCallRequest:
@@ -413,11 +402,7 @@ def _event(call: CallInfo, sought: Sought) -> CallEvent:
 
 
 def _status(call: CallInfo) -> CallStatus:
-    status = CALLS.get(call.status)
-    if status is None:
-        message = f"vonage says that the call is {call.status[:40]!r}, which is not known"
-        raise ProviderUnsure(message)
-    return status
+    return known_status(NAME, CALLS, call.status)
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
 from headway.server.hooks.request import HookRequest, any_same, check_fresh, is_object, refuse
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.strict_json import read_json
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word
 
 CALLS: Mapping[str, CallStatus] = {
     "started": CallStatus.QUEUED,
@@ -103,10 +103,7 @@ def read_status(request: HookRequest) -> CallEvent | None:
     said = body.get("status")
     if said is None or said in PASSED_OVER or "dtmf" in body:
         return None
-    status = CALLS.get(str(said))
-    if status is None:
-        message = f"the call's status is {str(said)[:40]!r}"
-        raise InvalidValue(message, hint=f"known: {', '.join(CALLS)}")
+    status = read_status_word("call", CALLS, str(said))
     call_id = _text(body, "uuid")
     return CallEvent(
         provider=NAME,

@@ -7,15 +7,16 @@ All of them send through here instead: a request is sent once, and the two cases
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import httpx
 
 from headway.core.duration import read_retry_after
-from headway.core.errors import ProviderRefused, ProviderUnsure
+from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
-from headway.systems.last_moment import last_moment
+from headway.systems.last_moment import FirstByte, Withdrawn
 
 UNSURE = frozenset({408, 409, 425})
 """Statuses of the caller's side that do not say that nothing was begun."""
@@ -34,7 +35,11 @@ KEPT = 20
 """Connections that are kept for the next requests."""
 KEPT_S = 5
 """After so long without a request a connection is not used again."""
+LOOK_IT_UP = "look it up; do not send it again"
+"""The hint of an error after which a request may have been carried out."""
 _SAID = 300
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,24 +129,16 @@ class Wire:
             ) from None
 
     async def _sent(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
-        begun = False
-
-        async def watch(event: str, _: object) -> None:
-            nonlocal begun
-            if not begun and event.endswith("send_request_headers.started"):
-                await last_moment()
-                begun = True
-
-        request.extensions = {**request.extensions, "trace": watch}
+        first_byte = FirstByte()
+        request.extensions |= {"trace": first_byte.trace, "timeout": self._phases}
         try:
             async with self._timing.limit(self._timeout_s):
                 reply, body = await self._exchange(request, auth)
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
             why = f"{type(error).__name__}: {error}".strip(": ")[:_SAID]
-            if begun:
+            if first_byte.begun:
                 message = f"{self._provider} was asked and did not answer: {why}"
-                hint = "look it up; do not send it again"
-                raise ProviderUnsure(message, hint=hint) from None
+                raise ProviderUnsure(message, hint=LOOK_IT_UP) from None
             message = f"{self._provider} cannot be reached: {why}"
             hint = "nothing was sent; check its base_url and the network"
             raise ProviderRefused(message, hint=hint, concerns="provider") from None
@@ -160,7 +157,6 @@ class Wire:
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
-        request.extensions = {**request.extensions, "timeout": self._phases}
         # The last one used: the others come of age, and a quiet hour leaves few.
         client = self._idle.pop() if self._idle else self._connected()
         keep = False
@@ -192,7 +188,7 @@ class Wire:
         away = status in self._not_done
         if not away and (not reply.is_client_error or status in UNSURE):
             message = f"{self._provider} answered {status}, which does not say whether it was done"
-            return ProviderUnsure(message, hint="look it up; do not send it again")
+            return ProviderUnsure(message, hint=LOOK_IT_UP)
         said = self._read_refusal(status, body)
         number = f" {said.code}" if said.code and said.code != str(status) else ""
         message = f"{self._provider} refused with {status}{number}: {said.text[:_SAID]}"
@@ -205,6 +201,23 @@ class Wire:
             provider_code=said.code,
             limited=status == 429,
         )
+
+
+async def understood(provider: str, asked: Awaitable[T]) -> T:
+    """Return what an official client made of a reply.
+
+    Raises:
+        ProviderError: as the wire raised it.
+        Withdrawn: the same.
+        ProviderUnsure: there is a reply, but it is not understood; it may have been done.
+    """
+    try:
+        return await asked
+    except (ProviderError, Withdrawn):
+        raise
+    except Exception as error:  # (a client raises anything for a reply of another shape)
+        message = f"{provider}'s reply is not understood: {type(error).__name__}"
+        raise ProviderUnsure(message, hint=LOOK_IT_UP) from error
 
 
 def _plain(reply: httpx.Response) -> list[tuple[str, str]]:
