@@ -124,6 +124,11 @@ class SystemContext:
         return self.parts.directory
 
     @property
+    def exchange(self) -> Exchange:
+        """The providers of calls and messages."""
+        return self.parts.exchange
+
+    @property
     def timing(self) -> Timing:
         """Clocks and pauses."""
         return self.parts.timing

@@ -12,7 +12,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.field_service.cells import check_position, distance_km
 from headway.systems.field_service.nearby import Candidate
 from headway.systems.field_service.records import SCHEMAS, Channel, Technician, skill_key
-from headway.systems.field_service.technicians import put_in_place
+from headway.systems.field_service.technicians import TECHNICIANS
 
 SCHEMA = SCHEMAS[0]
 
@@ -53,7 +53,7 @@ async def fill(directory: Directory, technicians: Iterable[Technician]) -> None:
             batch = all_[first : first + 500]
             session.add_all(batch)
             await session.flush()
-            await put_in_place(session, batch)
+            await TECHNICIANS.derive(session, batch)
 
 
 def brute_force(

@@ -18,8 +18,8 @@ from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
 from headway.systems.field_service import FieldService, make
 from headway.systems.field_service.records import Technician, User
-from headway.systems.field_service.technicians import put_in_place
-from headway.systems.field_service.users import put_in_roles
+from headway.systems.field_service.technicians import TECHNICIANS
+from headway.systems.field_service.users import USERS
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig
@@ -91,7 +91,7 @@ class FieldRig:
         async with self.directory.change() as session:
             session.add(row)
             await session.flush()
-            await put_in_place(session, [row])
+            await TECHNICIANS.derive(session, [row])
         if answers:
             self.carrier.person(phone, *answers, **person)
         return phone
@@ -103,7 +103,7 @@ class FieldRig:
             for key, value in fields.items():
                 setattr(row, key, value)
             await session.flush()
-            await put_in_place(session, [row])
+            await TECHNICIANS.derive(session, [row])
 
     async def user(
         self, name: str, *channels: str, roles: tuple[str, ...] = ("Dispatcher",)
@@ -112,7 +112,7 @@ class FieldRig:
         async with self.directory.change() as session:
             session.add(row)
             await session.flush()
-            await put_in_roles(session, [row])
+            await USERS.derive(session, [row])
 
     # --------------------------------------------------------------------------- requests
 

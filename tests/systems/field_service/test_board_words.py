@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.systems.field_service.live_view import answer, place
+from headway.systems.field_service.live_view import answer
+from headway.systems.field_service.messages import place
 from headway.systems.field_service.request import Position
 from headway.systems.field_service.views import AskedView
 

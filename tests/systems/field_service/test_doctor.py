@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import SCHEMAS, User
-from headway.systems.field_service.users import put_in_roles
+from headway.systems.field_service.users import USERS
 from tests.cli.conftest import Headway, folder, headway
 from tests.systems.field_service.field_rig import a_field
 
@@ -54,7 +54,7 @@ def test_the_command_warns_where_the_system_is_configured(folder: Path, headway:
             async with directory.change() as session:
                 session.add(user)
                 await session.flush()
-                await put_in_roles(session, [user])
+                await USERS.derive(session, [user])
         await directory.close()
 
     asyncio.run(make(None))

@@ -62,7 +62,7 @@ class CallsSystem:
     async def start(self, service: Service) -> None:
         """Declare the gates to the store, and start the requeueing of waiting leads."""
         service.system_services[NAME] = self.context
-        if not self.context.parts.exchange.voices:
+        if not self.context.exchange.voices:
             _log.warning("there is no provider of calls: add a table such as [telephony.twilio]")
         start_seeing(service, self.context.tally, self.context.thresholds)
         await self.context.declare_gates(await self.context.catalogue.read())

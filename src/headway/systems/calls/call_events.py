@@ -218,7 +218,7 @@ async def _put_back(context: CallsContext, job: JobView, run: int) -> None:
 async def _hang_up(context: CallsContext, job: JobView, event: CallEvent) -> None:
     """Hang up a call whose lead was cancelled before the call's id was known."""
     try:
-        await context.parts.exchange.voice(event.provider).hang_up(event.call_id)
+        await context.exchange.voice(event.provider).hang_up(event.call_id)
     except ProviderError as error:
         _log.warning("lead %s: its call is not hung up: %s", job.id, error)
 
@@ -276,7 +276,7 @@ async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> 
     if not await hangs_up_first(context, run_ref(job)) and not again:
         return
     try:
-        await context.parts.exchange.voice(call[0]).hang_up(call[1])
+        await context.exchange.voice(call[0]).hang_up(call[1])
     except ProviderError as error:
         _log.warning("lead %s: its call is not hung up: %s", job.id, error)
         raise
@@ -309,7 +309,7 @@ async def hook(
     configured. 401: the signature is missing or does not fit. 503: the store is away; the
     provider is to send it again.
     """
-    exchange = context.parts.exchange
+    exchange = context.exchange
     came = await take(service, exchange, provider, request)
     voice = exchange.voices.get(provider)
     event = None if voice is None else voice.read_status(came)

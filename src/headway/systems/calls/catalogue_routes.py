@@ -117,7 +117,7 @@ async def add_number(
         InvalidValue: no provider has this name.
     """
     caller.check_gate(DEFAULT_POOL)
-    context.parts.exchange.voice(body.provider)
+    context.exchange.voice(body.provider)
     record = NumberRecord(**body.model_dump(mode="json"))
     try:
         async with changing(service, context, caller, f"number {body.number}") as session:
@@ -150,7 +150,7 @@ async def change_number(
     given = body.model_dump(mode="json", exclude_unset=True)
     not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
     if "provider" in given:
-        context.parts.exchange.voice(given["provider"])
+        context.exchange.voice(given["provider"])
     async with changing(service, context, caller, f"number {number}") as session:
         record = await _found(session, NumberRecord, number)
         for name, value in given.items():
@@ -215,7 +215,7 @@ PAGE = reply(
 async def list_templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
     """List the templates, by name."""
     caller.whole()
-    async with context.parts.directory.read() as session:
+    async with context.directory.read() as session:
         stored = {one.name: one.body for one in await session.scalars(select(TemplateRecord))}
     bodies = {DEFAULT: _usual(context), **stored}
     page = page_of(tuple(bodies), str, asked)
@@ -233,7 +233,7 @@ async def one_template(name: TheName, context: TheContext, caller: Observer) -> 
         UnknownRecord: there is none of this name.
     """
     caller.whole()
-    async with context.parts.directory.read() as session:
+    async with context.directory.read() as session:
         if name == DEFAULT and await session.get(TemplateRecord, name) is None:
             return answer(_named(name, _usual(context)))
         return answer(_named(name, (await _found(session, TemplateRecord, name)).body))

@@ -84,7 +84,7 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
     if not event.status.ended:
         if job.cancel_requested:
             # The lead was cancelled before the call's id was known.
-            await context.parts.exchange.voice(event.provider).hang_up(event.call_id)
+            await context.exchange.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else context.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
     if left_ms <= 0:
@@ -153,7 +153,7 @@ async def _look_up(
     Raises:
         ProviderUnsure: one that may know cannot be asked.
     """
-    voices = context.parts.exchange.voices
+    voices = context.exchange.voices
     number = number_of(job, run.run)
     call = call_of(run)
     said = progress_of(job, run.run)

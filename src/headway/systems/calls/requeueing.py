@@ -34,7 +34,7 @@ async def watch(context: CallsContext) -> None:
     is said when it is checked; so when one comes or goes, those that wait are looked through, and
     checked again if they would wait elsewhere now.
     """
-    timing = context.parts.timing
+    timing = context.timing
     while True:
         await context.changed.wait()
         context.changed.clear()

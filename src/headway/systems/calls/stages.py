@@ -110,7 +110,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         _log.warning("lead %s is put off: %s", job.id, away)
         return Snooze(after=AWAY)
     providers = _providers(context, template, number)
-    timing, begun = context.parts.timing, context.parts.timing.monotonic()
+    timing, begun = context.timing, context.timing.monotonic()
     await job.hand_over(timeout=f"{context.settings.call_deadline}ms")
     await _begin(context, job, args, number)
 
@@ -131,7 +131,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         )
 
     try:
-        dialled = await dial(context.parts.exchange, order, providers)
+        dialled = await dial(context.exchange, order, providers)
     except ProviderUnsure as unsure:
         # There may be a call: its webhook shows it, or the provider when it is asked.
         _log.warning("lead %s: whether %s calls is not known: %s", job.id, providers[0], unsure)
@@ -183,7 +183,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
         raise InvalidValue(message, hint="set public_url, for workers too")
     number = page.numbers.get(member)
     why = "" if number is not None else "the directory does not know it"
-    if number is not None and number.provider not in context.parts.exchange.voices:
+    if number is not None and number.provider not in context.exchange.voices:
         why = f"no provider is called {number.provider!r}"
     if number is None or why:
         raise Retry(
@@ -197,7 +197,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
 
 def _providers(context: CallsContext, template: Template, number: Number) -> list[str]:
     """The number's own provider, then those that the template names and the settings have."""
-    known = context.parts.exchange.voices
+    known = context.exchange.voices
     others = (one for one in template.providers if one in known)
     return list(dict.fromkeys((number.provider, *others)))
 

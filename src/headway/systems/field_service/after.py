@@ -9,7 +9,7 @@ from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
-from headway.core.errors import ProviderError, StoreUnavailable, UnknownRecord
+from headway.core.errors import ProviderError, StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob, derived_id
 from headway.core.state import QUEUED, State
 from headway.runtime.answers import Snooze
@@ -18,6 +18,7 @@ from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
+from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import (
     ALERT,
     NAME,
@@ -31,7 +32,7 @@ from headway.systems.field_service.request import (
     run_of,
 )
 from headway.systems.field_service.ringing import UNSURE
-from headway.systems.field_service.technicians import TECHNICIANS, became_idle
+from headway.systems.field_service.technicians import became_idle
 from headway.systems.field_service.users import users_with_role
 from headway.systems.jobs import act, find_run, read_pages
 from headway.systems.telephony.voice import CallStatus, call_of
@@ -92,7 +93,7 @@ class FollowUps:
             _log.error("no technician takes the request %s, and no user is a dispatcher", view.id)
         text = alert_text(read_request(view.args), view.id, reason)
         return [
-            context.kind(ALERT).make(
+            context.app.kind(ALERT).make(
                 job_id=derived_id(ALERT, view.id, view.life, one.id),
                 subject=view.id,
                 user=one.id,
@@ -106,20 +107,16 @@ class FollowUps:
         if not technician or view.finished_at is None:
             return
         async with self._context.directory.change() as session:
-            try:
-                await became_idle(session, technician, view.finished_at)
-            except UnknownRecord:
-                return
+            await became_idle(session, technician, view.finished_at)
 
     async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
         context, technician = self._context, acceptor(view)
         if not technician or not context.settings.texts:
             return []
         async with context.directory.read() as session:
-            try:
-                found = await TECHNICIANS.find(session, technician)
-            except UnknownRecord:
-                return []
+            found = await session.get(Technician, technician)
+        if found is None:
+            return []
         text = withdrawn_text(read_request(view.args))
         return [context.message(view.id, found.phone, text, "withdrawn", view.id, view.run)]
 
@@ -148,18 +145,16 @@ class FollowUps:
         text = taken_text(read_request(view.args))
         async with context.directory.read() as session:
             for name in sorted(silent - {winner}):
-                try:
-                    technician = await TECHNICIANS.find(session, name)
-                except UnknownRecord:
-                    continue
-                why = ("taken", view.id, run, name)
-                found.append(context.message(view.id, technician.phone, text, *why))
+                technician = await session.get(Technician, name)
+                if technician is not None:
+                    why = ("taken", view.id, run, name)
+                    found.append(context.message(view.id, technician.phone, text, *why))
         return found
 
     async def _waiting_for(self, technician: str) -> list[str]:
         """The queued requests whose remaining candidates include the technician."""
         query = JobsQuery(
-            lane=self._context.kind(OFFER).lane, kind=OFFER, states=tuple(QUEUED), limit=1_000
+            lane=self._context.app.kind(OFFER).lane, kind=OFFER, states=tuple(QUEUED), limit=1_000
         )
         found: list[str] = []
         async for jobs in read_pages(self._context.store, query):

@@ -43,9 +43,19 @@ def check_position(lat: float, lon: float) -> tuple[float, float]:
     if not -180 <= lon <= 180:
         message = f"the longitude {lon} is not on the earth"
         raise InvalidValue(message, hint="degrees east, from -180 to 180")
-    east = round(lon, DIGITS)
+    return rounded(lat), rounded_lon(lon)
+
+
+def rounded(degrees: float) -> float:
+    """Return degrees with seven decimals, as positions have them."""
     # Adding 0 makes the negative zero positive.
-    return round(lat, DIGITS) + 0.0, -180.0 if east == 180 else east + 0.0
+    return round(degrees, DIGITS) + 0.0
+
+
+def rounded_lon(lon: float) -> float:
+    """Return a longitude with seven decimals; 180 becomes -180."""
+    east = rounded(lon)
+    return -180.0 if east == 180 else east
 
 
 def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
@@ -126,10 +136,7 @@ def cell_of(lat: float, lon: float) -> int:
 def position_of(cell: int) -> tuple[float, float]:
     """The position that has a number: latitude and longitude, to seven digits."""
     row, column = _gather(cell >> 1), _gather(cell)
-    # Adding 0 makes the negative zero positive.
-    return round(row / PER_DEGREE - 90, DIGITS) + 0.0, round(
-        column / PER_DEGREE - 180, DIGITS
-    ) + 0.0
+    return rounded(row / PER_DEGREE - 90), rounded(column / PER_DEGREE - 180)
 
 
 class Square(NamedTuple):

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headway.core.job import NewJob, derived_id
-from headway.runtime.kind import Kind
 from headway.server.caller import Caller
 from headway.server.routing import system_service
 from headway.systems.field_service.request import LOOK_OVER, NAME, OFFERS, TEXT
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import SystemContext
-from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.voice import Voice
 
 AWAY_AGAIN = "5s"
@@ -26,11 +24,6 @@ class FieldContext(SystemContext):
     settings: FieldSettings
 
     @property
-    def exchange(self) -> Exchange:
-        """The providers of calls and messages."""
-        return self.parts.exchange
-
-    @property
     def voice(self) -> Voice:
         """The provider of calls to technicians and dispatchers.
 
@@ -39,19 +32,16 @@ class FieldContext(SystemContext):
         """
         return self.exchange.voice(self.settings.provider or "")
 
-    def kind(self, name: str) -> Kind:
-        """One of this system's kinds."""
-        return self.app.kind(name)
-
     def look_over(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
         """A job that looks over a request; however often it is sent, the same `why` makes one."""
         job_id = derived_id(LOOK_OVER, *why)
-        return self.kind(LOOK_OVER).make(job_id=job_id, subject=request, request=request, **more)
+        kind = self.app.kind(LOOK_OVER)
+        return kind.make(job_id=job_id, subject=request, request=request, **more)
 
     def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:
         """A job that sends a message about a request; the same `why` makes one."""
         more: dict[str, Any] = {"offer": offer} if offer else {}
-        return self.kind(TEXT).make(
+        return self.app.kind(TEXT).make(
             job_id=derived_id(*why), subject=request, to=to, text=text, **more
         )
 

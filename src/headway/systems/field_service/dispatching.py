@@ -173,7 +173,7 @@ class Dispatcher:
         request = replace(read_request(job.args), assigned=None)
         candidates = await candidates_for(self.context, request)
         args = args_of(request)
-        gates = self.context.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
+        gates = self.context.app.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
         edit = Edit(args=args, candidates=tuple(candidates), gates=gates)
         if not await self._act(job, Verb.RETRY, "dispatched again", edit):
             message = "the request is dispatched already"
@@ -284,9 +284,8 @@ TIMES = reply_model(OfferTimesNow)
     summary="How long offers stand",
     response_model=TIMES,
 )
-async def times(service: TheService, context: TheContext, caller: Observer) -> Response:
+async def times(context: TheContext, caller: Observer) -> Response:
     """How long the next offers stand, by urgency."""
-    del service
     caller.every_tenant()
     return await _times(context)
 
@@ -297,17 +296,11 @@ async def times(service: TheService, context: TheContext, caller: Observer) -> R
     summary="Say how long offers stand",
     response_model=TIMES,
 )
-async def change(
-    body: TimesBody,
-    service: TheService,
-    context: TheContext,
-    caller: Definer,
-) -> Response:
+async def change(body: TimesBody, context: TheContext, caller: Definer) -> Response:
     """Hold from the next offer on; an offer that stands is not changed.
 
     What is left out is as the file says.
     """
-    del service
     caller.every_tenant()
     await set_times(context.directory, body.offer_timeout, {**body.urgency})
     return await _times(context)

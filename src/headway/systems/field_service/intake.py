@@ -107,7 +107,7 @@ def jobs_for(
         candidates: in the order to be asked.
         key: makes the request one, however often it is sent.
     """
-    offer = context.kind(OFFER).make(
+    offer = context.app.kind(OFFER).make(
         customer=request.customer,
         position=request.position,
         skills=request.skills,

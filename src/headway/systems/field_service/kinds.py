@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery
 from headway.core.cascade import Answer
-from headway.core.errors import StoreUnavailable, UnknownRecord
+from headway.core.errors import StoreUnavailable
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
@@ -53,7 +51,6 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
 from headway.systems.field_service.settings import current_times
-from headway.systems.field_service.technicians import TECHNICIANS
 
 ASSIGNING = "1m"
 """The deadline of an acceptance that comes with its own offer; it is never reached."""
@@ -126,9 +123,9 @@ class Turn:
         had = request.assigned.had if request.assigned is not None else ""
         async with context.directory.read() as session:
             return _Candidate(
-                technician=await _find(session, job.candidate),
+                technician=await session.get(Technician, job.candidate),
                 timeout_ms=times.of(request.urgency),
-                had=await _find(session, had) if had else None,
+                had=await session.get(Technician, had) if had else None,
             )
 
     async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
@@ -164,7 +161,7 @@ class Turn:
         elif context.settings.lines:
             stands_ms += context.settings.line_wait
             job.then(
-                context.kind(RING).make(
+                context.app.kind(RING).make(
                     job_id=derived_id(RING, job.ref),
                     subject=job.id,
                     to=technician.phone,
@@ -224,13 +221,6 @@ class Turn:
 def _away_km(request: Request, technician: Technician) -> float:
     here = request.position
     return distance_km(here.lat, here.lon, technician.lat, technician.lon)
-
-
-async def _find(session: AsyncSession, technician: str) -> Technician | None:
-    try:
-        return await TECHNICIANS.find(session, technician)
-    except UnknownRecord:
-        return None
 
 
 # A worker that dies in a turn uses an attempt, and a request has many turns; what follows an end,

@@ -14,7 +14,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.request import OFFER, STATES, Position, Status
+from headway.systems.field_service.request import OFFER, STATES, Status
 from headway.systems.field_service.views import AskedView, ServiceRequest, service_request
 from headway.systems.telephony.voice import CallStatus
 
@@ -107,8 +107,3 @@ def answer(asked: AskedView) -> str:
         return f"not reached ({asked.reason})"
     said = _WORDS.get(asked.said, asked.said)
     return said if asked.reason in {"", said} else f"{said} ({asked.reason})"
-
-
-def place(position: Position) -> str:
-    """A position to a metre or so; forms may carry as many digits as they like."""
-    return f"{position.lat:.5f}, {position.lon:.5f}"

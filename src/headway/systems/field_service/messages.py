@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from headway.systems.field_service.request import Request, Urgency
+from headway.systems.field_service.request import Position, Request, Urgency
 
 BYE = "Goodbye."
 ASK_AGAIN = "That was no answer."
@@ -27,8 +27,12 @@ _UNSAID = frozenset({"Cc", "Cs", "Cn"})
 
 def place_text(request: Request) -> str:
     """Return the address, or the position as text."""
-    place = _short(request.address, MOST_PLACE)
-    return place or f"{request.position.lat:.5f}, {request.position.lon:.5f}"
+    return _short(request.address, MOST_PLACE) or place(request.position)
+
+
+def place(position: Position) -> str:
+    """Return a position to a metre or so, however many digits the form had."""
+    return f"{position.lat:.5f}, {position.lon:.5f}"
 
 
 def _short(text: str, most: int) -> str:

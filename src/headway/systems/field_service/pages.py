@@ -13,7 +13,8 @@ from headway.server.caller import Caller, Permission
 from headway.server.paging import decode_cursor, encode_cursor
 from headway.systems.field_service.context import FieldContext, check_caller
 from headway.systems.field_service.dispatching import assign, redispatch, withdraw
-from headway.systems.field_service.live_view import answer, place, read_live_view
+from headway.systems.field_service.live_view import answer, read_live_view
+from headway.systems.field_service.messages import place
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import OFFERS, Status, lock_of
 from headway.systems.field_service.request_routes import complete
@@ -84,10 +85,6 @@ def _request(values: Values, body: Mapping[str, object] | None = None) -> Call:
     return Call(path={"id": values["request"], "request": values["request"]}, body=body)
 
 
-def _moves(caller: Caller, _: Values) -> None:
-    _sees_requests(caller)
-
-
 ASSIGN = Action(
     name="field-assign",
     label="Assign",
@@ -109,9 +106,15 @@ ASSIGN = Action(
             choices=(("no", "refuse"), ("yes", "wait until he is free")),
         ),
     ),
-    reach=_moves,
+    reach=lambda caller, _: _sees_requests(caller),
 )
-_move = partial(Action, call=_request, of=("request",), fields=(), reach=_moves)
+_move = partial(
+    Action,
+    call=_request,
+    of=("request",),
+    fields=(),
+    reach=lambda caller, _: _sees_requests(caller),
+)
 REDISPATCH = _move(
     name="field-redispatch",
     label="Offer again",

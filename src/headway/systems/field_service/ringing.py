@@ -17,16 +17,15 @@ from headway.core.errors import (
     ProviderRefused,
     ProviderUnsure,
     StoreUnavailable,
-    UnknownRecord,
 )
 from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.records import User
 from headway.systems.field_service.request import LINES, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.field_service.users import USERS
 from headway.systems.telephony.texts import TextOrder, send_text
 from headway.systems.telephony.voice import (
     Ask,
@@ -316,13 +315,9 @@ class Alert:
             Dead: there is none.
         """
         async with self._context.directory.read() as session:
-            try:
-                found = await USERS.find(session, user)
-            except UnknownRecord:
-                reason = "the user is gone"
-                raise Dead(reason) from None
-        if not found.channels:
-            reason = "the user has no channel"
+            found = await session.get(User, user)
+        if found is None or not found.channels:
+            reason = "the user is gone" if found is None else "the user has no channel"
             raise Dead(reason)
         return found.channels[(job.attempt - 1) % len(found.channels)]
 

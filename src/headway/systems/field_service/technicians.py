@@ -20,7 +20,7 @@ from headway.server.routing import router
 from headway.systems.directory.importing import split_by
 from headway.systems.directory.record_routes import Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.cells import DIGITS, cell_of
+from headway.systems.field_service.cells import cell_of, rounded, rounded_lon
 from headway.systems.field_service.context import TheContext, check_caller
 from headway.systems.field_service.nearby import MOST, Candidate, nearby
 from headway.systems.field_service.records import Channel, Place, Technician, Word, held, skill_key
@@ -34,17 +34,8 @@ _WORDS = {
 }
 
 
-def _to_digits(degrees: float) -> float:
-    return round(degrees, DIGITS) + 0.0
-
-
-def _east(degrees: float) -> float:
-    east = _to_digits(degrees)
-    return -180.0 if east == 180 else east
-
-
-Lat = Annotated[float, Field(ge=-90, le=90, examples=[52.52]), AfterValidator(_to_digits)]
-Lon = Annotated[float, Field(ge=-180, le=180, examples=[13.405]), AfterValidator(_east)]
+Lat = Annotated[float, Field(ge=-90, le=90, examples=[52.52]), AfterValidator(rounded)]
+Lon = Annotated[float, Field(ge=-180, le=180, examples=[13.405]), AfterValidator(rounded_lon)]
 Skills = Annotated[FailFastList[Word], Field(max_length=MOST_SKILLS, examples=[["boiler", "gas"]])]
 Means = Literal["voice", "text"]
 
@@ -182,8 +173,12 @@ class Technicians(Records[Technician, TechnicianBody]):
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
-        """See `put_in_place`."""
-        await put_in_place(session, records)
+        """Write the places by which the search finds technicians."""
+        ids = [one.id for one in records]
+        await session.execute(delete(Place).where(Place.technician_id.in_(ids)))
+        places = [place for one in records if one.on_duty for place in _places(one)]
+        if places:
+            await session.execute(insert(Place), places)
 
 
 TECHNICIANS = Technicians()
@@ -203,19 +198,6 @@ async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa:
     """
     await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
     await session.execute(update(Place).where(Place.technician_id == id).values(idle_since=at))
-
-
-async def put_in_place(session: AsyncSession, technicians: Sequence[Technician]) -> None:
-    """Make the search find technicians as they are now.
-
-    Args:
-        session: of `Directory.change`, which has written these technicians.
-    """
-    ids = [one.id for one in technicians]
-    await session.execute(delete(Place).where(Place.technician_id.in_(ids)))
-    places = [place for one in technicians if one.on_duty for place in _places(one)]
-    if places:
-        await session.execute(insert(Place), places)
 
 
 def _places(technician: Technician) -> Iterator[dict[str, Any]]:

@@ -133,14 +133,24 @@ class Users(Records[User, UserBody]):
     def chosen(self, rows: Select[User], asked: PageQuery) -> Select[User]:
         """Only who has a role."""
         role = cast("UsersAsked", asked).role
-        if role is None:
-            return rows
-        held = RoleHeld.role == skill_key(role)
-        return rows.join(RoleHeld, RoleHeld.user_id == User.id).where(held)
+        return rows if role is None else _with_role(rows, role)
 
     async def derive(self, session: AsyncSession, records: Sequence[User]) -> None:
-        """See `put_in_roles`."""
-        await put_in_roles(session, records)
+        """Write the roles by which users are found."""
+        ids = [one.id for one in records]
+        await session.execute(delete(RoleHeld).where(RoleHeld.user_id.in_(ids)))
+        held = [
+            {"role": role, "user_id": one.id}
+            for one in records
+            for role in set(map(skill_key, one.roles))
+        ]
+        if held:
+            await session.execute(insert(RoleHeld), held)
+
+
+def _with_role(rows: Select[User], role: str) -> Select[User]:
+    held = RoleHeld.role == skill_key(role)
+    return rows.join(RoleHeld, RoleHeld.user_id == User.id).where(held)
 
 
 USERS = Users()
@@ -148,30 +158,7 @@ USERS = Users()
 
 async def users_with_role(session: AsyncSession, role: str) -> list[User]:
     """Return the users with a role (case-insensitive), by id."""
-    asked = (
-        select(User)
-        .join(RoleHeld, RoleHeld.user_id == User.id)
-        .where(RoleHeld.role == skill_key(role))
-        .order_by(User.id)
-    )
-    return list(await session.scalars(asked))
-
-
-async def put_in_roles(session: AsyncSession, users: Sequence[User]) -> None:
-    """Make users be found by the roles they have now.
-
-    Args:
-        session: of `Directory.change`, which has written these users.
-    """
-    ids = [one.id for one in users]
-    await session.execute(delete(RoleHeld).where(RoleHeld.user_id.in_(ids)))
-    held = [
-        {"role": role, "user_id": one.id}
-        for one in users
-        for role in set(map(skill_key, one.roles))
-    ]
-    if held:
-        await session.execute(insert(RoleHeld), held)
+    return list(await session.scalars(_with_role(select(User), role).order_by(User.id)))
 
 
 ROUTES = router("system: field_service", prefix="/users")

@@ -135,7 +135,7 @@ async def status(
     There is no token: the provider's signature is verified. 503: the store is away; the provider
     is to send it again.
     """
-    exchange = context.parts.exchange
+    exchange = context.exchange
     came = await take(service, exchange, provider, request)
     for event in read_text_delivery(exchange.text(provider), came):
         await hear(context, event)

@@ -132,7 +132,7 @@ async def texts(
     Any other text changes nothing. There is no token: the provider's signature is verified. 503:
     the directory is away, and nothing was changed.
     """
-    exchange = context.parts.exchange
+    exchange = context.exchange
     came = await take(service, exchange, provider, request)
     said = exchange.text(provider).read_inbound(came)
     word = "" if said is None else said.text.strip().upper()
@@ -154,7 +154,7 @@ async def _set(
     Raises:
         StoreUnavailable: the directory is away; nothing was written.
     """
-    now = context.parts.timing.wall_at()
+    now = context.timing.wall_at()
     async with context.directory.change() as session:
         asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
         for one in await session.scalars(asked):

@@ -86,7 +86,7 @@ class Attempt:
     def __init__(self, context: NotifyContext, job: Job, args: Args) -> None:
         self._context, self._job, self._args = context, job, args
         self._channel = Channel(job.stage)
-        self._timing = context.parts.timing
+        self._timing = context.timing
         self._read_s = 0.0
         """When the recipient was read last."""
         self._handed_s = 0.0
@@ -322,7 +322,7 @@ async def _signal(context: NotifyContext, signal: Signal) -> None:
         with suppress(StoreError):
             await context.store.signal(signal)
             return
-        await context.parts.timing.pause(1.0)
+        await context.timing.pause(1.0)
     await context.store.signal(signal)
 
 
@@ -336,7 +336,7 @@ async def retire(context: NotifyContext, recipient: str, channel: Channel, addre
             found = await session.get(Recipient, recipient, with_for_update=True)
             values = {} if found is None else without_address(found, channel, address)
             if found is not None and values:
-                await RECIPIENTS.change(session, found, values, context.parts.timing.wall_at())
+                await RECIPIENTS.change(session, found, values, context.timing.wall_at())
                 _log.info("recipient %s: a %s address does not exist any more", recipient, channel)
     except StoreError as away:
         _log.warning("recipient %s keeps a %s address that is gone: %s", recipient, channel, away)
@@ -413,7 +413,7 @@ async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended
         body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
         return Ended("succeeded", body=body)
     handed_at = next((one.handed_at for one in job.runs if one.run == job.run), None) or 0
-    left_ms = handed_at + context.settings.delivery_within - context.parts.timing.wall_at()
+    left_ms = handed_at + context.settings.delivery_within - context.timing.wall_at()
     if left_ms > 0:
         return Running(extend=f"{left_ms}ms")
     return Ended("succeeded", body={"status": Status.SENT, "channel": said.channel})
