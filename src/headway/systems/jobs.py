@@ -8,8 +8,10 @@ from uuid import uuid4
 
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
-from headway.contract.views import JobsQuery, JobView, LaneView, RunView
+from headway.contract.views import JobQuery, JobsQuery, JobView, LaneView, RunView
+from headway.core.check import is_job_id
 from headway.core.state import QUEUED
+from headway.server.caller import Caller
 from headway.server.overview import Overview
 
 
@@ -31,6 +33,12 @@ async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[
         if page.cursor is None:
             return
         query = replace(query, cursor=page.cursor)
+
+
+async def seen_job(store: Store, caller: Caller, kind: str, job_id: str) -> JobView | None:
+    """Return a job of a kind, with its runs and trail; None if there is none for this caller."""
+    found = await store.read(JobQuery(id=job_id)) if is_job_id(job_id) else None
+    return found if found is not None and found.kind == kind and caller.sees(found) else None
 
 
 async def act(

@@ -15,8 +15,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from headway.contract.views import EntryView, GatesQuery, JobQuery, JobsQuery, JobView
-from headway.core.check import is_job_id
+from headway.contract.views import EntryView, GatesQuery, JobsQuery, JobView
 from headway.core.errors import UnknownJob, UnknownRecord
 from headway.core.local_time import DAY_MS
 from headway.core.state import State
@@ -38,7 +37,7 @@ from headway.systems.automations.places import Places
 from headway.systems.automations.reports import BEGUN, status
 from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
 from headway.systems.automations.session import session_id
-from headway.systems.jobs import find_lane
+from headway.systems.jobs import find_lane, seen_job
 from headway.web.page import (
     Action,
     Call,
@@ -344,8 +343,8 @@ async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str
         UnknownJob: it is none, or not the caller's to see.
     """
     look.caller.check(Permission.READ)
-    found = await look.service.store.read(JobQuery(id=job)) if is_job_id(job) else None
-    if found is None or found.kind != KIND or not look.caller.sees(found):
+    found = await seen_job(look.service.store, look.caller, KIND, job)
+    if found is None:
         message = f"there is no session {job[:80]!r}"
         raise UnknownJob(message, hint="ended ones are kept for 30 days")
     session = session_view(found)

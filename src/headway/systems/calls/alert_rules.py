@@ -114,7 +114,7 @@ class _Wrong:
     at: Thresholds
 
     def dispatch_halted(self, overview: CallsOverview) -> Lasting:
-        """Lead are due, a line is free, every gate that they need is open, and none goes.
+        """Leads are due, a line is free, every gate that they need is open, and none goes.
 
         What an operator has closed, and what waits for its hours, is not counted.
         """
@@ -141,7 +141,7 @@ class _Wrong:
         }
 
     def no_number(self, overview: CallsOverview) -> Lasting:
-        """Lead wait for a pool of which no number can be used."""
+        """Leads wait for a pool of which no number can be used."""
         waits = overview.backlog.by_gate
         texts = {
             name: _without_number(pool, waits[name])
@@ -164,7 +164,7 @@ class _Wrong:
         return {"intake": f"{failed} of {every} requests that brought leads failed within {within}"}
 
     def latency_high(self, overview: CallsOverview) -> Lasting:
-        """Call are dialled late while lines are free; waits behind gates are left out."""
+        """Calls are dialled late while lines are free; waits behind gates are left out."""
         times = overview.dials.due_to_dial_ms
         p99 = percentile(times, 99)
         many = len(times) >= self.at.latency_high_least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 import msgspec
 from fastapi import Request, Response
@@ -16,8 +17,8 @@ from headway.core.state import FINAL, State
 from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
-from headway.systems.calls.context import CHECK, LEAD, CallsContext, TheContext
-from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, judge, read_args
+from headway.systems.calls.context import CallsContext, TheContext
+from headway.systems.calls.lead import CHECK, LEAD, OF_STATUS, Outcome, Verdict, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run
@@ -56,7 +57,9 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
     _count(context, job, run, event, reply)
     live = reply.answer is Heard.APPLIED and not event.status.ended
     if live and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
-        await _hang_up(context, job, event)
+        # The lead was cancelled before the call's id was known.
+        with suppress(ProviderError):
+            await _hang_up(context, job, (event.provider, event.call_id))
     return reply.answer
 
 
@@ -76,7 +79,7 @@ async def template_of(context: CallsContext, job: JobView) -> Template:
 
 
 def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, object]:
-    """What stands on record of a call that has ended."""
+    """Return what is recorded of a call that has ended."""
     return {
         "outcome": outcome,
         "call_id": event.call_id,
@@ -146,7 +149,7 @@ async def _signal(context: CallsContext, job: JobView, run: int, event: CallEven
     outcome = OF_STATUS[event.status]
     verdict = judge(job, run, await template_of(context, job), outcome, event.reason)
     if _is_live(job, run) and verdict.final == "retry":
-        await _put_back(context, job, run)
+        await put_back(context, job, run)
     return _final(context, job, run, verdict, event)
 
 
@@ -208,19 +211,31 @@ def _is_live(job: JobView, run: int) -> bool:
     return job.run == run and job.state in {State.RUNNING, State.AWAITING}
 
 
-async def _put_back(context: CallsContext, job: JobView, run: int) -> None:
-    row = read_args(job.args).row
-    if context.table is not None and row:
-        view = next(one for one in job.runs if one.run == run)
+async def put_back(context: CallsContext, job: JobView, run: int) -> None:
+    """Make the lead's row in your own table pending again, if it has one: it is to be called."""
+    row, view = read_args(job.args).row, find_run(job, run)
+    if context.table is not None and row and view is not None:
         await context.table.again(row, ref=ref_of(job, view))
 
 
-async def _hang_up(context: CallsContext, job: JobView, event: CallEvent) -> None:
-    """Hang up a call whose lead was cancelled before the call's id was known."""
+def known_call(job: JobView, run: RunView) -> tuple[str, str] | None:
+    """Return the provider of a run's call and its id there, by its keys or by its last event."""
+    said = progress_of(job, run.run)
+    return call_of(run) or (None if said is None else (said.provider, said.call_id))
+
+
+async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -> None:
+    """Ask the provider to hang up a lead's call.
+
+    Raises:
+        ProviderError: it did not; this is logged.
+    """
+    provider, call_id = call
     try:
-        await context.exchange.voice(event.provider).hang_up(event.call_id)
+        await context.exchange.voice(provider).hang_up(call_id)
     except ProviderError as error:
         _log.warning("lead %s: its call is not hung up: %s", job.id, error)
+        raise
 
 
 def _count(
@@ -265,21 +280,13 @@ async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
 
 
 async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> None:
-    call = call_of(job.runs[-1])
-    said = progress_of(job, job.run)
-    if call is None and said is not None:
-        call = said.provider, said.call_id
+    call = known_call(job, job.runs[-1])
     if call is None:
         _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
         return
     # A webhook may have made the call known, and ended it, since the cancel was asked for.
-    if not await hangs_up_first(context, run_ref(job)) and not again:
-        return
-    try:
-        await context.exchange.voice(call[0]).hang_up(call[1])
-    except ProviderError as error:
-        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
-        raise
+    if await hangs_up_first(context, run_ref(job)) or again:
+        await _hang_up(context, job, call)
 
 
 ROUTES = router("system: calls")

@@ -122,8 +122,8 @@ class TemplateRecord(Base):
 class RevisionRecord(Base):
     """The one row of `calls_revision`: it grows with each change of the others.
 
-    Who changes something begins here, so that changes, and what is on_change to the store of each,
-    follow one another.
+    Each change begins with this row, so that changes, and the gates that each declares to the
+    store, follow one another.
     """
 
     __tablename__ = "calls_revision"

@@ -293,7 +293,7 @@ async def remove_template(
     return Response(status_code=204)
 
 
-def _usual(context: TheContext) -> dict[str, object]:
+def _usual(context: CallsContext) -> dict[str, object]:
     return cast("dict[str, object]", context.settings.template.model_dump(mode="json"))
 
 

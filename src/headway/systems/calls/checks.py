@@ -142,9 +142,6 @@ class Checking:
                 why = f"the check was not through within {template.recheck_within} ms"
                 raise Refused(why) from None
 
-    async def open(self) -> None:
-        """Open nothing before it is needed."""
-
     async def close(self) -> None:
         """Close the connections."""
         client, self._client = self._client, None

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from headway.core.gates.spec import GateNeed, GateSpec, GateUse
+from headway.core.gates.spec import GateSpec, GateUse
 from headway.runtime.kind import Kind
 from headway.server.routing import system_service
 from headway.systems.calls.alert_rules import Thresholds
@@ -14,20 +14,17 @@ from headway.systems.calls.catalogue import (
     Catalogue,
     CatalogueContents,
     all_gates,
-    check_gate,
     dial_gates,
     house_gate,
 )
 from headway.systems.calls.checks import Checking
+from headway.systems.calls.lead import CHECK, LANE, LEAD
 from headway.systems.calls.template import CallsSettings, Template
 from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import SystemContext
 from headway.systems.webhooks import Reporter
 
 NAME = "calls"
-CHECK, DIAL = "check", "dial"
-LEAD, FINISHED = "lead", "lead_finished"
-LANE, AFTER = "calls", "calls.after"
 STEP = 500
 """Gates that are declared in one step."""
 
@@ -56,11 +53,6 @@ class CallsContext(SystemContext):
     def kind(self) -> Kind:
         """The kind `lead`."""
         return self.app.kind(LEAD)
-
-    @property
-    def check_gates(self) -> tuple[GateNeed, ...]:
-        """The gates of the stage `check`."""
-        return (check_gate(self.settings),)
 
     def dial_gates(
         self, page: CatalogueContents, template: Template, reseller: str

@@ -27,6 +27,7 @@ from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.template import DEFAULT, Label, Template
 from headway.systems.calls.truth.settings import LeadRow
+from headway.systems.calls.truth.truth import take_in
 from headway.systems.telephony.phone import Phone, check_phone
 
 EARLIEST = 100_000_000_000
@@ -233,7 +234,7 @@ async def _into_table(
 ) -> list[Taken]:
     table = context.table
     assert table is not None  # noqa: S101  (the caller has looked)
-    written = await table.intake(rows)
+    written = await take_in(table.table, rows)
     jobs = [recipe.job(row) for row, created in written if created]
     await table.follow(context.store, jobs)
     return [Taken(row.lead, created, row.due_at) for row, created in written]

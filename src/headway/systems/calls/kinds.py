@@ -15,9 +15,19 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.server.replies import answer
-from headway.systems.calls.catalogue import REPORTS, house_gate
-from headway.systems.calls.context import AFTER, CHECK, DIAL, FINISHED, LANE, LEAD, CallsContext
-from headway.systems.calls.lead import Lead, LeadArgs, lead_of, read_args
+from headway.systems.calls.catalogue import REPORTS, check_gate, house_gate
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import (
+    AFTER,
+    CHECK,
+    DIAL,
+    FINISHED,
+    LANE,
+    LEAD,
+    LeadArgs,
+    lead_of,
+    read_args,
+)
 from headway.systems.calls.overview import Event
 from headway.systems.calls.reconciling import ask as ask_provider
 from headway.systems.calls.stages import check, place_call
@@ -55,30 +65,22 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
     """
     view = await _ended(context, job, state)
     lead = None if view is None else lead_of(view)
-    if lead is not None and lead.reporting_webhook_url is not None:
-        await _report(context, lead, lead.reporting_webhook_url, event=task.id)
+    if lead is None or lead.reporting_webhook_url is None:
+        return
+    at = datetime.fromtimestamp((lead.finished_at or lead.due_at) / 1000, UTC)
+    said = {"type": TYPE, "timestamp": at.isoformat(timespec="milliseconds"), "data": lead}
+    body = bytes(answer(said).body)
+    try:
+        await context.reporter.report(lead.reporting_webhook_url, task.id, body)
+    except (Dead, Retry):
+        context.tally.happened(Event.REPORT_FAILED)
+        raise
 
 
 async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
     """A lead that ended so; None if it was given another life, whose end has a job of its own."""
     view = await context.store.read(JobQuery(id=job))
     return view if view is not None and str(view.state) == state else None
-
-
-async def _report(context: CallsContext, lead: Lead, url: str, *, event: str) -> None:
-    """Report a lead's result to its reporting URL.
-
-    Raises:
-        Retry: the receiver has not accepted it; it is reported again.
-        Dead: the receiver cannot be reached, or refuses it for good.
-    """
-    at = datetime.fromtimestamp((lead.finished_at or lead.due_at) / 1000, UTC)
-    said = {"type": TYPE, "timestamp": at.isoformat(timespec="milliseconds"), "data": lead}
-    try:
-        await context.reporter.report(url, event, bytes(answer(said).body))
-    except (Dead, Retry):
-        context.tally.happened(Event.REPORT_FAILED)
-        raise
 
 
 MANY = Backoff(attempts=100_000, base="5s", cap="5m")
@@ -112,7 +114,7 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
     @app.job(
         name=LEAD,
         lane=LANE,
-        stages={CHECK: list(context.check_gates), DIAL: [house_gate(settings)]},
+        stages={CHECK: [check_gate(settings)], DIAL: [house_gate(settings)]},
         subject="{phone}",
         retry=MANY,
         reconcile=ask,

@@ -1,4 +1,7 @@
-"""A lead as users of this system see it, with the outcomes of its calls, derived from its job."""
+"""A lead as users of this system see it, with the outcomes of its calls, derived from its job.
+
+Also the names that the parts of this system share: kinds, stages, lanes.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,13 @@ from headway.contract.views import JobView, RunView
 from headway.core.state import FINAL, State
 from headway.systems.calls.template import DEFAULT, Template
 from headway.systems.telephony.voice import CallStatus, call_of
+
+LEAD, FINISHED = "lead", "lead_finished"
+"""The kinds of a lead, and of what follows its end."""
+CHECK, DIAL = "check", "dial"
+"""The stages of a lead."""
+LANE, AFTER = "calls", "calls.after"
+"""The lanes of these kinds."""
 
 
 class Outcome(StrEnum):
@@ -98,7 +108,6 @@ def read_args(args: bytes) -> LeadArgs:
     return _decode(args)
 
 
-DIAL = "dial"
 ENDED = frozenset({"succeeded", "dead", "cancelled", "deadline"})
 """Words of runs with which a life of a job may end."""
 

@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 
 from headway.contract.operate import Acted, Verb
 from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView, WhyQuery
-from headway.core.check import is_job_id
 from headway.core.errors import (
     InvalidState,
     InvalidValue,
@@ -41,9 +40,12 @@ from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.server.visibility import visible_why
 from headway.systems.calls.call_events import call_off
-from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext, TheContext
+from headway.systems.calls.context import CallsContext, TheContext
 from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads
 from headway.systems.calls.lead import (
+    CHECK,
+    DIAL,
+    LEAD,
     Lead,
     LeadStatus,
     Outcome,
@@ -53,7 +55,7 @@ from headway.systems.calls.lead import (
     read_args,
     status_of,
 )
-from headway.systems.jobs import act
+from headway.systems.jobs import act, seen_job
 from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls")
@@ -321,8 +323,8 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
-    found = await service.store.read(JobQuery(id=lead)) if is_job_id(lead) else None
-    if found is None or found.kind != LEAD or not caller.sees(found):
+    found = await seen_job(service.store, caller, LEAD, lead)
+    if found is None:
         message = f"there is no lead {lead[:64]!r}"
         raise UnknownRecord(message, hint="GET /leads lists them; finished ones are kept a time")
     return found

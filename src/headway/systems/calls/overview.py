@@ -23,6 +23,7 @@ from headway.core.state import FINAL, State
 from headway.server.alerts.rule_book import Facts
 from headway.server.finding import bounded_page
 from headway.server.overview import Overview
+from headway.systems.calls.lead import LANE, LEAD
 from headway.systems.directory.tally import Tally, Totals
 from headway.systems.jobs import find_lane
 
@@ -48,7 +49,6 @@ class Event(StrEnum):
     """A result could not be reported to its caller; no label."""
 
 
-KIND = "lead"
 RECENT_MS = 300_000
 """A dial that is longer ago says nothing about now."""
 NEWEST = 250
@@ -77,7 +77,7 @@ async def look_at_dials(store: Store, now: int) -> Dials:
     due: list[int] = []
     gates: list[int] = []
     for states in ((State.AWAITING,), tuple(sorted(FINAL))):
-        query = JobsQuery(kind=KIND, states=states, runs=True, newest=True, limit=NEWEST)
+        query = JobsQuery(kind=LEAD, states=states, runs=True, newest=True, limit=NEWEST)
         for job in (await bounded_page(store, query)).rows:
             for run in job.runs:
                 if run.handed_at is None or run.handed_at < now - RECENT_MS:
@@ -88,7 +88,6 @@ async def look_at_dials(store: Store, now: int) -> Dials:
     return Dials(due_to_dial_ms=sorted(due), gate_wait_ms=sorted(gates))
 
 
-LANE = "calls"
 EACH_END = 250
 """Waiting leads that are looked at: the first and the last to come."""
 MOST_FLOWS = 32
@@ -140,7 +139,7 @@ async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
     rows: dict[str, JobView] = {}
     for newest in (False, True) if waiting else ():
         query = JobsQuery(
-            lane=LANE, kind=KIND, states=(State.WAITING,), newest=newest, limit=EACH_END
+            lane=LANE, kind=LEAD, states=(State.WAITING,), newest=newest, limit=EACH_END
         )
         rows |= {job.id: job for job in (await bounded_page(store, query)).rows}
     ready, asked = await _ready(store, list(rows.values()))

@@ -13,8 +13,8 @@ from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
 from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
-from headway.systems.calls.context import LEAD, CallsContext
-from headway.systems.calls.lead import Outcome, attempts_of, read_args
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import LEAD, Outcome, attempts_of, read_args
 from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone, int_of
 from headway.web.pages.gates import CLOSE, OPEN
 

@@ -11,14 +11,16 @@ from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.awaited import Awaited
 from headway.systems.calls.call_events import (
     event_body,
+    known_call,
     name_of,
     number_of,
-    progress_of,
+    put_back,
     ref_of,
     template_of,
 )
-from headway.systems.calls.context import CHECK, CallsContext
+from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import (
+    CHECK,
     NOT_PLACED,
     OF_STATUS,
     LeadArgs,
@@ -104,19 +106,13 @@ def certain_at(handed_at: int, settings: CallsSettings) -> int:
 async def _not_placed(context: CallsContext, job: JobView, run: RunView) -> Ended:
     """Put back a lead whose call was never placed: it does not count as an attempt."""
     _log.warning("lead %s: the call of run %d was never placed; it goes back", job.id, run.run)
-    await _back_in_table(context, job, run)
+    await put_back(context, job, run.run)
     return Ended(
         "retry",
         reason=f"{NOT_PLACED}: the provider knows of no such call",
         after="0s",
         stage=CHECK,
     )
-
-
-async def _back_in_table(context: CallsContext, job: JobView, run: RunView) -> None:
-    row = read_args(job.args).row
-    if context.table is not None and row:
-        await context.table.again(row, ref=ref_of(job, run))
 
 
 async def _ended(
@@ -131,7 +127,7 @@ async def _ended(
     verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
     known_as = "" if event is None else name_of(event)
     if verdict.final == "retry":
-        await _back_in_table(context, job, run)
+        await put_back(context, job, run.run)
         after = f"{verdict.after_ms}ms"
         return Ended("retry", reason=verdict.reason, after=after, stage=CHECK, known_as=known_as)
     number = number_of(job, run.run)
@@ -155,10 +151,7 @@ async def _look_up(
     """
     voices = context.exchange.voices
     number = number_of(job, run.run)
-    call = call_of(run)
-    said = progress_of(job, run.run)
-    if call is None and said is not None:
-        call = said.provider, said.call_id
+    call = known_call(job, run)
     others = [known[1] for one in job.runs if one is not run and (known := call_of(one))]
     unclear = call is not None
     if call is not None:

@@ -11,8 +11,8 @@ from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
-from headway.systems.calls.context import CHECK, DIAL, LEAD, CallsContext
-from headway.systems.calls.lead import read_args
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import CHECK, DIAL, LEAD, read_args
 from headway.systems.jobs import act, read_pages
 
 PAGE = 100

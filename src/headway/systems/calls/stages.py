@@ -18,8 +18,17 @@ from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
 from headway.systems.calls.checks import Checked, Refused
-from headway.systems.calls.context import CHECK, DIAL, CallsContext
-from headway.systems.calls.lead import LeadArgs, Outcome, judge, reason_of, refusals, this_life
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import (
+    CHECK,
+    DIAL,
+    LeadArgs,
+    Outcome,
+    judge,
+    reason_of,
+    refusals,
+    this_life,
+)
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.telephony.exchange import CALLEE, dial

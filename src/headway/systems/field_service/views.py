@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from headway.contract.views import JobQuery, JobView
+from headway.contract.views import JobView
 from headway.core.cascade import Asked
 from headway.core.errors import UnknownRecord
 from headway.core.state import FINAL
@@ -27,6 +27,7 @@ from headway.systems.field_service.request import (
     read_request,
     status_of,
 )
+from headway.systems.jobs import seen_job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,8 +189,8 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
     Raises:
         UnknownRecord: there is none.
     """
-    job = await service.store.read(JobQuery(id=request))
-    if job is None or job.kind != OFFER or not caller.sees(job):
+    job = await seen_job(service.store, caller, OFFER, request)
+    if job is None:
         message = f"there is no service request {request[:64]!r}"
         raise UnknownRecord(message, hint="GET /service-requests lists them")
     return job

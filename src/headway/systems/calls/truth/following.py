@@ -21,6 +21,7 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.sources import in_flight
+from headway.systems.calls.lead import DIAL
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, Standing
 from headway.systems.calls.truth.shadow import Migration
@@ -162,12 +163,12 @@ def declare_source(
 async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight:
     made = recipe.job(standing.row)
     specs = await recipe.dial_gates(standing.row)
-    gates = lead.uses("dial", made.lane, made.tenant, made.args, specs)
+    gates = lead.uses(DIAL, made.lane, made.tenant, made.args, specs)
     members = _members(specs, standing.number)
     if not members:
         _log.warning("the row %s calls from %s, which is in no pool now", made.key, standing.number)
     return in_flight(
-        made.changed(stage="dial", gates=gates, due_at=None),
+        made.changed(stage=DIAL, gates=gates, due_at=None),
         known_as=standing.ref or f"{made.id}:1",
         since=datetime.fromtimestamp((standing.since_at or 0) / 1000, UTC),
         timeout=f"{recipe.deadline_ms}ms",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, false, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Table, and_, false, func, or_, select, true, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -16,6 +17,12 @@ from headway.systems.directory.database import Directory
 
 PAGE = 500
 """Rows that are read at once."""
+
+
+def insert_into(session: AsyncSession, table: Table) -> Any:  # noqa: ANN401  (the dialects' statements have no base)
+    """Return an INSERT in the database's own dialect, which can pass over rows that conflict."""
+    is_postgres = session.get_bind().dialect.name == "postgresql"
+    return (postgresql.insert if is_postgres else sqlite.insert)(table)
 
 
 class LeadTable:

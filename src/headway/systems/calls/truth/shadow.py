@@ -28,7 +28,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.gates.spec import GateSpec
@@ -39,7 +38,7 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.systems.calls.truth.lead_table import LeadTable
+from headway.systems.calls.truth.lead_table import LeadTable, insert_into
 from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode, Recipe
 from headway.systems.directory.database import Directory, naming
 
@@ -235,9 +234,7 @@ class ShadowBook:
             StoreUnavailable: the directory cannot be reached; nothing was written.
         """
         async with self._directory.change() as session:
-            named = session.get_bind().dialect.name
-            insert = postgresql.insert if named == "postgresql" else sqlite.insert
-            values = insert(SHADOW).values(asdict(decision))
+            values = insert_into(session, SHADOW).values(asdict(decision))
             await session.execute(values.on_conflict_do_nothing())
 
     async def known(self, ids: Sequence[str]) -> set[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from fastapi import APIRouter, Response
 from pydantic import Field
-from sqlalchemy import and_, insert, or_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import and_, or_
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
@@ -37,7 +36,7 @@ from headway.systems.calls.truth.following import (
     declare_source,
     is_elsewhere,
 )
-from headway.systems.calls.truth.lead_table import PAGE, LeadTable
+from headway.systems.calls.truth.lead_table import PAGE, LeadTable, insert_into
 from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, lead_of
 from headway.systems.calls.truth.shadow import (
     Choice,
@@ -164,7 +163,7 @@ class TakenIn(NamedTuple):
 
 
 async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
-    """Write leads, all or none.
+    """Write leads, all or none; when this returns, they are committed.
 
     Args:
         rows: new ones; those without an id are given one.
@@ -217,7 +216,7 @@ def _named(table: LeadTable, row: LeadRow) -> LeadRow:
 
 async def _write_one(table: LeadTable, session: AsyncSession, row: LeadRow) -> TakenIn:
     """Write one row, for a table that generates its rows' ids."""
-    statement = _insert(session)(table.columns.table).values(table.values_of(row))
+    statement = insert_into(session, table.columns.table).values(table.values_of(row))
     made = (
         await session.execute(statement.on_conflict_do_nothing().returning(table.columns["id"]))
     ).scalar_one_or_none()
@@ -233,7 +232,7 @@ async def _write_all(
     created: set[str] = set()
     for begin in range(0, len(rows), PAGE):
         values = [table.values_of(row) for row in rows[begin : begin + PAGE]]
-        statement = _insert(session)(table.columns.table).values(values)
+        statement = insert_into(session, table.columns.table).values(values)
         found = await session.execute(statement.on_conflict_do_nothing().returning(key))
         created |= {str(one) for one in found.scalars()}
     replies: list[TakenIn] = []
@@ -262,11 +261,6 @@ async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> Taken
         message = f"the key {row.key!r} names the lead {known.lead}, which has another body"
         raise KeyConflict(message, hint="phone, tz, template and payload must be the same")
     return TakenIn(known, created=False)
-
-
-def _insert(session: AsyncSession) -> Any:  # noqa: ANN401  (the dialects' statements have no base)
-    makers: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
-    return makers.get(session.get_bind().dialect.name, insert)
 
 
 AT_ONCE_S = 1.0
@@ -301,17 +295,6 @@ class Truth:
             declare_adopting(app, adopting, self.migration)
             declare_shadow(app, recipe, self.table, self.migration, self._book)
         declare_source(app, lead, recipe, self.table, following)
-
-    async def intake(self, rows: Sequence[LeadRow]) -> list[TakenIn]:
-        """Write leads, all or none; when this returns, they are committed.
-
-        Raises:
-            KeyConflict: a key names a row with another body; nothing was written.
-            InvalidValue: the table refuses a row; nothing was written.
-            StoreUnavailable: the table cannot be reached; nothing was written, unless the
-                connection broke while it committed.
-        """
-        return await take_in(self.table, rows)
 
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
         """Make the jobs of rows that were taken in, if the store can do it at once.
