@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -10,7 +10,16 @@ from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue, StoreChanged
 from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rule_book import Book, Facts, RuleBook
-from headway.server.alerts.rules import Grows, Lasts, Now, Rule, Severity, Texts, thresholds_of
+from headway.server.alerts.rules import (
+    Grows,
+    Lasting,
+    Lasts,
+    Now,
+    Rule,
+    Severity,
+    Texts,
+    thresholds_of,
+)
 
 LEAST_EACH_MS = 100
 
@@ -162,9 +171,6 @@ def _dead(facts: Facts) -> Mapping[str, int] | None:
     if facts.overview is None:
         return None
     return {lane.name: lane.counts.get("dead", 0) for lane in facts.overview.lanes}
-
-
-Lasting = Mapping[str, Callable[[int], str]]
 
 
 def _late_lanes(facts: Facts) -> Lasting | None:

@@ -159,6 +159,8 @@ _MS = "_ms"
 
 Texts = Mapping[str, str]
 """What is wrong: by subject, one sentence with the facts."""
+Lasting = Mapping[str, Callable[[int], str]]
+"""The same, of how long it has lasted, in ms."""
 
 
 def _findings(texts: Texts) -> Sequence[Finding]:
@@ -198,7 +200,7 @@ class Lasts(Generic[Seen]):
     name: str
     severity: Severity
     for_ms: int
-    find: Callable[[Seen], Mapping[str, Callable[[int], str]] | None]
+    find: Callable[[Seen], Lasting | None]
     _since: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     def look(self, facts: Seen) -> Sequence[Finding] | None:

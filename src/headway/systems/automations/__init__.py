@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.alerts.rules import Lasts, Rule, Severity, Texts, thresholds_of
+from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, thresholds_of
 from headway.server.metrics import Family, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -74,7 +74,7 @@ def automation_rules(at: Thresholds) -> tuple[Rule[AutomationsOverview], ...]:
     return tuple(Lasts(name, grade, ms, partial(_lasting, name)) for name, grade, ms in rows)
 
 
-def _lasting(rule: str, overview: AutomationsOverview) -> Mapping[str, Callable[[int], str]]:
+def _lasting(rule: str, overview: AutomationsOverview) -> Lasting:
     return {
         subject: lambda ms, text=text: f"{text} (for {format_duration(ms)})" if ms else text
         for subject, text in overview.found.get(rule, {}).items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import Query, Response
 from pydantic import Field
@@ -12,8 +12,7 @@ from headway.server.access import needs
 from headway.server.bodies.base import Body, Name, QueryModel
 from headway.server.caller import Caller, Permission
 from headway.server.replies import answer, reply, reply_model
-from headway.server.routing import TheService, router
-from headway.server.service import Service
+from headway.server.routing import TheService, router, system_service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
 from headway.systems.automations.reports import (
     Health,
@@ -37,6 +36,8 @@ ROUTES = router("system: automations", prefix="/api/automations")
 Observer = Annotated[Caller, needs(Permission.OBSERVE, all_tenants=True)]
 Actor = Annotated[Caller, needs(Permission.ACT, all_tenants=True)]
 Definer = Annotated[Caller, needs(Permission.DEFINE, all_tenants=True)]
+TheDispatcher = Annotated[Dispatcher, system_service(NAME)]
+"""A route's parameter: `dispatcher: TheDispatcher`."""
 
 SETTLES_WITHIN_S = 30.0
 """How long a dispatch waits until all that is due has started."""
@@ -98,20 +99,15 @@ class ReleaseAsked(QueryModel):
     force: bool = Field(default=False, description="Free it before its session is gone.")
 
 
-def _dispatcher(service: Service) -> Dispatcher:
-    return cast("Dispatcher", service.system_services[NAME])
-
-
 @ROUTES.get(
     "",
     operation_id="automations",
     summary="Entries with next fire and newest session",
     response_model=LISTED,
 )
-async def listed(service: TheService, _: Observer) -> Response:
+async def listed(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
     """Each entry of the file with its next fire and its newest session."""
-    found = await listing(service.store, _dispatcher(service))
-    return answer({"automations": found})
+    return answer({"automations": await listing(service.store, dispatcher)})
 
 
 @ROUTES.post(
@@ -120,13 +116,12 @@ async def listed(service: TheService, _: Observer) -> Response:
     summary="Start what is due, and say what did",
     response_model=RESULT,
 )
-async def dispatch(service: TheService, _: Actor) -> Response:
+async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> Response:
     """Apply the file, let start what is due, and say what did.
 
     The server fires everything at its moment by itself; this is for those who do not want to wait
     until an edit is seen.
     """
-    dispatcher = _dispatcher(service)
     begun = await mark(service.store)
     dispatcher.read()
     await dispatcher.sync(service.store)
@@ -144,9 +139,9 @@ async def dispatch(service: TheService, _: Actor) -> Response:
     response_model=HEALTH,
     responses={503: {"model": HEALTH, "description": "Unhealthy."}},
 )
-async def health_route(service: TheService, _: Observer) -> Response:
+async def health_route(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
     """Return whether everything fires when it should; 503 when it does not."""
-    found = await health(service.store, _dispatcher(service))
+    found = await health(service.store, dispatcher)
     return answer(found, 503 if found["status"] == "unhealthy" else 200)
 
 
@@ -156,9 +151,9 @@ async def health_route(service: TheService, _: Observer) -> Response:
     summary="What the dispatcher has done",
     response_model=METRICS,
 )
-async def metrics_route(service: TheService, _: Observer) -> Response:
+async def metrics_route(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
     """What the dispatcher has done; for Prometheus the same is in /metrics."""
-    return answer(await metrics(service.store, _dispatcher(service)))
+    return answer(await metrics(service.store, dispatcher))
 
 
 @ROUTES.get(
@@ -167,9 +162,9 @@ async def metrics_route(service: TheService, _: Observer) -> Response:
     summary="Notices about entries and sessions",
     response_model=NOTICES,
 )
-async def notices_route(service: TheService, _: Observer) -> Response:
+async def notices_route(dispatcher: TheDispatcher, _: Observer) -> Response:
     """The last notices of this server since it started, the newest first."""
-    notices = _dispatcher(service).runner.notices
+    notices = dispatcher.runner.notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 
@@ -191,12 +186,14 @@ async def locks_route(service: TheService, _: Observer) -> Response:
     response_model=reply_model(Lock),
 )
 async def release_route(
-    repo: Name, asked: Annotated[ReleaseAsked, Query()], service: TheService, caller: Actor
+    repo: Name,
+    asked: Annotated[ReleaseAsked, Query()],
+    service: TheService,
+    dispatcher: TheDispatcher,
+    caller: Actor,
 ) -> Response:
     """End the session that has a repository, and so its lock; with `force`, the lock at once."""
-    done = await release(
-        service.store, _dispatcher(service), repo, author=caller.name, force=asked.force
-    )
+    done = await release(service.store, dispatcher, repo, author=caller.name, force=asked.force)
     return answer(record(done))
 
 
@@ -230,7 +227,9 @@ async def set_concurrency_route(
     summary="Make a session due now",
     response_model=STARTED,
 )
-async def run(automation_id: Name, service: TheService, _: Actor) -> Response:
+async def run(
+    automation_id: Name, service: TheService, dispatcher: TheDispatcher, _: Actor
+) -> Response:
     """Make one session due now; it waits for its repository and its place like any other."""
-    job = await _dispatcher(service).run_now(service.store, automation_id)
+    job = await dispatcher.run_now(service.store, automation_id)
     return answer({"session_id": session_id(automation_id, job), "job": job})

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headway.core.duration import format_duration
 from headway.runtime.latency import percentile
-from headway.server.alerts.rules import Grows, Lasts, Now, Rule, Severity, Texts, thresholds_of
+from headway.server.alerts.rules import (
+    Grows,
+    Lasting,
+    Lasts,
+    Now,
+    Rule,
+    Severity,
+    Texts,
+    thresholds_of,
+)
 from headway.systems.calls.overview import (
     CallsOverview,
     Event,
@@ -18,9 +27,6 @@ from headway.systems.directory.tally import counts_of
 
 FREE = 0.05
 """A share of the channels; where fewer are free, lines are what leads wait for."""
-
-Lasting = Mapping[str, Callable[[int], str]]
-
 
 WHERE = "calls.alerts"
 

@@ -21,8 +21,7 @@ from headway.systems.calls.context import CallsContext, TheContext
 from headway.systems.calls.lead import CHECK, LEAD, OF_STATUS, Outcome, Verdict, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
-from headway.systems.jobs import act, find_run
-from headway.systems.jobs import ref_of as run_ref
+from headway.systems.jobs import act, find_run, ref_of
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus, call_of
 
@@ -96,7 +95,7 @@ def number_of(job: JobView, run: int) -> str:
     return next((member for member in permits.values() if member), "")
 
 
-def ref_of(job: JobView, run: RunView) -> str:
+def placed_ref(job: JobView, run: RunView) -> str:
     """The reference with which a run's call was placed, though the store was lost since then."""
     before = (key for key in run.keys if key.startswith(f"{job.id}:"))
     return next(before, f"{job.id}:{run.run}")
@@ -215,7 +214,7 @@ async def put_back(context: CallsContext, job: JobView, run: int) -> None:
     """Make the lead's row in your own table pending again, if it has one: it is to be called."""
     row, view = read_args(job.args).row, find_run(job, run)
     if context.table is not None and row and view is not None:
-        await context.table.again(row, ref=ref_of(job, view))
+        await context.table.again(row, ref=placed_ref(job, view))
 
 
 def known_call(job: JobView, run: RunView) -> tuple[str, str] | None:
@@ -285,7 +284,7 @@ async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> 
         _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
         return
     # A webhook may have made the call known, and ended it, since the cancel was asked for.
-    if await hangs_up_first(context, run_ref(job)) or again:
+    if await hangs_up_first(context, ref_of(job)) or again:
         await _hang_up(context, job, call)
 
 

@@ -14,8 +14,8 @@ from headway.systems.calls.call_events import (
     known_call,
     name_of,
     number_of,
+    placed_ref,
     put_back,
-    ref_of,
     template_of,
 )
 from headway.systems.calls.context import CallsContext
@@ -167,7 +167,7 @@ async def _look_up(
         unclear = own is None or not set(named) <= set(voices)
     names = [one for one in dict.fromkeys(named) if one in voices]
     sought = Sought(
-        ref=ref_of(job, run),
+        ref=placed_ref(job, run),
         to=args.phone,
         from_=number,
         since=(run.handed_at or run.claimed_at) - SKEW_MS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.core import Metric
@@ -11,7 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.alerts.rules import Grows, Lasting, Lasts, Rule, Severity, Texts
 from headway.server.metrics import Family, Samples, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -151,14 +151,14 @@ def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...
     )
 
 
-def _away(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
+def _away(overview: NotificationsOverview) -> Lasting:
     """Nothing is sent, as no preferences can be read."""
     if not (why := overview.away):
         return {}
     return {"directory": lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"}
 
 
-def _overdue(at: Thresholds, overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
+def _overdue(at: Thresholds, overview: NotificationsOverview) -> Lasting:
     """Notifications are due and wait, though nothing closes their channel."""
     return {
         channel: lambda ms, late=late, channel=channel: (
@@ -205,7 +205,7 @@ def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     }
 
 
-def _closed(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str]]:
+def _closed(overview: NotificationsOverview) -> Lasting:
     return {
         channel: lambda ms, channel=channel, why=why: (
             f"{channel} has been closed for {format_duration(ms)}: {why}"
@@ -214,9 +214,7 @@ def _closed(overview: NotificationsOverview) -> Mapping[str, Callable[[int], str
     }
 
 
-def _history_behind(
-    at: Thresholds, overview: NotificationsOverview
-) -> Mapping[str, Callable[[int], str]]:
+def _history_behind(at: Thresholds, overview: NotificationsOverview) -> Lasting:
     """Notifications have ended and are not in the history."""
     behind_ms = overview.history_behind_ms
     if behind_ms <= at.history_behind_above_ms:
