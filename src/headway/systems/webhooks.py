@@ -101,7 +101,7 @@ class PrivateAddress(Exception):
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, as the system resolves it.
+    """Return the addresses of a host, as the system resolves it.
 
     Raises:
         OSError: it has none, or the resolver is away.
@@ -185,7 +185,7 @@ def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[str, str]:
-    """The headers of a webhook.
+    """Return the headers of a webhook.
 
     Args:
         keys: each signs, so that a receiver may change to a new one at any moment.

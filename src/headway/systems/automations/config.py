@@ -196,7 +196,7 @@ class _Chunk:
     is_automation: bool
 
     def line_of(self, key: str) -> int:
-        """Where a key stands; the first line if it is not found."""
+        """Return where a key stands; the first line if it is not found."""
         name = re.escape(key)
         key_line = re.compile(rf"""^\s*(?:\[\s*automation\s*\.\s*)?["']?{name}["']?\s*[=.\]]""")
         for number, text in enumerate(self.lines):
@@ -260,7 +260,7 @@ class _Invalid(Exception):
 
 
 def _chunks(text: str) -> Iterator[_Chunk]:
-    """The file in parts that begin at `[[automation]]` or at another top-level table.
+    """Yield the file in parts that begin at `[[automation]]` or at another top-level table.
 
     A header inside a text of several lines is not one: what is not TOML alone, but is together
     with the next part, belongs together.

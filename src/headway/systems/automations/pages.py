@@ -129,7 +129,7 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
 
 
 async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
-    """All entries; or one of them; or one session with its output."""
+    """Return all entries; or one of them; or one session with its output."""
     seen = await look.sight.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "entry": None, "session": None}
     if job := look.values["session"]:
@@ -180,7 +180,7 @@ def _schedule_of(entries: Mapping[str, EntryView], one: Automation) -> Schedule:
 
 
 async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[SessionView]]:
-    """The last sessions of each entry, newest first; read again when the lane's counts change."""
+    """Return each entry's last sessions, newest first; cached until the lane's counts change."""
 
     async def read() -> dict[str, list[SessionView]]:
         found: dict[str, list[SessionView]] = {}
@@ -195,7 +195,7 @@ async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[Se
 
 
 async def _active(look: Look) -> Sequence[SessionView]:
-    """Sessions that run or wait, the longest running first."""
+    """Return sessions that run or wait, the longest running first."""
     states = (*LIVE, State.PARKED, State.WAITING)
     found = await look.sight.once("automations: active", lambda: _jobs(look, states, 2 * ROWS))
     return sorted(found, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
@@ -208,7 +208,7 @@ async def _jobs(look: Look, states: Sequence[State], most: int) -> list[SessionV
 
 
 def session_view(job: JobView) -> SessionView:
-    """A session's job, whatever it carries, as the page shows it."""
+    """Return a session's job, whatever it carries, as the page shows it."""
     given = _document(job.args)
     return SessionView(
         job=job,
@@ -221,7 +221,7 @@ def session_view(job: JobView) -> SessionView:
 
 
 def _document(text: bytes | None) -> Mapping[str, object]:
-    """What a job carries, as an object; anything else is left out."""
+    """Return what a job carries, as an object; anything else is left out."""
     with suppress(ValueError):
         found: object = json.loads(text or b"{}")
         if isinstance(found, dict):
@@ -235,7 +235,7 @@ async def _limit(look: Look) -> object:
 
 
 def _dots(sessions: Sequence[SessionView]) -> dict[str, object]:
-    """The newest sessions, oldest first, and what they say in words."""
+    """Return the newest sessions, oldest first, and what they say in words."""
     shown = list(reversed(sessions[:OUTCOMES]))
     words = Counter(one.word for one in shown)
     return {
@@ -255,7 +255,7 @@ async def _ahead(
     rows: Sequence[Automation],
     now: int,
 ) -> dict[str, object]:
-    """When entries fire next: moments for all, and a strip of the next day for those shown."""
+    """Return when entries fire next: moments for all, and a strip of a day for those shown."""
     fire = [one for one in dispatcher.config.automations.values() if one.id in enabled]
     begin = now - now % STEP_MS
     revisions = tuple((name, one.revision) for name, one in entries.items())
@@ -300,7 +300,7 @@ def _plan(
 
 
 def strip(schedule: Schedule, begin: int, end: int) -> Markup:
-    """The fires of a time as ticks on a bar; a bar of another colour if there are many."""
+    """Return the fires of a time as ticks on a bar; a bar of another colour if there are many."""
     fires = fires_between(schedule, begin, end, MOST_TICKS + 1)
     if len(fires) > MOST_TICKS:
         return _STRIP.format(f"more than {MOST_TICKS} fires", _TICK.format("often", 0, 240))
@@ -382,7 +382,7 @@ def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
 
 
 def printable(text: str, most: int = TAIL) -> str:
-    """A terminal's text without its colours, as `whole` shows it."""
+    """Return a terminal's text without its colours, as `whole` shows it."""
     return whole(_ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), most)
 
 

@@ -89,7 +89,7 @@ class Places:
             raise InvalidValue(message, hint="set [automations] state_dir") from None
 
     def log(self, session: str) -> Path:
-        """The run log of a session."""
+        """Return the run log of a session."""
         return self.logs / f"{session.replace(':', '_')}.log"
 
 

@@ -200,7 +200,7 @@ async def release(
 
 
 async def concurrency(store: Store) -> dict[str, Any]:
-    """How many sessions there are, and how many there may be."""
+    """Return how many sessions there are, and how many there may be."""
     page = await store.read(GatesQuery(names=(LIMIT,)))
     if not page.rows:
         return {"used": 0, "max": None}

@@ -48,7 +48,7 @@ class Repository:
     secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """The key alone: the URL may hold a token."""
+        """Return the key alone: the URL may hold a token."""
         return f"<Repository {self.key!r}>"
 
 
@@ -143,7 +143,7 @@ def _host(host: str) -> str:
 
 
 def _steps(path: str) -> str:
-    """The path in lower case, without empty steps, dots, a leading `~`, and `.git`."""
+    """Return the path in lower case, without empty steps, dots, a leading `~`, and `.git`."""
     steps: list[str] = []
     for step in path.lower().split("/"):
         if step == "..":

@@ -89,7 +89,7 @@ def read_thresholds(given: Mapping[str, object]) -> Thresholds:
 
 
 def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:
-    """The rules."""
+    """Return the rules."""
     wrong = _Wrong(at)
     p0, p1, p2, p3 = Severity.P0, Severity.P1, Severity.P2, Severity.P3
     orphan_ms, lost_ms = at.orphan_webhook_within_ms, at.webhooks_lost_within_ms
@@ -185,7 +185,7 @@ class _Wrong:
         return {"dial": lambda _: text}
 
     def webhooks_lost(self, grown: Mapping[str, int]) -> Texts:
-        """The end of calls from a number had to be asked for, or never became known."""
+        """The ends of calls from a number had to be asked for, or never became known."""
         within = format_duration(self.at.webhooks_lost_within_ms)
         return {
             number: f"the end of {new} calls from {number} was not reported within {within}; their "
@@ -231,7 +231,7 @@ class _Wrong:
         return {"chores": f"a worker has been lost for {lost}, and its runs have not been ended"}
 
     def one_tenant(self, overview: CallsOverview) -> Texts:
-        """A reseller has nearly all leads that are due and wait, while others wait too.
+        """One reseller has nearly all leads that are due and wait, while others wait too.
 
         Where more than 500 wait, the share is that among the first and the last to come.
         """

@@ -69,7 +69,7 @@ async def hangs_up_first(context: CallsContext, ref: str) -> bool:
 
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
-    """The template of a lead as it is now; of one that is gone, `default`."""
+    """Return the template of a lead as it is now; of one that is gone, `default`."""
     page = await context.catalogue.read()
     try:
         return page.template(read_args(job.args).template)
@@ -96,13 +96,13 @@ def number_of(job: JobView, run: int) -> str:
 
 
 def placed_ref(job: JobView, run: RunView) -> str:
-    """The reference with which a run's call was placed, though the store was lost since then."""
+    """Return the reference with which a run's call was placed, also if the store was lost since."""
     before = (key for key in run.keys if key.startswith(f"{job.id}:"))
     return next(before, f"{job.id}:{run.run}")
 
 
 async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
-    """The lead and the run that an event is of."""
+    """Return the lead and the run that an event is of."""
     if event.ref is None:
         return await _by_call(context, event)
     id_, _, run = event.ref.partition(":")
@@ -153,7 +153,7 @@ async def _signal(context: CallsContext, job: JobView, run: int, event: CallEven
 
 
 def name_of(event: CallEvent) -> str:
-    """What a run is known as whose call this is; the provider's id alone could be another's."""
+    """Return the key of the run that placed a call; the provider's id alone could be ambiguous."""
     return f"{event.provider}:{event.call_id}"
 
 
@@ -189,7 +189,7 @@ _progress_of = msgspec.json.Decoder(Progress).decode
 
 
 def progress_of(job: JobView, run: int) -> Progress | None:
-    """What was said last of a run's call; None if nothing was."""
+    """Return what was said last of a run's call; None if nothing was."""
     if job.progress is None:
         return None
     found = _progress_of(job.progress)

@@ -69,12 +69,12 @@ DEFAULT_POOL = "calls.numbers"
 
 
 def reseller_gate(reseller: str) -> str:
-    """The gate of a reseller's own numbers."""
+    """Return the gate of a reseller's own numbers."""
     return f"{DEFAULT_POOL}:{reseller}"
 
 
 def pool_gate(pool: str) -> str:
-    """The gate of a named pool of numbers."""
+    """Return the gate of a named pool of numbers."""
     return f"calls.pool:{pool}"
 
 
@@ -151,7 +151,7 @@ class CatalogueContents:
     templates: Mapping[str, Template]
 
     def template(self, name: str) -> Template:
-        """The template of a name.
+        """Return the template of a name.
 
         Raises:
             UnknownRecord: there is none.
@@ -275,17 +275,17 @@ REPORTS = "calls.reports:{tenant}"
 
 
 def check_gate(settings: CallsSettings) -> GateNeed:
-    """What the pre-checks ask for: a place, which is no line."""
+    """Return what the pre-checks ask for: a place, which is no line."""
     return Slots(CHECKS, settings.checks_at_once).take(hold="run")
 
 
 def house_gate(settings: CallsSettings) -> GateSpec:
-    """What each call asks for, whatever its template says: its customer's rate."""
+    """Return what each call asks for, whatever its template says: its customer's rate."""
     return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
 
 
 def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
-    """The gate of the numbers from which a lead is called now.
+    """Return the gate of the numbers from which a lead is called now.
 
     Returns:
         The template's pool; else the reseller's own, if it has any number; else the default pool.
@@ -301,13 +301,13 @@ def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
 def dial_gates(
     page: CatalogueContents, template: Template, reseller: str, house: GateSpec
 ) -> tuple[GateSpec, ...]:
-    """What a lead must pass to be called now: a line, the hours, the rates."""
+    """Return what a lead must pass to be called now: a line, the hours, the rates."""
     pool = _pool(page, pool_of(page, template, reseller))
     return (pool, *_hours(template), house, *_own_rate(template))
 
 
 def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
-    """All gates that numbers and templates make, by name."""
+    """Return all gates that numbers and templates make, by name."""
     pools = {DEFAULT_POOL: None}
     pools |= {one.gate: None for one in page.numbers.values()}
     pools |= {

@@ -40,7 +40,7 @@ from headway.systems.telephony.texts import check_words
 async def changing(
     service: Service, context: CallsContext, caller: Caller, reason: str
 ) -> AsyncGenerator[AsyncSession]:
-    """A session in which numbers and templates are changed; it holds at once, or not at all.
+    """Yield a session in which numbers and templates are changed; it holds at once, or not at all.
 
     Raises:
         StoreError: the directory or the store is away; nothing was written.

@@ -137,7 +137,7 @@ class LeadRecipe:
         return self.context.settings.call_deadline
 
     def job(self, row: LeadRow) -> NewJob:
-        """The job of a row of your own table.
+        """Return the job of a row of your own table.
 
         Raises:
             CallerError: the row is no lead.
@@ -149,7 +149,7 @@ class LeadRecipe:
         return made.changed(due_at=row.due_at)
 
     def made(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
-        """The job of a lead.
+        """Return the job of a lead.
 
         Args:
             row_id: of your own table; empty where there is none.
@@ -175,7 +175,7 @@ class LeadRecipe:
         return job.changed(policy=_quiet(job.policy))
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
-        """What its call must pass now; all of it is declared.
+        """Return what its call must pass now; all of it is declared.
 
         Raises:
             UnknownRecord: its template is gone.
@@ -259,7 +259,7 @@ def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
 def _row(
     caller: Caller, page: CatalogueContents, body: LeadBody, now: int, n: int, count: int
 ) -> LeadRow:
-    """A lead, checked.
+    """Check a lead, and return it.
 
     Raises:
         InvalidValue: it cannot be one.

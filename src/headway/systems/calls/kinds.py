@@ -78,7 +78,7 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
 
 
 async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
-    """A lead that ended so; None if it was given another life, whose end has a job of its own."""
+    """Return a lead that ended in a state; None if it was retried, as that end has its own job."""
     view = await context.store.read(JobQuery(id=job))
     return view if view is not None and str(view.state) == state else None
 

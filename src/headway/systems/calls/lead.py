@@ -71,12 +71,12 @@ _WORDS = {str(one): one for one in Outcome} | {
 
 
 def reason_of(outcome: Outcome, detail: str = "") -> str:
-    """An outcome as it stands in a job's reason."""
+    """Return an outcome as it stands in a job's reason."""
     return f"{outcome}: {detail}"[:200] if detail else str(outcome)
 
 
 def outcome_in(reason: str) -> Outcome | None:
-    """The outcome that a reason begins with; None if it begins with none."""
+    """Return the outcome that a reason begins with; None if it begins with none."""
     return _WORDS.get(reason.partition(":")[0].strip())
 
 
@@ -192,7 +192,7 @@ class Lead:
 
 
 def status_of(job: JobView) -> LeadStatus:
-    """Where a lead stands."""
+    """Return where a lead stands."""
     if job.state in FINAL:
         return LeadStatus.FINISHED
     held = job.state is State.AWAITING or (job.state is State.RUNNING and job.stage == DIAL)
@@ -213,7 +213,7 @@ def outcome_of(job: JobView) -> Outcome | None:
 
 
 def lead_of(job: JobView) -> Lead:
-    """A job as a lead.
+    """Return a job as a lead.
 
     Args:
         job: of the kind `lead`, with its runs.
@@ -241,7 +241,7 @@ def lead_of(job: JobView) -> Lead:
 
 
 def attempts_of(job: JobView) -> tuple[Attempt, ...]:
-    """The calls of a lead, oldest first; a run whose call was never placed is none."""
+    """Return the calls of a lead, oldest first; a run whose call was never placed is none."""
     called = [run for run in job.runs if is_attempt(run)]
     return tuple(_attempt(job, run, n) for n, run in enumerate(called, 1))
 
@@ -257,7 +257,7 @@ def was_not_placed(run: RunView) -> bool:
 
 
 def this_life(job: JobView) -> Sequence[RunView]:
-    """The runs since an operator last gave a finished lead another life, or all."""
+    """Return the runs since an operator last gave a finished lead another life, or all."""
     last = 0
     for place, run in enumerate(job.runs[:-1], 1):
         # Failed ones end a life too, but only where a kind's attempts are used up.
@@ -314,7 +314,7 @@ class Verdict:
 def judge(
     job: JobView, run: int, template: Template, outcome: Outcome, detail: str = ""
 ) -> Verdict:
-    """What the outcome of a call makes of its lead.
+    """Return what the outcome of a call makes of its lead.
 
     Args:
         job: the lead's, with its runs.
@@ -333,7 +333,7 @@ def judge(
 
 
 def calls_made(runs: Sequence[RunView], run: int) -> int:
-    """How many calls these runs made, this one included; a number's refusal is no call."""
+    """Return how many calls these runs made, this one included; a number's refusal is no call."""
     return 1 + sum(
         is_attempt(one)
         and one.run != run
@@ -343,5 +343,5 @@ def calls_made(runs: Sequence[RunView], run: int) -> int:
 
 
 def refusals(runs: Sequence[RunView]) -> int:
-    """How many of these runs had a number from which the provider would not call."""
+    """Return how many of these runs had a number from which the provider would not call."""
     return sum(outcome_in(one.error) is Outcome.NUMBER_UNAVAILABLE for one in runs)

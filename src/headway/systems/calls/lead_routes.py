@@ -318,7 +318,7 @@ async def delete(
 
 
 async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
-    """A lead's job with its runs.
+    """Return a lead's job with its runs.
 
     Raises:
         UnknownRecord: there is none that the caller sees.
@@ -411,7 +411,7 @@ async def _expected(service: Service, context: CallsContext, lead: str) -> int |
 async def _dial_opens(
     service: Service, context: CallsContext, job: JobView, now: int
 ) -> Iterable[int | None]:
-    """When each closed gate of a lead's dial opens; None for one of which that is not known.
+    """Return when each closed gate of a lead's dial opens; None for one of which that is not known.
 
     Raises:
         UnknownRecord: its template is gone.
@@ -432,7 +432,7 @@ async def _dial_opens(
 
 
 def _opens_at(state: GateState, spec: GateSpec, tz: str, now: int) -> int | None:
-    """When a gate opens; now if it is open."""
+    """Return when a gate opens; now if it is open."""
     if state.closed_until is None and spec.hours is not None:
         # The store knows the hours of a zone only once a lead has waited there.
         return next_opening(intervals(spec.hours, tz, now, now + AHEAD_MS), now)

@@ -154,7 +154,7 @@ class Intakes:
 
 
 def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
-    """The metrics of calls."""
+    """Return the metrics of calls."""
 
     async def look(overview: Overview) -> Iterable[Metric]:
         now = overview.stats.now

@@ -69,7 +69,7 @@ class Dials:
 
 
 async def look_at_dials(store: Store, now: int) -> Dials:
-    """The calls of the last five minutes, of a bounded number of leads.
+    """Return the calls of the last five minutes, of a bounded number of leads.
 
     Args:
         now: the store's time, ms UTC.
@@ -154,7 +154,7 @@ async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
 
 
 async def _ready(store: Store, jobs: Sequence[JobView]) -> tuple[int, int]:
-    """How many could go at once, and of how many: one of each flow is asked for all of it."""
+    """Return how many of how many could start now; one job of each flow stands for all of it."""
     flows: dict[tuple[str, str, str, tuple[str, ...]], list[JobView]] = {}
     for job in jobs:
         gates = tuple(sorted(gate.name for gate in job.gates if gate.shared))
@@ -225,7 +225,7 @@ class LinePool:
 
 
 def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[str, LinePool]:
-    """The pools for which leads wait, and of which no number can be used, by name.
+    """Return the pools for which leads wait, and of which no number can be used, by name.
 
     A pool that an operator has closed as a whole is meant to wait.
     """
@@ -237,7 +237,7 @@ def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[
 
 
 async def look_at_lines(store: Store) -> tuple[LinePool, ...]:
-    """The pools of numbers, by name; two bounded reads."""
+    """Return the pools of numbers, by name; two bounded reads."""
     specs = await store.read(SpecsQuery())
     names = sorted(
         spec.name
@@ -313,10 +313,10 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOvervi
 
 
 def lane_of(overview: Overview) -> LaneView | None:
-    """The lane of calls; None if there was no lead yet."""
+    """Return the lane of calls; None if there was no lead yet."""
     return find_lane(overview, LANE)
 
 
 def workers_of(overview: Overview) -> tuple[WorkerView, ...]:
-    """The workers that serve the lane of calls, also those lost within an hour."""
+    """Return the workers that serve the lane of calls, also those lost within an hour."""
     return tuple(worker for worker in overview.workers if LANE in worker.lanes)

@@ -161,7 +161,7 @@ CHANNELS = _change(
 
 
 def pages_of(context: CallsContext) -> Sequence[Page]:
-    """The system's pages, in the order of the menu."""
+    """Return the system's pages, in the order of the menu."""
     return (
         Page(
             path="calls",

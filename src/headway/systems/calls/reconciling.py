@@ -61,7 +61,7 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
 
 
 async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended:
-    """What the provider says.
+    """Return what the provider says.
 
     Raises:
         StoreError: the store, the directory or your own table cannot.
@@ -141,7 +141,7 @@ async def _ended(
 async def _look_up(
     context: CallsContext, job: JobView, run: RunView, args: LeadArgs, template: Template
 ) -> CallEvent | NotFound:
-    """What the provider says; those that may have been asked to call are all asked.
+    """Return what the provider says; those that may have been asked to call are all asked.
 
     `NO_CALL` is said only if all of them were asked, and none lists a call that fits and is not
     known to be another lead's.
@@ -187,7 +187,7 @@ async def _look_up(
 
 
 async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) -> bool:
-    """Whether a call that fits is known to be another lead's, of the same phone and number."""
+    """Return whether a matching call belongs to another lead with the same phone and number."""
     label = f"sought for {job.id}"
     said = await context.store.signal(
         Signal(

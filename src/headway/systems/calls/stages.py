@@ -69,7 +69,7 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
 
 
 def checked(job: Job, args: LeadArgs) -> Checked:
-    """A lead as checks see it."""
+    """Return a lead as checks see it."""
     return Checked(
         id=job.id,
         phone=args.phone,
@@ -166,7 +166,7 @@ def _lacks(
 
 
 def _script(template: Template, args: LeadArgs) -> Script:
-    """What happens in the call.
+    """Return what happens in the call.
 
     Raises:
         Dead: its words are more than are said in a call; no provider needs to be asked for that.
@@ -181,7 +181,7 @@ def _script(template: Template, args: LeadArgs) -> Script:
 
 
 def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: str) -> Number:
-    """The number behind a pool's member.
+    """Return the number behind a pool's member.
 
     Raises:
         Retry: the directory or the settings do not have it; it is not assigned for a while.
@@ -205,7 +205,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
 
 
 def _providers(context: CallsContext, template: Template, number: Number) -> list[str]:
-    """The number's own provider, then those that the template names and the settings have."""
+    """Return the number's provider, then those of the template that the settings have too."""
     known = context.exchange.voices
     others = (one for one in template.providers if one in known)
     return list(dict.fromkeys((number.provider, *others)))

@@ -160,7 +160,7 @@ class Directory:
                 await asyncio.to_thread(thread.join, BUSY_S)
 
     def _connect(self, *args: Any, **options: Any) -> aiosqlite.Connection:  # noqa: ANN401
-        """What SQLAlchemy does to connect to SQLite, and keeps the connection's thread."""
+        """Connect to SQLite as SQLAlchemy does, and keep the connection's thread."""
         made = aiosqlite.connect(*args, **options)
         # The driver has no other way to it.
         thread = made._thread  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -177,7 +177,7 @@ class Directory:
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncSession]:
-        """A session that only reads; what it loaded stays usable after it."""
+        """Yield a session that only reads; what it loaded stays usable after it."""
         async with (
             _translated(self.place),
             AsyncSession(self._opened(), expire_on_commit=False) as one,
@@ -186,7 +186,7 @@ class Directory:
 
     @asynccontextmanager
     async def change(self) -> AsyncGenerator[AsyncSession]:
-        """A session in a transaction of its own: committed at the end, undone if it raises.
+        """Yield a session in a transaction of its own: committed at the end, undone if it raises.
 
         Raises:
             StoreUnavailable: the database cannot be reached; nothing was written, unless the
@@ -342,7 +342,7 @@ def _upgrade(connection: Connection, schema: Schema) -> Migrated:
 
 
 def collated(length: int) -> String:
-    """Text that is compared by code point, as Python compares."""
+    """Return text that is compared by code point, as Python compares."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
@@ -370,7 +370,7 @@ def create_tally(table: str) -> None:
 
 
 def naming() -> MetaData:
-    """Metadata whose constraints have names, so that migrations can name them too."""
+    """Return metadata whose constraints have names, so that migrations can name them too."""
     return MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -156,7 +156,7 @@ class ImportFile:
         self._rows = enumerate(csv.reader(lines, delimiter=mark, strict=True), 2)
 
     def batch(self) -> list[tuple[int, Fields | str]] | None:
-        """The next rows, each with its number; instead of the fields of one that is broken, why.
+        """Return the next rows, each with its number, and its fields or what is wrong with it.
 
         Returns:
             At most 500, without those that are blank; None at the end.
@@ -193,7 +193,7 @@ def _refuse(error: csv.Error) -> NoReturn:
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:
-    """The lines of a file.
+    """Yield the lines of a file.
 
     Raises:
         InvalidValue: it is no UTF-8, or a line is too long.
@@ -245,7 +245,7 @@ CSV_BODY = {
 
 @asynccontextmanager
 async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
-    """The body of a request as a file, at its beginning; gone after the block.
+    """Yield the body of a request as a file, at its beginning; gone after the block.
 
     Raises:
         InvalidValue: it is of another type than text/csv; the status is 415.
@@ -301,7 +301,7 @@ class Importer(Protocol[Row]):
         ...
 
     def marks(self, row: Row) -> Sequence[tuple[str, str]]:
-        """What no other row of the file may have: what it is, and its value."""
+        """Return what no other row of the file may have: what it is, and its value."""
         ...
 
     async def write(
@@ -373,7 +373,7 @@ def _check_whole(count: Count) -> None:
 async def _batches(
     file: IO[bytes], importer: Importer[Row], count: Count
 ) -> AsyncGenerator[list[Numbered[Row]]]:
-    """The rows that can be read; the others are counted as refused."""
+    """Yield the rows that can be read; the others are counted as refused."""
     file_rows = ImportFile(file, needed=importer.needed, known=importer.known)
     seen: dict[tuple[str, str], int] = {}
 
@@ -400,7 +400,7 @@ async def _batches(
 
 
 def _read(importer: Importer[Row], fields: Fields | str) -> Row:
-    """What a row says.
+    """Return what a row says.
 
     Raises:
         InvalidValue: it is unusable.

@@ -153,7 +153,7 @@ def not_null(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def made_id(name: str, distinct: str = "") -> str:
-    """An id made of a name.
+    """Return an id made of a name.
 
     Args:
         distinct: distinguishes records of the same name, such as a telephone number.
@@ -201,7 +201,7 @@ class Records(Generic[R, New]):
         return self.table.__name__.lower()
 
     def view(self, record: R, caller: Caller) -> object:
-        """A record as a caller may see it: without secrets, unless he may change it."""
+        """Return a record as a caller may see it: without secrets, unless it may change them."""
         values = {one.name: getattr(record, one.name) for one in fields(self.shape)}
         if Permission.DEFINE not in caller.may:
             values |= self.masked(record)
@@ -211,19 +211,19 @@ class Records(Generic[R, New]):
         return self.shape(**values)
 
     def masked(self, record: R) -> Mapping[str, object]:
-        """The columns that hold secrets, without these."""
+        """Return the columns that hold secrets, without these."""
         del record
         return {}
 
     def chosen(self, rows: Select[R], asked: PageQuery) -> Select[R]:
-        """The rows that a listing asks for."""
+        """Return the rows that a listing asks for."""
         del asked
         return rows
 
     async def page(
         self, session: AsyncSession, rows: Select[R], after: str | None, limit: int
     ) -> tuple[Sequence[R], str | None]:
-        """Rows by id that follow an id, and the id that the next page follows; None at the end."""
+        """Return the rows after an id, by id, and the id before the next page; None at the end."""
         if after is not None:
             rows = rows.where(self.table.id > after)
         asked = rows.order_by(self.table.id).limit(limit + 1)
@@ -231,7 +231,7 @@ class Records(Generic[R, New]):
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
-        """What else is set with these values, at a moment in ms UTC; `new` in a new record."""
+        """Return what else is set with these values at a moment, ms UTC; `new` if the record is."""
         del values, at, new
         return {}
 
@@ -239,7 +239,7 @@ class Records(Generic[R, New]):
         """Write what follows from records that were just written, in their transaction."""
 
     async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:  # noqa: A002  (the record's word)
-        """A record as it is now.
+        """Return a record as it is now.
 
         Args:
             to_change: whether others who would change it wait until this transaction ends.
@@ -302,7 +302,7 @@ class Records(Generic[R, New]):
         return self.body.model_validate(given)
 
     def marks(self, row: New) -> Sequence[tuple[str, str]]:
-        """What no other row of an import may have: what is unique, and the id."""
+        """Return what no other row of an import may have: what is unique, and the id."""
         if not self.unique:
             return [("id", self._id_of(row))]
         own = [(self.unique, str(getattr(row, self.unique)))]
@@ -349,7 +349,7 @@ class Records(Generic[R, New]):
     async def _known(
         self, session: AsyncSession, rows: Sequence[New]
     ) -> tuple[dict[str, R], dict[str, R]]:
-        """Those that rows mean, by id and by what is unique."""
+        """Return those that rows mean, by id and by what is unique."""
         wanted = [self.table.id.in_({self._id_of(one) for one in rows})]
         if self.unique:
             column = getattr(self.table, self.unique)
@@ -391,7 +391,7 @@ class Records(Generic[R, New]):
             raise KeyConflict(message, hint=f"each {self.noun} has one of his own")
 
     async def _free_id(self, session: AsyncSession, body: New) -> str:
-        """The id that was given, or one made of the name.
+        """Return the id that was given, or one made of the name.
 
         Raises:
             IdConflict: it is another's.

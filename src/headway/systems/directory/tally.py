@@ -119,7 +119,7 @@ class Tally:
             await self._flush()
 
     async def totals(self) -> Totals:
-        """How often each happened, ever: as last read, if the directory is away.
+        """Return how often each happened, ever: as last read, if the directory is away.
 
         Raises:
             StoreError: the directory is away, and was never read.
@@ -273,7 +273,7 @@ class SystemMetrics:
 
 
 def quantiles(family: Family, times_ms: Sequence[int]) -> Metric:
-    """A family of the label `quantile`, in seconds."""
+    """Return a family of the label `quantile`, in seconds."""
     samples = Samples(family, max)
     for quantile, percent in QUANTILES:
         ms = percentile(times_ms, percent)

@@ -152,7 +152,7 @@ class FollowUps:
         return found
 
     async def _waiting_for(self, technician: str) -> list[str]:
-        """The queued requests whose remaining candidates include the technician."""
+        """Return the queued requests whose remaining candidates include the technician."""
         query = JobsQuery(
             lane=self._context.app.kind(OFFER).lane, kind=OFFER, states=tuple(QUEUED), limit=1_000
         )

@@ -28,7 +28,7 @@ class CustomerBody(Body):
     phone: Phone = Field(description="E.164.")
 
     def read(self) -> Customer:
-        """The customer of the request."""
+        """Return the customer of the request."""
         return Customer(name=self.name, phone=self.phone)
 
 
@@ -39,7 +39,7 @@ class PositionBody(Body):
     lon: float = Field(ge=-180, le=180, description="Degrees east.", examples=[13.405])
 
     def read(self) -> Position:
-        """The position of the request."""
+        """Return the position of the request."""
         return Position(lat=self.lat, lon=self.lon)
 
 

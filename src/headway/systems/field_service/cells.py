@@ -59,7 +59,7 @@ def rounded_lon(lon: float) -> float:
 
 
 def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """How far two positions are from each other, by the shortest way.
+    """Return how far two positions are from each other, by the shortest way.
 
     Args:
         lat: of one, degrees north.
@@ -75,7 +75,7 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 
 
 def reach_km(lat: float, degrees: float) -> float:
-    """How far the corners of a square are from its middle, at most.
+    """Return how far the corners of a square are from its middle, at most.
 
     Args:
         lat: of the middle, degrees north.
@@ -115,17 +115,17 @@ _BACK = (
 
 
 def column_of(lon: float) -> int:
-    """The column of a longitude, -180 to below 180."""
+    """Return the column of a longitude, -180 to below 180."""
     return round((lon + 180) * PER_DEGREE) % COLUMNS
 
 
 def row_of(lat: float) -> int:
-    """The row of a latitude, -90 to 90."""
+    """Return the row of a latitude, -90 to 90."""
     return round((lat + 90) * PER_DEGREE)
 
 
 def cell_of(lat: float, lon: float) -> int:
-    """The number of a position; no other position, to seven digits, has it.
+    """Return the number of a position; no other position, to seven digits, has it.
 
     Returns:
         0 to 2**63 - 1.
@@ -134,7 +134,7 @@ def cell_of(lat: float, lon: float) -> int:
 
 
 def position_of(cell: int) -> tuple[float, float]:
-    """The position that has a number: latitude and longitude, to seven digits."""
+    """Return the position that has a number: latitude and longitude, to seven digits."""
     row, column = _gather(cell >> 1), _gather(cell)
     return rounded(row / PER_DEGREE - 90), rounded(column / PER_DEGREE - 180)
 
@@ -167,7 +167,7 @@ class Square(NamedTuple):
         return (south + north) / _TWICE - 90, (west + east) / _TWICE - 180
 
     def quarters(self) -> Iterator[Square]:
-        """Its quarters, as far as they are on the earth."""
+        """Yield its quarters, as far as they are on the earth."""
         size, west, south, first = self
         size -= 1
         half = 1 << size
@@ -179,7 +179,7 @@ class Square(NamedTuple):
 
 
 def square_at(size: int, column: int, row: int) -> Square:
-    """The square of a size that holds a cell.
+    """Return the square of a size that holds a cell.
 
     Args:
         size: its side is 2 to the power of this, in cells.
@@ -193,14 +193,14 @@ def _weave(column: int, row: int) -> int:
 
 
 def _spread(number: int) -> int:
-    """A number of 32 bits, with a zero before each of them."""
+    """Return a number of 32 bits with a zero before each bit."""
     for shift, mask in _MASKS:
         number = (number | number << shift) & mask
     return number
 
 
 def _gather(number: int) -> int:
-    """Every second bit of a number, from the lowest on."""
+    """Return every second bit of a number, from the lowest on."""
     number &= 0x5555_5555_5555_5555
     for shift, mask in _BACK:
         number = (number | number >> shift) & mask
@@ -216,7 +216,7 @@ _MARGIN = 1e-5
 
 
 def cover(lat: float, lon: float, km: float) -> list[Square]:
-    """The squares that hold all that is so near, and little else.
+    """Return the squares that hold all that is so near, and little else.
 
     Args:
         km: how near; more than half around the earth for all of it.
@@ -239,7 +239,7 @@ def cover(lat: float, lon: float, km: float) -> list[Square]:
 
 
 def _columns(lat: float, lon: float, angle: float, *, pole: bool) -> list[tuple[int, int]]:
-    """The first and last columns, in one range or, across the antimeridian, in two."""
+    """Return the first and last columns, in one range or, across the antimeridian, in two."""
     everything = [(0, COLUMNS - 1)]
     if pole:
         return everything

@@ -33,13 +33,13 @@ class FieldContext(SystemContext):
         return self.exchange.voice(self.settings.provider or "")
 
     def look_over(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
-        """A job that looks over a request; however often it is sent, the same `why` makes one."""
+        """Return a job that looks over a request; sent again with the same `why`, it is one job."""
         job_id = derived_id(LOOK_OVER, *why)
         kind = self.app.kind(LOOK_OVER)
         return kind.make(job_id=job_id, subject=request, request=request, **more)
 
     def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:
-        """A job that sends a message about a request; the same `why` makes one."""
+        """Return a job that sends a message about a request; the same `why` makes one."""
         more: dict[str, Any] = {"offer": offer} if offer else {}
         return self.app.kind(TEXT).make(
             job_id=derived_id(*why), subject=request, to=to, text=text, **more

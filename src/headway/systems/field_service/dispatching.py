@@ -56,7 +56,7 @@ class Dispatcher:
     author: str
 
     async def read(self, request: str) -> JobView:
-        """The request's job.
+        """Return the request's job.
 
         Raises:
             UnknownRecord: it is gone.
@@ -68,7 +68,7 @@ class Dispatcher:
         return job
 
     async def complete(self, job: JobView) -> JobView:
-        """The work is done: the technician is free.
+        """Complete the request: its technician is free.
 
         Raises:
             InvalidState: no technician has the request.
@@ -149,7 +149,7 @@ class Dispatcher:
                 had = acceptor(job) or had
             assigned = Assigned(to=technician, by=by, had=had)
             request = replace(read_request(job.args), assigned=assigned)
-            # He is not called: it does not matter whether he is on the telephone.
+            # No call is placed: it does not matter whether the technician is on the telephone.
             lock = tuple(gate for gate in job.gates if gate.template != CALL_TO)
             edit = Edit(args=args_of(request), candidates=(technician,), gates=lock)
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY

@@ -27,7 +27,7 @@ class Concern:
 
 
 async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
-    """What needs attention; empty if all is well."""
+    """Return what needs attention; empty if all is well."""
     return [*await _dispatchers(directory), *_reach(settings)]
 
 

@@ -34,7 +34,7 @@ class _TooLong(Exception):
 
 
 async def find_position(url: str | None, address: str) -> Position:
-    """The position of an address.
+    """Return the position of an address.
 
     Args:
         url: of the service; `q`, `format` and `limit` are added to its query. None for none.
@@ -62,7 +62,7 @@ async def find_position(url: str | None, address: str) -> Position:
 
 
 async def _reply(url: httpx.URL) -> bytes:
-    """The body of a reply of 2xx.
+    """Return the body of a reply of 2xx.
 
     Raises:
         TimeoutError: it is not there in time.
@@ -99,7 +99,7 @@ async def candidates_for(context: FieldContext, request: Request) -> list[str]:
 def jobs_for(
     context: FieldContext, request: Request, candidates: Sequence[str], *, key: str | None
 ) -> list[NewJob]:
-    """The jobs of a new request: itself, and a look over it.
+    """Return the jobs of a new request: itself, and a look over it.
 
     The look passes over those who have another request, where all candidates are busy.
 
@@ -123,7 +123,7 @@ def jobs_for(
 
 
 def look_at(context: FieldContext, request: str, *why: object) -> NewJob:
-    """A look over a request, now.
+    """Return a look over a request, now.
 
     Args:
         why: what the look follows from; the same makes one look.

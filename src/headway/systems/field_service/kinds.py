@@ -129,7 +129,7 @@ class Turn:
             )
 
     async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
-        """Why the candidate cannot be asked; empty if he can."""
+        """Return why the candidate cannot be asked; empty if nothing prevents it."""
         if not technician.on_duty:
             return "off duty"
         missing = lacking(technician.skills, request.skills)
@@ -140,7 +140,7 @@ class Turn:
             return f"is {away_km:.0f} km away"
         view = await self._context.store.read(JobQuery(id=job.id))
         asked = view.cascade.asked if view is not None and view.cascade is not None else ()
-        # An edit of a queued request's candidates may have named him again.
+        # An edit of a queued request's candidates may have named the same technician again.
         if any(one.candidate == technician.id and one.answer is not Answer.UNFIT for one in asked):
             return "was asked before"
         return ""
@@ -192,7 +192,7 @@ class Turn:
     ) -> None:
         """Accept in the candidate's name: a dispatcher has decided.
 
-        Both get a message: he, and the technician it was taken from.
+        Both get a message: the candidate, and the technician it was taken from.
         """
         context = self._context
         # It is kept until the hand-over, and applied in the same step: nothing lies between.
@@ -248,7 +248,8 @@ def declare(app: App, context: FieldContext) -> None:
     app.job(
         name=OFFER,
         lane=OFFERS,
-        # Its turn begins when no call to him goes on; from the hand-over on its own call has that.
+        # A turn begins once no call to the technician goes on; from the hand-over on, the turn's
+        # own call holds that gate.
         gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
         cascade=True,
         retry=_STEADY,

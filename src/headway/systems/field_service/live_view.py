@@ -39,7 +39,7 @@ class LiveView:
     names: dict[str, str]
 
     def name(self, technician: str) -> str:
-        """A technician's name; the id where no name is known."""
+        """Return a technician's name; the id where no name is known."""
         return self.names.get(technician, technician)
 
 

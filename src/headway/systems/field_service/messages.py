@@ -54,17 +54,17 @@ def _what(request: Request) -> str:
 
 
 def offer_spoken(request: Request, distance_km: float) -> str:
-    """The offer, by telephone."""
+    """Return the offer, by telephone."""
     return f"{_what(request)}. It is {distance_km:.0f} kilometres away. {KEYS}"
 
 
 def offer_written(request: Request, distance_km: float) -> str:
-    """The offer, by message."""
+    """Return the offer, by message."""
     return f"{_what(request)} ({distance_km:.0f} km). {KEYS_WRITTEN}"
 
 
 def accepted_text(request: Request) -> str:
-    """The message to the technician who accepted in time."""
+    """Return the message to the technician who accepted in time."""
     return f"You have it: {place_text(request)}. {_customer(request)}."
 
 
@@ -79,17 +79,17 @@ def taken_text(request: Request) -> str:
 
 
 def given_away_text(request: Request) -> str:
-    """The message to the technician who had it, after a dispatcher gave it to another."""
+    """Return the message to the technician who had it, after a dispatcher gave it to another."""
     return f"The job at {place_text(request)} is no longer yours: another has it."
 
 
 def withdrawn_text(request: Request) -> str:
-    """The message to the technician who had it."""
+    """Return the message to the technician who had it."""
     return f"The job at {place_text(request)} is no longer yours: it was withdrawn."
 
 
 def alert_text(request: Request, id: str, reason: str) -> str:  # noqa: A002  (as everywhere)
-    """The message to a dispatcher when no technician accepts."""
+    """Return the message to a dispatcher when no technician accepts."""
     why = "no technician accepts it" if reason == "exhausted" else _short(reason, MOST_NAME)
     return (
         f"{_what(request)} for {_customer(request)}: {why}. "

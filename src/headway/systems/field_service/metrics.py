@@ -62,7 +62,7 @@ FAMILIES: tuple[Family, ...] = (ENDED, TIME_TO_ACCEPT, PENDING)
 
 
 def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
-    """The metrics of service requests."""
+    """Return the metrics of service requests."""
 
     async def look(overview: Overview) -> Iterable[Metric]:
         times = await times_to_accept(store, overview.stats.now)

@@ -136,7 +136,7 @@ _LOOKED = msgspec.json.Decoder(tuple[int, list[Found] | None])
 
 
 async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) -> list[str]:
-    """Skills, those first whose holders are farther apart around a position."""
+    """Return skills, those first whose holders are farther apart around a position."""
     statement = _statement(_RARITY, session.get_bind().dialect.name, 0)
     given = {"skills": msgspec.json.encode(skills).decode(), "cell": cell, "look": _RARITY_STEPS}
     rows = await session.execute(statement, given)
@@ -192,7 +192,7 @@ class Questions:
         return [Looked(seen, fit or ()) for seen, fit in looked]
 
     async def longest_idle(self, cell: int, most: int) -> Sequence[Found]:
-        """Those at one position who are idle longest; of two, the one with the lesser id."""
+        """Return those at one position who are idle longest; of two, the one with the lesser id."""
         return await self._ask(_AT_ONE_PLACE, {"cell": cell, "most": most})
 
     async def _ask(self, query: str, more: dict[str, Any]) -> Sequence[Any]:
@@ -342,7 +342,7 @@ class _Search:
             self._bound = self._near[-1][0]
 
     def _so_near(self, squares: Iterable[Square]) -> list[Square]:
-        """The squares of which a point can be within the bound."""
+        """Return the squares of which a point can be within the bound."""
         near: list[Square] = []
         for square in squares:
             lat, lon = square.middle

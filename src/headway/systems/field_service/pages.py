@@ -35,7 +35,7 @@ SECTIONS = (
 
 
 async def _board(context: FieldContext, look: Look) -> Facts:
-    """Requests by status, those that need a dispatcher first."""
+    """Return requests by status, those that need a dispatcher first."""
     store = look.service.store
     board = await look.sight.once("field board", lambda: read_live_view(store, context.directory))
     only = look.values["status"]
@@ -55,7 +55,7 @@ async def _board(context: FieldContext, look: Look) -> Facts:
 
 
 async def _technicians(context: FieldContext, look: Look) -> Facts:
-    """A page of technicians by id, each with the request that he has."""
+    """Return a page of technicians by id, each with the request that is assigned or offered."""
     rows, after = select(Technician), decode_cursor(look.values["cursor"] or None)
     if (duty := look.values["duty"]) in {"on", "off"}:
         rows = rows.where(Technician.on_duty == (duty == "on"))
@@ -168,7 +168,7 @@ OFF_DUTY = _duty("field-off-duty", "Off duty", on=False)
 
 
 def pages_of(context: FieldContext) -> Sequence[Page]:
-    """The system's pages, in the order of the menu."""
+    """Return the system's pages, in the order of the menu."""
     return (
         Page(
             path="field-service",

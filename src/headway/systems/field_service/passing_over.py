@@ -65,11 +65,11 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     holders: dict[str, str] = {}
     for name in left:
         if lets_in[name]:
-            # He is on the telephone.
+            # The technician is only on the telephone.
             continue
         gate = gates[lock_of(name)]
         if not gate.holders:
-            # An operator closed his gate: the request waits for him.
+            # An operator closed this gate: the request waits until it is open again.
             return
         holders[name] = gate.holders[0].job
     held = await store.read(
@@ -113,7 +113,7 @@ async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: s
 
 
 async def lock_state(store: Store, technician: str) -> GateState | None:
-    """The lock of a technician as it stands; None if he never had an offer."""
+    """Return the lock of a technician as it stands; None without any offer so far."""
     return next(iter(await _gates(store, (lock_of(technician),))), None)
 
 
@@ -123,13 +123,13 @@ async def _gates(store: Store, gates: Iterable[str]) -> tuple[GateState, ...]:
 
 
 def ref_for(request: JobView, technician: str) -> str | None:
-    """The reference of the offer that a technician was last made about a request.
+    """Return the reference of the offer that a technician was last made about a request.
 
     Args:
         request: with its runs.
 
     Returns:
-        The reference; None if he was never asked.
+        The reference; None without any such offer.
     """
     if asked_now(request) == technician:
         return ref_of(request)
@@ -138,7 +138,7 @@ def ref_for(request: JobView, technician: str) -> str | None:
 
 
 async def request_held_by(store: Store, technician: str) -> JobView | None:
-    """The request that a technician is asked about now, or has; None if there is none."""
+    """Return the request that a technician is asked about now, or has; None if there is none."""
     gate = await lock_state(store, technician)
     if gate is None or not gate.holders:
         return None

@@ -90,7 +90,7 @@ class Technician(Record, Base):
 
 
 class Place(Base):
-    """Where a technician on duty is, once for each of his skills and once for none.
+    """Where a technician on duty is, once for each skill and once for none.
 
     It follows from the technician, and is what is searched: those with a skill lie together, in
     the order of their cells.
@@ -98,7 +98,7 @@ class Place(Base):
     Attributes:
         skill: as `skill_key` writes it; empty for requests without a skill.
         cell: the position, as `cells.cell_of` numbers it.
-        skills: all that he has, as `held` writes them; empty where the skill is.
+        skills: all of the technician's, as `held` writes them; empty where the skill is.
     """
 
     __tablename__ = "field_places"
@@ -165,17 +165,17 @@ class Setting(Base):
 
 
 def skill_key(skill: str) -> str:
-    """A skill as it is compared: without its case and the space around it."""
+    """Return a skill as it is compared: without its case and the space around it."""
     return " ".join(skill.casefold().split())
 
 
 def held(skills: Iterable[str]) -> str:
-    """Skills as one text, in which each is found with what stands around it."""
+    """Return skills as one text, in which each is found with what stands around it."""
     return "".join(f"\n{one}" for one in skills) + "\n"
 
 
 def lacking(has: Iterable[str], wanted: Sequence[str]) -> list[str]:
-    """The skills that are wanted and not there.
+    """Return the skills that are wanted and not there.
 
     Args:
         has: of a technician, in any case.

@@ -40,16 +40,16 @@ LINES = "field.lines"
 TECHNICIAN = "technician:{candidate}"
 """The lock of the technician who is asked, or has the request."""
 CALL_TO = "technician.call:{candidate}"
-"""The lock of the call to a technician: held from before he is asked until it has ended."""
+"""The lock of the call to a technician: held from before the offer until the call has ended."""
 
 
 def lock_of(technician: str) -> str:
-    """The gate of one technician."""
+    """Return the gate of one technician."""
     return f"technician:{technician}"
 
 
 def call_to(technician: str) -> str:
-    """The gate of calls to one technician."""
+    """Return the gate of calls to one technician."""
     return f"technician.call:{technician}"
 
 
@@ -125,12 +125,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_request(args: bytes) -> Request:
-    """The request of a job's arguments."""
+    """Return the request of a job's arguments."""
     return _decode(args)
 
 
 def args_of(request: Request) -> bytes:
-    """The arguments of a request's job."""
+    """Return the arguments of a request's job."""
     return _encode(request)
 
 
@@ -164,7 +164,7 @@ STATES: dict[Status, tuple[State, ...]] = {
 
 
 def status_of(job: JobView) -> Status:
-    """Where a request stands."""
+    """Return where a request stands."""
     match job.state:
         case State.DEAD:
             return Status.PENDING
@@ -187,7 +187,7 @@ def acceptor(job: JobView) -> str:
 
 
 def dispatched_at(job: JobView) -> int:
-    """When it came, or was dispatched again or assigned last; for a job with its trail."""
+    """Return when it came, or was dispatched again or assigned last; for a job with its trail."""
     again = (one.at for one in job.trail if one.what.startswith(Verb.RETRY))
     return max(again, default=job.created_at)
 
@@ -198,7 +198,7 @@ def is_open(job: JobView) -> bool:
 
 
 def last_run(job: JobView) -> RunView | None:
-    """The run of the last claim."""
+    """Return the run of the last claim."""
     return find_run(job, job.run)
 
 
@@ -209,7 +209,7 @@ def asked_now(job: JobView) -> str:
 
 
 def run_of(ref: str) -> tuple[str, int]:
-    """The job and the run of a reference that this system made."""
+    """Return the job and the run of a reference that this system made."""
     job, _, run = ref.rpartition(":")
     return job, int(run)
 
@@ -222,5 +222,5 @@ _decode_ring = msgspec.json.Decoder(_Args).decode
 
 
 def offer_of(ring: JobView) -> str:
-    """The reference of the offer that a call or message makes; empty if it makes none."""
+    """Return the reference of the offer that a call or message makes; empty if it makes none."""
     return _decode_ring(ring.args).offer

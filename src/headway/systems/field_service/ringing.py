@@ -81,12 +81,12 @@ async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unkn
 
 
 def longest_ms(settings: FieldSettings) -> int:
-    """How long a call can take, and a little more."""
+    """Return how long a call can take, and a little more."""
     return settings.ring + settings.call_limit + SPARE_S * 1000
 
 
 def given_up_ms(settings: FieldSettings) -> int:
-    """How long after the hand-over a line and the called technician are free in any case."""
+    """Return how long after the hand-over a line and the called technician are free in any case."""
     return 2 * longest_ms(settings)
 
 
@@ -147,7 +147,7 @@ class Ring:
         Args:
             offer: the reference of the offer's run.
             stands_ms: how long the offer stands from now on.
-            candidate: the technician's id; names the gate of calls to him.
+            candidate: the technician's id; names the gate of calls to the technician.
 
         Raises:
             Retry: the provider takes no calls now.
@@ -309,7 +309,7 @@ class Alert:
         return None
 
     async def _channel(self, job: Job, user: str) -> str:
-        """The channel of this attempt.
+        """Return the channel of this attempt.
 
         Raises:
             Dead: there is none.
@@ -322,7 +322,7 @@ class Alert:
         return found.channels[(job.attempt - 1) % len(found.channels)]
 
     async def _notify(self, url: str, text: str) -> None:
-        """Sends by apprise.
+        """Send through apprise.
 
         Raises:
             Retry: it was not taken. The message never contains the address: in many, the path is

@@ -52,12 +52,12 @@ class OfferTimes:
     urgency_ms: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def of(self, urgency: Urgency) -> int:
-        """How long an offer of this urgency stands, in ms."""
+        """Return how long an offer of this urgency stands, in ms."""
         return self.urgency_ms.get(urgency, self.offer_timeout_ms)
 
 
 async def current_times(directory: Directory, declared: OfferTimes) -> OfferTimes:
-    """The times that hold for the next offer."""
+    """Return the times that hold for the next offer."""
     async with directory.read() as session:
         row = await session.get(Setting, SETTING)
     if row is None:

@@ -144,7 +144,7 @@ def _yes(text: str) -> bool:
 
 
 class Technicians(Records[Technician, TechnicianBody]):
-    """The technicians, each with a telephone of his own."""
+    """The technicians, each with a phone number of their own."""
 
     table = Technician
     body = TechnicianBody
@@ -169,7 +169,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         return rows if which.phone is None else rows.where(Technician.phone == which.phone)
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
-        """A technician who is new, or comes on duty, has been idle since then."""
+        """Set since when a technician is idle who is new, or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
@@ -185,13 +185,13 @@ TECHNICIANS = Technicians()
 
 
 async def technician_of_phone(session: AsyncSession, phone: str) -> Technician | None:
-    """Whose telephone it is; None for a stranger's."""
+    """Return the technician who has a phone number; None for an unknown number."""
     found = await session.scalars(select(Technician).where(Technician.phone == phone))
     return found.one_or_none()
 
 
 async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa: A002  (the record's word)
-    """Says that a technician has had no job since then; nothing if there is no such technician.
+    """Write since when a technician has no job; without effect if there is no such technician.
 
     Args:
         at: ms UTC.

@@ -125,7 +125,7 @@ class Users(Records[User, UserBody]):
     }
 
     def masked(self, record: User) -> Mapping[str, object]:
-        """A URL may hold a password."""
+        """Return the channels with only the beginnings of URLs, which may hold passwords."""
         ways = {one: one.partition(":")[0] for one in record.channels}
         shown = (one if way in PHONES else beginning(one) for one, way in ways.items())
         return {"channels": list(shown)}

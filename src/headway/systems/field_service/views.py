@@ -184,7 +184,7 @@ RequestId = Annotated[str, Path(alias="id")]
 
 
 async def find_request(service: Service, caller: Caller, request: str) -> JobView:
-    """The job of a request that the caller sees.
+    """Return the job of a request that the caller sees.
 
     Raises:
         UnknownRecord: there is none.
@@ -197,5 +197,5 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
 
 
 async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:
-    """The reply that says how a request stands."""
+    """Return the reply that says how a request stands."""
     return answer(service_request(job, await service.now()), status)

@@ -110,7 +110,7 @@ def _lane(said: Said) -> str:
 
 
 def _read(body: bytes) -> Said:
-    """The fields of a body; none if it is no JSON object, as clients send `[]` or nothing at all.
+    """Return the fields of a body; none if it is not a JSON object: clients send `[]` or nothing.
 
     The case of a field's name does not matter.
 
@@ -208,7 +208,7 @@ class Queue:
         return Received(pulled, pulled.jobs[0]) if pulled.jobs else None
 
     async def done(self, received: Received) -> None:
-        """Notes that a job has reached its client.
+        """Settle a job that has reached its client.
 
         Raises:
             StoreError: it could not be noted: the job comes back at the end of its lease.
@@ -233,7 +233,7 @@ class Queue:
             self._registry.give_back(received.pulled)
 
     async def waiting(self) -> dict[str, int]:
-        """How many jobs wait in each lane that was ever named, by name."""
+        """Return how many jobs wait in each lane that was ever named, by name."""
         counts = dict.fromkeys(self._named, 0)
         for lane in await self._store.read(LanesQuery()):
             if lane.name.startswith(PREFIX):
@@ -241,11 +241,11 @@ class Queue:
         return dict(sorted(counts.items()))
 
     def receivers(self, lane: str) -> int:
-        """How many wait for a job of a lane."""
+        """Return how many wait for a job of a lane."""
         return self._registry.waiting_for(PREFIX + lane)
 
     async def jobs(self, lane: str) -> list[dict[str, object]]:
-        """The jobs that wait in a lane, in the order in which they will be received."""
+        """Return the jobs that wait in a lane, in the order in which they will be received."""
         query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), limit=1_000)
         found = [job async for jobs in read_pages(self._store, query) for job in jobs]
         found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
@@ -279,7 +279,7 @@ _log = structlog.stdlib.get_logger("headway.dispenserd")
 
 
 def dispenserd(service: Service) -> Starlette:
-    """The app.
+    """Return the app.
 
     Returns:
         An ASGI app without a lifespan; the service is the caller's to start and close.

@@ -30,7 +30,7 @@ MOST_HELD = 250
 
 
 async def read(look: Look) -> Facts:
-    """The deepest lanes, and who has which of their jobs."""
+    """Return the deepest lanes, and who has which of their jobs."""
     seen = await look.sight.overview()
     caller, sought = look.caller, look.values["q"].casefold()
     lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
@@ -63,7 +63,7 @@ async def read(look: Look) -> Facts:
 
 
 def pulled(lane: LaneView) -> int:
-    """How many of its jobs workers have."""
+    """Return how many of its jobs workers have."""
     return sum(lane.counts.get(one, 0) for one in HELD)
 
 

@@ -65,7 +65,7 @@ class LaneStatus:
 
 
 def status_of(job: JobView) -> Status:
-    """The status of a job."""
+    """Return the status of a job."""
     match job.state:
         case State.SCHEDULED if job.attempt:
             return Status.FAILED
@@ -84,7 +84,7 @@ def status_of(job: JobView) -> Status:
 
 
 async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tuple[LaneStatus, ...]:
-    """Lanes with their jobs by status; a few bounded reads a lane.
+    """Return lanes with their jobs by status; a few bounded reads a lane.
 
     Args:
         names: these; None for the first 200, those that have a target before the others.
@@ -121,7 +121,7 @@ async def _status(store: Store, lane: LaneView, latency: LaneLatency) -> LaneSta
 
 
 async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, bool]:
-    """How many wait to be tried again, and whether all that are scheduled were looked at."""
+    """Return how many wait to be tried again, and whether all that are scheduled were looked at."""
     scheduled = lane.counts.get(State.SCHEDULED, 0)
     looked = failed = 0
     cursor: str | None = None
@@ -197,7 +197,7 @@ def lane_job(job: JobView) -> LaneJob:
 
 
 def as_uuid(job_id: str) -> str | None:
-    """The engine's id that a job_id is; None if it is the key of a job."""
+    """Return the engine's id that a job_id is; None if it is the key of a job."""
     own = job_id.lower()
     return own if is_job_id(own) else None
 
@@ -216,7 +216,7 @@ async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | N
 async def find_job(
     service: Service, caller: Caller, job_id: str, tenant: str | None = None
 ) -> JobView:
-    """A job with its runs and trail.
+    """Return a job with its runs and trail.
 
     Raises:
         UnknownJob: there is none that the caller sees.

@@ -230,7 +230,7 @@ async def _settle(
 
 
 def _stage_of(job: JobView, key: str) -> str:
-    """The channel of the run that a provider means; not the one that is tried by now."""
+    """Return the channel of the run that a provider means; not the one that is tried by now."""
     return next((one.stage for one in job.runs if key in one.keys), job.stage)
 
 

@@ -118,7 +118,7 @@ async def write_again(context: NotifyContext, id_: str, event: str) -> None:
 
 
 def row_of(job: JobView) -> HistoryRow:
-    """The row of a notification that has ended; of its job with its runs and its trail."""
+    """Return the row of a notification that has ended; of its job with its runs and its trail."""
     found = notification_of(job)
     return HistoryRow(
         recipient=found.recipient,
@@ -133,7 +133,7 @@ def row_of(job: JobView) -> HistoryRow:
 
 
 def stamp_of(job: JobView) -> int:
-    """The version of a record: it grows with each change, and is the same for the same record.
+    """Return the version of a record: it grows with each change, and depends on nothing else.
 
     So of two writes the one that read later stays, in whatever order they arrive.
     """
@@ -142,7 +142,7 @@ def stamp_of(job: JobView) -> int:
 
 
 def notification_from(row: HistoryRow) -> Notification | None:
-    """The notification of a row; None if this program cannot read it, which is logged."""
+    """Return the notification of a row; None if this program cannot read it, which is logged."""
     try:
         return _decode(row.record)
     except msgspec.DecodeError as error:

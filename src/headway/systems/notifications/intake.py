@@ -193,7 +193,7 @@ async def take_in(
 
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
-    """Those that hold a key and were never stored."""
+    """Return those that hold a key and were never stored."""
     found: set[str] = set()
     for step in _steps(ids):
         page = await context.store.read(JobsQuery(ids=step, limit=MAX_BATCH))

@@ -319,7 +319,7 @@ class _Delivery:
 
 
 def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
-    """What a server's reply says; `fatal` if it is about this message, not the connection."""
+    """Return what a reply means; `fatal` if it is about this message, not the connection."""
     text = " ".join(error.message.split())[:_LONGEST]
     said = f"the server answered {error.code} {text}".rstrip()
     if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:

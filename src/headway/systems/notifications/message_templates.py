@@ -145,7 +145,7 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
 
 
 def _line(error: BaseException, template: Template) -> int:
-    """The line of the template that raised; Jinja2 rewrites the traceback so that it has it."""
+    """Return the line of the template that raised, which Jinja2 writes into the traceback."""
     line, trace = 1, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename in {"<template>", template.filename}:
@@ -239,7 +239,7 @@ TEMPLATES = Templates()
 
 
 def forms_of(template: MessageTemplate, channel: Channel) -> Forms:
-    """What a template says in a channel.
+    """Return what a template says in a channel.
 
     Raises:
         InvalidValue: it says nothing there.

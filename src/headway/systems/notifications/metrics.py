@@ -135,7 +135,7 @@ class NotificationsOverview:
 
 
 def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
-    """The rules, the worst first."""
+    """Return the rules, the worst first."""
     outcomes, late = counts_of(Tallied.OUTCOME), counts_of(Tallied.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
@@ -251,7 +251,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
 
 async def _channels(store: Store) -> dict[str, str]:
-    """Why channels are closed; only those that are."""
+    """Return why channels are closed; only those that are."""
     names = {channel.slots: str(channel) for channel in Channel}
     page = await store.read(GatesQuery(names=tuple(names)))
     return {
@@ -272,7 +272,7 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
 
 
 def history_behind_ms(overview: Overview) -> int:
-    """How long the one that ended first has waited for the history; 0 if none waits."""
+    """Return how long the one that ended first has waited for the history; 0 if none waits."""
     lane = find_lane(overview, HISTORY_LANE)
     if lane is None or lane.oldest_due_at is None:
         return 0

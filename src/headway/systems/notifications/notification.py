@@ -94,7 +94,7 @@ ANSWER_LOST = "sent, answer lost"
 
 
 def known_as(provider_id: str) -> str:
-    """The key under which a delivery event finds its notification."""
+    """Return the key under which a delivery event finds its notification."""
     return f"notify:{provider_id}"
 
 
@@ -196,13 +196,13 @@ class Notification:
 
 
 def said_of(job: JobView) -> Said | None:
-    """What is recorded of a notification's send; None for nothing."""
+    """Return what is recorded of a notification's send; None for nothing."""
     found = job.result if job.result is not None else job.progress
     return None if found is None else _said.decode(found)
 
 
 def status_of(job: JobView) -> tuple[Status, str]:
-    """Where a notification stands, and why; of a job with its runs and its trail."""
+    """Return where a notification stands, and why; of a job with its runs and its trail."""
     noted = next((one for one in reversed(job.trail) if one.what in NOTED), None)
     if noted is not None:
         return NOTED[noted.what], noted.reason
@@ -217,7 +217,7 @@ def status_of(job: JobView) -> tuple[Status, str]:
 
 
 def notification_of(job: JobView) -> Notification:
-    """A notification, of its job with its runs and its trail."""
+    """Return a notification, of its job with its runs and its trail."""
     args, (status, reason) = read_args(job.args), status_of(job)
     sent = _sent(job)
     due_at = job.runs[0].due_at if job.runs else job.due_at
@@ -265,7 +265,7 @@ def _of_run(job: JobView, run: RunView) -> list[Event]:
 
 
 def _sent(job: JobView) -> RunView | None:
-    """The last run, if it was handed over and has not gone back."""
+    """Return the last run, if it was handed over and has not gone back."""
     last = job.runs[-1] if job.runs else None
     sent = last is not None and last.handed_at is not None and last.outcome not in BACK
     return last if sent else None

@@ -184,7 +184,7 @@ async def timeline(
 
 
 async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)
-    """A notification's job with its runs and trail.
+    """Return a notification's job with its runs and trail.
 
     Raises:
         UnknownRecord: there is none.

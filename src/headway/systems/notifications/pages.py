@@ -42,7 +42,7 @@ MOST_SHOWN = 20_000
 
 
 async def read(look: Look) -> Facts:
-    """The channels and the newest notifications; or the timeline of a recipient."""
+    """Return the channels and the newest notifications; or the timeline of a recipient."""
     seen = await look.sight.overview()
     recipient = look.values["recipient"]
     sees_lines = not recipient and Permission.OBSERVE in look.caller.may
@@ -92,7 +92,7 @@ _LOOKS = {
 
 
 async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
-    """What each channel holds, and what its provider takes."""
+    """Return what each channel holds, and what its provider takes."""
     context = _context(look)
     store, seen = look.service.store, await look.sight.overview()
     names = tuple(one for channel in Channel for one in (channel.slots, channel.rate))
@@ -140,7 +140,7 @@ async def _history(look: Look) -> Mapping[str, object] | None:
 
 
 async def _person(look: Look, recipient: str) -> object:
-    """A recipient as its route shows it; None if there is none, or the caller may not see it."""
+    """Return a recipient as its route shows it; None if there is none for this caller."""
     if Permission.OBSERVE not in look.caller.may:
         return None
     async with _context(look).directory.read() as session:
@@ -153,7 +153,7 @@ def _context(look: Look) -> NotifyContext:
 
 
 async def read_templates(look: Look) -> Facts:
-    """A page of templates; or one with its source, and what a channel of it says."""
+    """Return a page of templates; or one with its source, and what a channel of it says."""
     context, name = _context(look), look.values["template"]
     if not name:
         rows, after = select(MessageTemplate), look.values["cursor"] or None
@@ -178,7 +178,7 @@ async def read_templates(look: Look) -> Facts:
 
 
 async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[str, object]:
-    """What a channel would say, by the route's own function; or what is wrong."""
+    """Return what a channel would say, by the route's own function; or what is wrong."""
     try:
         asked = PreviewAsked.model_validate(
             {"channel": Channel(channel), "data": json.loads(data or "{}")}

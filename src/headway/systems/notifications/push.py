@@ -271,7 +271,7 @@ class Apns:
         return outcome
 
     async def _connection(self, size: int) -> APNsTLSClientProtocol:
-        """The connection, once it has room for a request of so many bytes."""
+        """Return the connection, once it has room for a request of so many bytes."""
         if self._pool is None:
             self._pool = self._make_pool()
         while True:

@@ -166,7 +166,7 @@ class Recipients(Records[Recipient, RecipientBody]):
     }
 
     def masked(self, record: Recipient) -> Mapping[str, object]:
-        """A URL may hold a password."""
+        """Return only the beginning of the URL of apprise, which may hold a password."""
         return {} if record.apprise is None else {"apprise": beginning(record.apprise)}
 
 

@@ -85,7 +85,7 @@ STOPPED = f"{Channel.SMS}:STOP"
 
 
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
-    """Which opt-out forbids a send; empty if none does.
+    """Return which opt-out forbids a send; empty if none does.
 
     Urgent categories are no exception: a recipient who wrote STOP gets no one-time password either.
     """
@@ -95,7 +95,7 @@ def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
 
 
 def quiet_until(recipient: Recipient, now: int) -> int | None:
-    """When the recipient's quiet hours end, ms UTC; None if there are none now."""
+    """Return when the recipient's quiet hours end, ms UTC; None if there are none now."""
     spans = recipient.preferences.get("quiet_hours")
     if not spans:
         return None
@@ -106,7 +106,7 @@ def quiet_until(recipient: Recipient, now: int) -> int | None:
 
 
 def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
-    """Where a recipient is reached by a channel; several devices, or one address, or none."""
+    """Return a recipient's addresses in a channel: several devices, or one address, or none."""
     if channel is Channel.PUSH:
         return tuple(recipient.devices)
     one = cast("str | None", getattr(recipient, _COLUMNS[channel]))
@@ -114,7 +114,7 @@ def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
 
 
 def without_address(recipient: Recipient, channel: Channel, address: str) -> dict[str, Any]:
-    """What changes of a recipient whose address does not exist any more; empty for nothing."""
+    """Return the changes that remove an address which no longer exists; empty for none."""
     if address not in addresses(recipient, channel):
         return {}
     if channel is Channel.PUSH:

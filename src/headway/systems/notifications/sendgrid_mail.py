@@ -135,7 +135,7 @@ class _Faults(msgspec.Struct):
 
 
 def _read_refusal(status: int, body: bytes) -> Refusal:
-    """What a reply of 4xx says; one without SendGrid's errors concerns what is at that address."""
+    """Return what a reply of 4xx says; without an error of SendGrid's it concerns the server."""
     try:
         faults = msgspec.json.decode(body, type=_Faults).errors
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

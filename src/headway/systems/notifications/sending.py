@@ -135,7 +135,7 @@ class Attempt:
         return await self._conclude(outcomes)
 
     def _why_not(self, recipient: Recipient, channel: Channel) -> str:
-        """Why a channel is passed over; empty if it is not."""
+        """Return why a channel is passed over; empty if it is not."""
         said = opted_out(recipient, channel, self._args.category)
         if said:
             return f"opted out of {said}"
@@ -160,7 +160,7 @@ class Attempt:
         return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
 
     def _messages(self, recipient: Recipient, template: MessageTemplate | None) -> list[Message]:
-        """The message for each address.
+        """Return the message for each address.
 
         Raises:
             Dead: it cannot be rendered.

@@ -108,5 +108,5 @@ class NotificationSettings(Table):
         return self
 
     def channel(self, channel: Channel) -> ChannelSettings:
-        """How much a channel's provider takes."""
+        """Return how much a channel's provider takes."""
         return self.channels.get(channel) or ChannelSettings()

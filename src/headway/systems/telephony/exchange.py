@@ -114,7 +114,7 @@ Provider = Annotated[str, Path(description="As [telephony] names it.", examples=
 
 
 async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:
-    """A webhook of a provider, proved.
+    """Return a provider's webhook once its signature is verified.
 
     Returns:
         The webhook, to be read by the provider's own class.

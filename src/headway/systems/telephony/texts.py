@@ -104,7 +104,7 @@ class Texts(TelephonyProvider, Protocol):
         ...
 
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
-        """What a proved status webhook says; None if it is of another sort."""
+        """Return what a proved status webhook says; None if it is of another sort."""
         ...
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
@@ -112,7 +112,7 @@ class Texts(TelephonyProvider, Protocol):
         ...
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        """The reply to an inbound webhook: this answer, or none; its body and media type."""
+        """Return the reply to an inbound webhook: this answer, or none; its body and media type."""
         ...
 
 

@@ -118,7 +118,7 @@ class WireClient(AsyncHttpClient):
     """
 
     def __init__(self, wire: Wire, base_url: str) -> None:
-        """Sends by the wire, to this address instead of Twilio's own."""
+        """Send through the wire, to this address instead of Twilio's own."""
         super().__init__(_log, is_async=True)
         self._wire = wire
         self._base_url = base_url
@@ -217,7 +217,7 @@ class _Error(msgspec.Struct):
 
 
 def read_refusal(status: int, body: bytes) -> Refusal:
-    """What a reply of 4xx says.
+    """Return what a reply of 4xx says.
 
     Returns:
         Whom it concerns: by its code; else by its status; a reply that has no code is not

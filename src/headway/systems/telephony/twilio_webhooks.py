@@ -124,7 +124,7 @@ def _form(request: HookRequest) -> Form:
 
 
 def _sid(form: Form, name: str) -> str:
-    """An id of Twilio's.
+    """Return an id of Twilio's.
 
     The fields are signed one behind the other without a mark between them: an id of another shape
     may have swallowed the next field's name.

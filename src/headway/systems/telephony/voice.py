@@ -228,7 +228,7 @@ class Voice(TelephonyProvider, Protocol):
         ...
 
     def read_status(self, request: HookRequest) -> CallEvent | None:
-        """What a proved status webhook says; None if it is of another sort."""
+        """Return what a proved status webhook says; None if it is of another sort."""
         ...
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
@@ -236,7 +236,7 @@ class Voice(TelephonyProvider, Protocol):
         ...
 
     def speak(self, script: Say | Ask) -> Spoken:
-        """The reply to an answer webhook that says these words."""
+        """Return the reply to an answer webhook that says these words."""
         ...
 
 
@@ -284,7 +284,7 @@ SKEW_MS = 5_000
 
 
 def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
-    """The call that is sought, if it is certain which one it is.
+    """Return the call that is sought, if it is certain which one it is.
 
     Returns:
         The only one; `UNCLEAR` if there are several and all of them have ended.

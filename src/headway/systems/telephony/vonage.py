@@ -69,7 +69,7 @@ from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire, understood
 
 
 def _private_key(written: str) -> str:
-    """The key in the one form that the official client takes, of PEM or of a file with it.
+    """Return the key in the one form that the official client takes, of PEM or of a file with it.
 
     Raises:
         ValueError: there is none.
@@ -112,7 +112,7 @@ class WireAdapter(BaseAdapter):
     """The seam that `requests` has for its connections; for a thread that anyio has started."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
-        """Sends by the wire, to this address instead of Vonage's own."""
+        """Send through the wire, to this address instead of Vonage's own."""
         super().__init__()
         self._wire = wire
         self._base_url = base_url
@@ -167,7 +167,7 @@ class WireClient(HttpClient):
     """
 
     def __init__(self, auth: Auth, wire: Wire, base_url: str) -> None:
-        """Sends by the wire."""
+        """Send through the wire."""
         super().__init__(auth)
         self._session.trust_env = False  # the wire handles proxies
         self._session.mount("https://", WireAdapter(wire, base_url))
@@ -201,7 +201,7 @@ class _Error(msgspec.Struct):
 
 
 def read_refusal(status: int, body: bytes) -> Refusal:
-    """What a reply of 4xx says.
+    """Return what a reply of 4xx says.
 
     Returns:
         Whom it concerns: by the parameters that are invalid, else by the status; a reply that is
@@ -379,7 +379,7 @@ def _request(order: CallOrder) -> CreateCallRequest:
 
 
 def _digits(phone: str) -> str:
-    """A number as Vonage writes it."""
+    """Return a number as Vonage writes it."""
     return phone.removeprefix("+")
 
 

@@ -80,7 +80,7 @@ def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
 
 
 def _digests(body: bytes) -> list[bytes]:
-    """The digests that the body can have: as it came, and as JSON without blanks."""
+    """Return the digests that the body can have: as it came, and as JSON without blanks."""
     texts = [body]
     try:
         compact = json.dumps(read_json(body), separators=(",", ":"), ensure_ascii=False)
@@ -135,7 +135,7 @@ def read_pressed(request: HookRequest) -> Pressed | None:
 
 
 def whole(said: object) -> int | None:
-    """A number of seconds, as Vonage writes it: digits, as text or not; None if it is none."""
+    """Return a number of seconds, which Vonage writes as text or not; None if it is none."""
     text = str(said)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 

@@ -221,6 +221,6 @@ async def understood(provider: str, asked: Awaitable[T]) -> T:
 
 
 def _plain(reply: httpx.Response) -> list[tuple[str, str]]:
-    """The headers of a reply whose body has been unpacked."""
+    """Return the headers of a reply whose body has been unpacked."""
     gone = {"content-encoding", "content-length", "transfer-encoding"}
     return [one for one in reply.headers.multi_items() if one[0].lower() not in gone]

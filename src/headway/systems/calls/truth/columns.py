@@ -48,7 +48,7 @@ class Columns:
         return field in self._of
 
     def __getitem__(self, field: str) -> Column[Any]:
-        """The column of a field that the table has."""
+        """Return the column of a field that the table has."""
         return self._of[field]
 
     @property
@@ -62,7 +62,7 @@ class Columns:
         return isinstance(self._of["id"].type, Integer)
 
     def written(self, fields: Mapping[str, object]) -> dict[str, Any]:
-        """Values of fields as the table takes them, by the columns' names; the others fall.
+        """Return values of fields by column name, as the table takes them; others are left out.
 
         Raises:
             InvalidValue: an id is none of this table's.
@@ -74,7 +74,7 @@ class Columns:
         }
 
     def write(self, field: str, value: object) -> Any:  # noqa: ANN401  (whatever the column takes)
-        """A field's value as its column takes it.
+        """Return a field's value as its column takes it.
 
         Raises:
             InvalidValue: it is an id, and none of this table's.
@@ -91,7 +91,7 @@ class Columns:
         return value
 
     def read(self, field: str, value: Any) -> Any:  # noqa: ANN401  (whatever the column gave)
-        """A field's value, of what its column gave.
+        """Return a field's value, of what its column gave.
 
         Raises:
             InvalidValue: it cannot be what the field is.

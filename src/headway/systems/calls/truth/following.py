@@ -72,7 +72,7 @@ class Following:
         self._logged: set[str] = set()
 
     def job(self, row: LeadRow) -> NewJob | None:
-        """The job of a row; None if it is no lead, which is logged once."""
+        """Return the job of a row; None if it is no lead, which is logged once."""
         try:
             return self._recipe.job(row)
         except CallerError as error:
@@ -82,7 +82,7 @@ class Following:
             return None
 
     async def missing(self, rows: Sequence[LeadRow]) -> list[NewJob]:
-        """The jobs of pending rows of ours that the store has not.
+        """Return the jobs of pending rows of ours that the store has not.
 
         A job that ended because another system had its row begins a new life; a waiting job made
         from an older state of its row is changed.

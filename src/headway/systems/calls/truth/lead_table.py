@@ -83,27 +83,27 @@ class LeadTable:
     # ---------------------------------------------------------------------------------- reading
 
     def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
-        """Rows that wait, in pages in the order of their ids."""
+        """Yield rows that wait, in pages in the order of their ids."""
         return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
 
     async def running(self) -> AsyncGenerator[list[Standing]]:
-        """Our rows that are being called, in pages in the order of their ids."""
+        """Yield our rows that are being called, in pages in the order of their ids."""
         which = and_(self.is_at("running"), self.is_owned(ours=True))
         async for page in self._pages(which):
             yield [self._standing(one) for one in page]
 
     async def find(self, ids: Sequence[str]) -> dict[str, Standing]:
-        """Where rows stand, by their ids; those that are not there are left out."""
+        """Return where rows stand, by their ids; those that are not there are left out."""
         async with self.door.read() as session:
             return await self.found(session, self.among(ids))
 
     async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, Standing]:
-        """Where some rows stand, by their ids, within a session."""
+        """Return where some rows stand, by their ids, within a session."""
         rows = (await session.execute(self.select_all().where(which))).mappings()
         return {one.row.id: one for one in map(self._standing, rows)}
 
     async def counts(self) -> dict[str, int]:
-        """How many rows are pending and running, ours and theirs."""
+        """Return how many rows are pending and running, ours and theirs."""
         cases = {
             f"{whose}_{status}": and_(self.is_at(status), self.is_owned(ours=whose == "ours"))
             for whose in ("ours", "theirs")
@@ -120,7 +120,7 @@ class LeadTable:
     # --------------------------------------------------------------------------------- changing
 
     async def begin(self, row_id: str, *, ref: str, number: str, at: int) -> bool:
-        """Says that a call begins: of a row that is ours and pending, and of no other.
+        """Write that a call begins: to a row that is ours and pending, and to no other.
 
         Returns:
             Whether the row was so, and is running now.
@@ -144,7 +144,7 @@ class LeadTable:
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
 
     async def put_back(self, row_id: str, *, ref: str, due_at: int | None) -> bool:
-        """Says that a call is over and another will be made: of a row that this call has.
+        """Write that a call is over and another will be made: to a row that this call has.
 
         Returns:
             Whether the row was so, and is pending now.
@@ -174,25 +174,25 @@ class LeadTable:
     # -------------------------------------------------------------------------------- conditions
 
     def among(self, ids: Sequence[str]) -> ColumnElement[bool]:
-        """Rows of these ids."""
+        """Return the condition that a row has one of these ids."""
         return self.columns["id"].in_([self.columns.write("id", one) for one in ids])
 
     def is_at(self, status: str) -> ColumnElement[bool]:
-        """Rows that are pending, running or done."""
+        """Return the condition that a row is pending, running or done."""
         return self.columns["status"] == self.settings.statuses[status]
 
     def is_owned(self, *, ours: bool) -> ColumnElement[bool]:
-        """Rows that are ours or theirs; all are ours where the table names no owners."""
+        """Return the condition that a row is ours or theirs; without owners, all are ours."""
         if not self.has_owners:
             return true() if ours else false()
         return self.columns["owner"].is_not_distinct_from(self._owner(ours=ours))
 
     def select_all(self) -> Any:  # noqa: ANN401  (a statement whose columns only the table knows)
-        """A statement that reads all fields, each under its name."""
+        """Return a statement that reads all fields, each under its name."""
         return select(*(self.columns[one].label(one) for one in self.columns.fields))
 
     def values_of(self, row: LeadRow) -> dict[str, Any]:
-        """A new row as the table takes it: pending, and ours."""
+        """Return a new row as the table takes it: pending, and ours."""
         fields: dict[str, object] = {
             "phone": row.phone,
             "tz": row.tz,

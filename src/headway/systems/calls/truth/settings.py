@@ -55,7 +55,7 @@ class LeadRow:
         return lead_of(self.id)
 
     def named(self, row_id: str) -> LeadRow:
-        """The same lead under a row's id."""
+        """Return the same lead under a row's id."""
         return replace(self, id=row_id)
 
     def same_as(self, other: LeadRow) -> bool:
@@ -87,7 +87,7 @@ class Standing:
 
 
 def lead_of(row_id: str) -> str:
-    """The id of a row's lead: the row's own if that is a UUID, else one that follows from it."""
+    """Return the id of a row's lead: the row's if it is a UUID, else one derived from it."""
     try:
         return str(UUID(row_id))
     except ValueError:
@@ -95,7 +95,7 @@ def lead_of(row_id: str) -> str:
 
 
 def share_of(row_id: str) -> int:
-    """A row's place in 0 to 9999: the same forever, so that a percentage grows and never flaps."""
+    """Return a row's hash, 0 to 9999; it never changes, so a larger percentage only adds rows."""
     return int.from_bytes(sha256(row_id.encode()).digest()[:8]) % SHARES
 
 
@@ -108,7 +108,7 @@ class Recipe(Protocol):
         ...
 
     def job(self, row: LeadRow) -> NewJob:
-        """The lead's job, as intake makes it, with a key that follows from the row.
+        """Return the lead's job, as intake makes it, with a key that follows from the row.
 
         Raises:
             CallerError: the row is no lead: its phone or zone is none.
@@ -116,7 +116,7 @@ class Recipe(Protocol):
         ...
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
-        """The gates that its call must pass, as they are now; all are declared."""
+        """Return the gates that its call must pass, as they are now; all are declared."""
         ...
 
 

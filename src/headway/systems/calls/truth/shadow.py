@@ -137,7 +137,7 @@ class Migration:
         self._check(settings.chosen)
 
     async def choice(self) -> Choice:
-        """What is chosen now."""
+        """Return what is chosen now."""
         async with self.directory.read() as session:
             row = (await session.execute(select(MIGRATION))).mappings().first()
         if row is None:
@@ -262,7 +262,7 @@ class ShadowBook:
                 return
 
     async def page(self, after: tuple[int, str], limit: int) -> list[Decision]:
-        """Decisions from a place on, in the order in which they were made."""
+        """Return decisions from a place on, in the order in which they were made."""
         query = select(SHADOW).where(_after(after))
         query = query.order_by(SHADOW.c.decided_at, SHADOW.c.row_id).limit(limit)
         async with self._directory.read() as session:
@@ -270,7 +270,7 @@ class ShadowBook:
             return [Decision(**row) for row in rows]
 
     async def compare(self) -> Comparison:
-        """How far what was decided is from what the older system did."""
+        """Return how far what was decided is from what the older system did."""
         newest = (
             select(SHADOW.c.decided_at - SHADOW.c.theirs_at)
             .where(SHADOW.c.theirs_at.is_not(None))
@@ -325,7 +325,7 @@ class ShadowGates:
         self._declared: dict[str, GateSpec] = {}
 
     async def like(self, specs: Sequence[GateSpec]) -> list[GateSpec]:
-        """Gates that limit as these do, and share nothing with them."""
+        """Return gates that limit as these do, and share nothing with them."""
         like = [replace(spec, name=f"{PREFIX}{spec.name}") for spec in specs]
         new = [spec for spec in like if self._declared.get(spec.name) != spec]
         if new:

@@ -79,7 +79,7 @@ class MigrationBody(Body):
 
 
 def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
-    """The routes of a migration."""
+    """Return the routes of a migration."""
     routes = router("system: calls", prefix="/calls/migration")
 
     @routes.get(
@@ -313,7 +313,7 @@ class Truth:
         return True
 
     async def before_dial(self, row_id: str, *, ref: str, number: str) -> None:
-        """Says in the table that a call begins; call it before the provider is touched.
+        """Write to the table that a call begins; call it before the provider is asked.
 
         Raises:
             Dead: the row is not ours, or not pending: another system has changed it.
@@ -341,7 +341,7 @@ class Truth:
         raise Dead(message)
 
     async def again(self, row_id: str, *, ref: str) -> bool:
-        """Says in the table that a call is over and another is to be made.
+        """Write to the table that a call is over and another is to be made.
 
         Returns:
             Whether the row was running under this reference, and is pending now.
