@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from headway.systems.directory.database import Schema, create_tally
+from headway.systems.directory.database import Schema, tally_schema
 
 
 def _numbers_and_templates() -> None:
@@ -95,6 +95,6 @@ SCHEMAS = (
         name="calls",
         revisions={"0001": _numbers_and_templates, "0002": _source_table, "0003": _checks_at},
     ),
-    Schema(name="calls_seen", revisions={"0001": lambda: create_tally("calls_tally")}),
+    tally_schema("calls_seen", "calls_tally"),
 )
 """The tables of this system, and of what is counted."""

@@ -83,7 +83,7 @@ class Campaign:
         return self.outcomes[Outcome.COMPLETED] / calls if calls else None
 
 
-async def _campaigns(_: CallsContext, look: Look) -> Facts:
+async def _campaigns(look: Look) -> Facts:
     """Return the outcomes of the newest leads that the caller may see, by reseller and template."""
     caller, sought = look.caller, look.values["reseller"]
     if sought:
@@ -180,7 +180,7 @@ def pages_of(context: CallsContext) -> Sequence[Page]:
             title="Call campaigns",
             template="calls-campaigns.html",
             fragments=("campaigns",),
-            read=partial(_campaigns, context),
+            read=_campaigns,
             permission=Permission.READ,
             reach=everyone,
             params=("reseller",),

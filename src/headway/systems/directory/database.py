@@ -369,6 +369,11 @@ def create_tally(table: str) -> None:
     )
 
 
+def tally_schema(name: str, table: str) -> Schema:
+    """Return the schema of a table of counted events that has revisions of its own."""
+    return Schema(name=name, revisions={"0001": lambda: create_tally(table)})
+
+
 def naming() -> MetaData:
     """Return metadata whose constraints have names, so that migrations can name them too."""
     return MetaData(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 from fastapi import Response
 
@@ -12,9 +11,9 @@ from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
 from headway.core.state import FINAL, QUEUED, State
-from headway.server.access import Definer, Observer, needs
-from headway.server.caller import Caller, Permission
+from headway.server.access import Definer, Observer
 from headway.server.replies import answer, reply_model
+from headway.server.routes.moves import Operator
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.systems.field_service.after import REASSIGNED
@@ -200,7 +199,6 @@ class Dispatcher:
 
 
 ROUTES = router("system: field_service")
-Mover = Annotated[Caller, needs(Permission.ACT)]
 
 
 @ROUTES.post(
@@ -210,7 +208,7 @@ Mover = Annotated[Caller, needs(Permission.ACT)]
     response_model=REQUEST,
 )
 async def assign(
-    request: RequestId, body: AssignBody, service: TheService, context: TheContext, caller: Mover
+    request: RequestId, body: AssignBody, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
     """End what is open, and give the request to a technician without asking him.
 
@@ -233,7 +231,7 @@ async def assign(
     response_model=REQUEST,
 )
 async def redispatch(
-    request: RequestId, service: TheService, context: TheContext, caller: Mover
+    request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
     """Offer a pending or cancelled request again, to those who are near and on duty now."""
     job = await find_request(service, caller, request)
@@ -250,7 +248,7 @@ async def redispatch(
     response_model=REQUEST,
 )
 async def withdraw(
-    request: RequestId, service: TheService, context: TheContext, caller: Mover
+    request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
     """Withdraw a request: calls are hung up, and late answers are refused.
 

@@ -35,8 +35,8 @@ from headway.systems.directory.database import (
     Schema,
     collated,
     create_records,
-    create_tally,
     naming,
+    tally_schema,
 )
 from headway.systems.directory.records import ID, MAX_ID, Record
 from headway.systems.field_service.request import NAME
@@ -275,8 +275,6 @@ def _users() -> None:
 
 SCHEMAS = (
     Schema(name=NAME, revisions={"0001": _first_tables}),
-    Schema(
-        name="field_service_seen", revisions={"0001": lambda: create_tally("field_service_tally")}
-    ),
+    tally_schema("field_service_seen", "field_service_tally"),
 )
 """The tables of this system, and of what is counted."""

@@ -17,15 +17,6 @@ from headway.systems.lanes.routes import ROUTES, VIEWS
 from headway.web.page import Page
 
 
-def read_settings(settings: Mapping[str, object]) -> tuple[LaneSpec, ...]:
-    """Read what each lane carries.
-
-    Raises:
-        InvalidValue: something in it is not a lane, or an option is unusable.
-    """
-    return tuple(_lane(name, options) for name, options in settings.items())
-
-
 def _lane(name: str, options: object) -> LaneSpec:
     if not isinstance(options, Mapping):
         message = f"[lanes]: {name} is no table"
@@ -67,4 +58,4 @@ def make(settings: Mapping[str, object]) -> LanesSystem:
     Raises:
         InvalidValue: a lane's settings are unusable.
     """
-    return LanesSystem(read_settings(settings))
+    return LanesSystem(tuple(_lane(name, options) for name, options in settings.items()))

@@ -28,7 +28,7 @@ from headway.server.long_polling.claiming import PollReply, check_lease
 from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
 from headway.server.replies import answer, page_model, reply, reply_model
 from headway.server.routes.claims import answer_pull
-from headway.server.routes.moves import Operation, edit_of, move_fitting, move_named
+from headway.server.routes.moves import Operation, Operator, edit_of, move_fitting, move_named
 from headway.server.routes.settlements import settle_runs
 from headway.server.routing import TheService, router
 from headway.server.sending import make_job, send_jobs
@@ -55,6 +55,7 @@ from headway.systems.lanes.views import (
 )
 
 ROUTES = router("system: lanes", any_type=True)
+Puller = Annotated[Caller, needs(Permission.WORK)]
 
 POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8, cap="1h"))
 """Of jobs whose type says nothing else: their five attempts outlive an outage of half an hour."""
@@ -128,10 +129,7 @@ PULLED = reply(
 
 @ROUTES.post("/pull", operation_id="lanes_pull", summary="Take jobs", response_model=PULLED)
 async def pull_jobs(
-    body: PullBody,
-    request: Request,
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.WORK)],
+    body: PullBody, request: Request, service: TheService, caller: Puller
 ) -> Response:
     """Take up to `max` jobs; while there is none, waits up to `wait`.
 
@@ -161,8 +159,6 @@ def _job(one: Claimed) -> dict[str, object]:
         "due_at": one.due_at,
     }
 
-
-Puller = Annotated[Caller, needs(Permission.WORK)]
 
 SETTLED = reply(
     "LanesSettled",
@@ -389,10 +385,7 @@ async def dead(
     "/retry", operation_id="lanes_retry", summary="Retry dead jobs", response_model=RETRIED
 )
 async def retry(
-    body: RetryBody,
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.ACT)],
-    repeat_key: RepeatKey = None,
+    body: RetryBody, service: TheService, caller: Operator, repeat_key: RepeatKey = None
 ) -> Response:
     """Give dead jobs a new life: those named, or those of a lane or a type, oldest first.
 
