@@ -20,7 +20,7 @@ class Closable(Protocol):
     """Something of one system that is closed with the parts."""
 
     async def close(self) -> None:
-        """Close it; of one that is not open nothing is asked."""
+        """Close it; without effect if it is not open."""
         ...
 
 

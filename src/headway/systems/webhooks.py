@@ -120,7 +120,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         """Connect nothing yet.
 
         Args:
-            private: whether addresses that are not on the open internet are let pass.
+            private: whether addresses that are not on the open internet are accepted.
         """
         self._private = private
         self._resolve = resolve

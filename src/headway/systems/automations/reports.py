@@ -1,4 +1,4 @@
-"""What is to be seen of automations: the store is asked each time, nothing is kept beside it."""
+"""Reports on automations, read from the store each time."""
 
 from __future__ import annotations
 

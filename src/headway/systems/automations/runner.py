@@ -143,7 +143,7 @@ class Notices:
                 self.memory.chmod(0o600)
 
     def close(self, drain_s: float = DRAIN_S) -> None:
-        """End the threads that send, when what waits has been sent, or after so many seconds."""
+        """End the threads that send once all is sent, or after `drain_s` seconds."""
         for sink in self._sinks:
             sink.close(drain_s)
         self._sinks = []

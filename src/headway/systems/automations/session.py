@@ -37,7 +37,7 @@ MARK = "HEADWAY_SESSION_ID"
 ASIDE_KEPT = 10
 """Broken mirrors, broken worktrees and those of failed sessions that are kept, the newest ones."""
 ABANDONED_S = 3600
-"""A worktree that no supervisor has locked for so long was left by one that was killed."""
+"""How old a worktree without a supervisor's lock is when it counts as left by a killed one."""
 PERMANENT = re.compile(
     r"does not appear to be a git repository|repository '.*' not found|repository not found"
     r"|authentication failed|could not read (?:username|password)|permission denied"

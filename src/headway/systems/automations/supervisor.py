@@ -363,7 +363,7 @@ class Supervisor:
         """Wait until something happens, and take note of it.
 
         Args:
-            seconds: at most so long.
+            seconds: the longest wait.
             into: takes what the child prints; else the log does.
             ends: whether the timeout and a word to stop end the session; they do not while it
                 is ending.

@@ -37,24 +37,24 @@ class Thresholds:
 
     Attributes:
         runbooks: what stands before `#` and the rule's name in the link of an alert.
-        dispatch_halted_more_than: so many overdue leads that could go are borne.
-        dispatch_halted_for_ms: how long they must be there.
-        orphan_webhook_more_than: so many new ones are borne.
+        dispatch_halted_more_than: how many overdue leads that could be called are tolerated.
+        dispatch_halted_for_ms: how long there must be more.
+        orphan_webhook_more_than: how many new ones are tolerated.
         orphan_webhook_within_ms: how long one is new.
         no_number_for_ms: how long leads must wait for a pool of which no number can be used.
         intake_failing_above: a share of the requests that bring leads.
-        intake_failing_least: so many must have failed.
+        intake_failing_least: how many must have failed.
         intake_failing_within_ms: how long a request counts.
         latency_high_above_ms: of due to dial, waits behind gates left out, by 99 of 100.
-        latency_high_least: so many calls must have been dialled in the last five minutes.
+        latency_high_least: how many calls must have been dialled in the last five minutes.
         latency_high_for_ms: how long it must last.
-        webhooks_lost_more_than: so many new ones of a number are borne.
+        webhooks_lost_more_than: how many new ones of a number are tolerated.
         webhooks_lost_within_ms: how long one is new.
         workers_dying_above: a share of the workers.
         workers_dying_within_ms: how long one that was lost counts.
-        no_leader_for_ms: for how long ended leases may wait for who minds them.
+        no_leader_for_ms: how long the runs of expired leases may wait until they are ended.
         one_tenant_above: a share of the overdue leads.
-        one_tenant_least: so many leads must be overdue.
+        one_tenant_least: how many leads must be overdue.
     """
 
     runbooks: str = "docs/how-to/calls-runbooks.md"
@@ -209,7 +209,7 @@ class _Wrong:
         return {"workers": f"{lost} of {live + lost} workers of calls were lost within {within}"}
 
     def depth_high(self, overview: CallsOverview) -> Texts:
-        """More leads are due and wait than is borne."""
+        """More leads are due and wait than is tolerated."""
         overdue, above = overview.backlog.overdue, self.at.depth_high_above
         if overdue <= above:
             return {}

@@ -227,7 +227,7 @@ class LinePool:
 def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[str, LinePool]:
     """Return the pools for which leads wait, and of which no number can be used, by name.
 
-    A pool that an operator has closed as a whole is meant to wait.
+    A pool that an operator has closed as a whole is left out: it waits on purpose.
     """
     return {
         pool.name: pool

@@ -74,7 +74,7 @@ class ImportReport:
 
 @dataclass(slots=True)
 class Count:
-    """An import, as far as it has gone."""
+    """The counts of an import in progress."""
 
     rows: int = 0
     added: int = 0
@@ -232,7 +232,7 @@ def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequenc
 
 
 IN_MEMORY = 1024 * 1024
-"""Bytes; what is longer lies on the device."""
+"""Bytes of a body that are kept in memory; a longer one is written to a file."""
 
 CSV_BODY = {
     "requestBody": {
@@ -338,7 +338,7 @@ async def run_import(
                 async with directory.change() as session:
                     await importer.write(session, batch, count, at)
             return count.report()
-        # First without a transaction: others should not wait while a file is looked through.
+        # First without a transaction: others should not wait while a file is validated.
         async for _ in _batches(file, importer, count):
             pass
         _check_whole(count)

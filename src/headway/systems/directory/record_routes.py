@@ -219,11 +219,11 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
 
 
 def check_version(what: str, version: int, if_match: str | None) -> None:
-    """Accept a change that knows the record as it is, or do not say what it knows.
+    """Check that a change names the current version of its record, if it names one.
 
     Raises:
         RevisionConflict: it was changed meanwhile.
-        InvalidValue: the header is no version.
+        InvalidValue: the header is not a version.
     """
     if if_match is None or if_match.strip() == "*":
         return

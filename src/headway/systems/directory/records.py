@@ -41,7 +41,7 @@ MAX_ID = 64
 MAX_NAME = 200
 """Characters of a name."""
 RESERVED = frozenset({"import", "nearby"})
-"""What stands in paths where an id could."""
+"""Words of paths, which cannot be ids."""
 
 _PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _OTHERS = re.compile(r"[^a-z0-9]+")
@@ -113,22 +113,22 @@ class NewNamedRecord(NewRecord):
 
 
 class RecordChange(Body):
-    """What is changed of a record; what is not said stays.
+    """A change of a record; fields that are not given stay.
 
     Attributes:
-        clearable: fields that null takes away.
+        clearable: fields that null clears.
     """
 
     clearable: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def values(self) -> dict[str, Any]:
-        """What was said.
+        """The given fields.
 
         Raises:
-            InvalidValue: something else is to be null.
+            InvalidValue: a field that cannot be cleared is null.
         """
-        # What is said of a nested model is all of it.
+        # A nested model is given whole.
         whole = self.model_dump()
         given = {name: one for name, one in whole.items() if name in self.model_fields_set}
         not_null({name: one for name, one in given.items() if name not in self.clearable})
@@ -140,10 +140,10 @@ New = TypeVar("New", bound=NewRecord)
 
 
 def not_null(given: dict[str, Any]) -> dict[str, Any]:
-    """Accept the fields of a change that say something.
+    """Return the fields of a change, none of which is null.
 
     Raises:
-        InvalidValue: one is to be null.
+        InvalidValue: one is null.
     """
     for name, value in given.items():
         if value is None:

@@ -25,9 +25,9 @@ MOST_LABELS = 200
 """Labels of one event that a process distinguishes; all others are counted as one."""
 LONGEST_LABEL = 64
 LATER_S = 1.0
-"""So long after something happened it is written, with what happened meanwhile."""
+"""How long after an event it is written, together with those that happened meanwhile."""
 AGAIN_S = 10.0
-"""So long after a directory that was away is asked again."""
+"""How long until a directory that did not answer is asked again."""
 
 _log = logging.getLogger("headway.directory")
 
@@ -74,7 +74,7 @@ class Tally:
     """
 
     def __init__(self, directory: Directory, timing: Timing, table: str) -> None:
-        """Have counted nothing.
+        """Begin with nothing counted.
 
         Args:
             table: of the directory, with `event`, `label` and `times`; the first two are its key.

@@ -194,7 +194,7 @@ class FollowUps:
         me.then(self._context.look_over(request, me.id))
 
     async def look(self, me: Job, request: str, after_run: int = 0) -> object:
-        """Bring order into what an ended turn leaves behind.
+        """Clean up after a turn that has ended: hang up its calls, and reconsider waiting requests.
 
         Args:
             after_run: it waits for the end of this run's offer; 0 waits for none.
@@ -212,7 +212,7 @@ class FollowUps:
             return Snooze(after=AGAIN)
         run = find_run(view, after_run)
         if run is not None and run.outcome == Answer.TIMEOUT:
-            # Time alone ends such an offer: this look is what is made of it, once.
+            # No event ends such an offer but its timeout: it is counted here, once.
             self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
         return None
 

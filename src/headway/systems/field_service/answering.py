@@ -252,7 +252,7 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
         alert = await _is_alert(store, event.ref)
-        # After so long without a webhook of a technician's call, the provider is asked.
+        # Without a webhook of a technician's call for this long, the provider is asked.
         extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
             Signal(

@@ -6,7 +6,7 @@ squares within that bound, and only some rows of each. Squares that were not rea
 read again as smaller squares, within the bound of then. So the cost depends on how many are wanted,
 not on how many there are.
 
-Each query is one statement, and walks the index of places: no other table is read, as a cell's
+Each query is one statement that scans the index of places: no other table is read, as a cell's
 number is the position itself.
 
 Source: G. Hjaltason, H. Samet, Distance browsing in spatial databases, ACM TODS 24 (1999).
@@ -39,7 +39,7 @@ from headway.systems.field_service.cells import (
 from headway.systems.field_service.records import held, skill_key
 
 _RARITY_STEPS = 64
-"""So many are walked on either side to learn how far apart those with a skill are."""
+"""How many are scanned on either side to learn how far apart those with a skill are."""
 _BEYOND = 1 << 64
 
 _FITS = {"sqlite": "instr(c.skills, {}) > 0", "postgresql": "strpos(c.skills, {}) > 0"}
@@ -124,7 +124,7 @@ class Looked(NamedTuple):
     """What was found in a square.
 
     Attributes:
-        seen: so many were looked at.
+        seen: how many were looked at.
         fit: those of them who have all skills.
     """
 
@@ -151,15 +151,15 @@ class Questions:
     """What is asked of one session, for one set of skills.
 
     Attributes:
-        others: the skills that must be there besides the one along which is walked.
+        others: the skills that are needed besides the one whose places are scanned.
     """
 
     def __init__(self, session: AsyncSession, skill: str, others: Sequence[str]) -> None:
         """Keep what all questions have in common.
 
         Args:
-            skill: along which is walked; empty for none.
-            others: those that must be there besides.
+            skill: whose places are scanned; empty for none.
+            others: those that are needed besides.
         """
         self.others = tuple(others)
         self._session = session
@@ -172,7 +172,7 @@ class Questions:
         """Return the matching technicians next to a cell number.
 
         Args:
-            look: so many are looked at, on either side.
+            look: how many are looked at on either side.
             most: the most that are returned, of either side.
         """
         return await self._ask(_BESIDE, {"cell": cell, "look": look, "most": most})
@@ -181,7 +181,7 @@ class Questions:
         """Return the matching technicians in squares.
 
         Args:
-            look: of one square no more are looked at.
+            look: how many of one square are looked at.
 
         Returns:
             One for each square, in their order.

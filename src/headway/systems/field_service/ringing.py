@@ -1,6 +1,6 @@
 """Calls and messages to technicians about one offer, at most once; and alerts to dispatchers.
 
-A line stays taken to the end of its call; of one that is silent for a while the provider is asked.
+A line stays taken until its call ends; if no webhook comes for a while, the provider is asked.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from headway.systems.telephony.voice import (
 )
 
 ASK_EACH_S = 10
-"""After so long without a webhook, the provider is asked."""
+"""How long without a webhook until the provider is asked."""
 ASK_WITHIN = "1m"
-"""If no worker can ask it, the call's job ends so long after that."""
+"""How long after that the call's job ends if no worker can ask."""
 BEGINS_S = 10
-"""Longer after the hand-over no call is placed, however long the worker stood still."""
+"""How long after the hand-over a call may still be placed, if the worker stood still."""
 LISTED_S = 15
 """Until a provider lists the call that it was asked for."""
 SPARE_S = 60

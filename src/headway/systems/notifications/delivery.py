@@ -95,7 +95,7 @@ def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
 
 
 def _gone(event: MailEvent) -> bool:
-    # A block is a refusal for now, of whatever code.
+    # A block is a refusal for now, whatever its code is.
     status = str(event.body.get("status", ""))
     blocked = event.body.get("type") == "blocked"
     return event.status == "bounce" and not blocked and status in NO_SUCH_MAILBOX
@@ -152,7 +152,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
         StoreError: the store is away; the provider is to send it again.
     """
     key = known_as(event.provider_id)
-    # A note finds the notification; of one that is not known yet it is kept, as what follows is.
+    # A note finds the notification; if there is none yet, the store keeps it, as it does signals.
     seen = Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label="webhook")
     found = await context.store.signal(seen)
     job = None if found.job is None else await context.store.read(JobQuery(id=found.job))
@@ -169,7 +169,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
     if event.gone and job is not None:
         await _retire_sole(context, job, Channel(stage))
     if job is not None and not event.delivered and stage != job.stage:
-        # Another channel has been tried since, and its word counts.
+        # Another channel has been tried since, and its outcome counts.
         return Heard.LATE
     return await _settle(context, key, job, event)
 

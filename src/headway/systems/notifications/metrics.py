@@ -92,8 +92,8 @@ class Thresholds:
         overdue_for_ms: how long that must last.
         history_behind_above_ms: for how long one that has ended may wait for the history.
         failing_above: a share of the sends of a channel within `failing_within_ms`.
-        failing_least: so many must have failed.
-        answers_lost_more_than: so many of a channel are borne within `answers_lost_within_ms`.
+        failing_least: how many must have failed.
+        answers_lost_more_than: how many of a channel are tolerated within `answers_lost_within_ms`.
         late_above: a share of those within `late_within_ms` that may be later than `late_ms`,
             which is one of the bounds of the histogram; others count as the next smaller one.
     """

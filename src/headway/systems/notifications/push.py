@@ -114,7 +114,7 @@ PRIORITY: Mapping[str, int] = {"high": 10, "normal": 5, "low": 1}
 MAX_PAYLOAD = 4_096
 """Bytes of a payload that Apple takes."""
 IDLE_S = 60
-"""After so long without a request a connection is closed."""
+"""How long a connection stays open without a request."""
 
 CREDENTIALS = frozenset(
     {"ExpiredProviderToken", "InvalidProviderToken", "MissingProviderToken", "BadCertificate"}

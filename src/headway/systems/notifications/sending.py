@@ -69,8 +69,8 @@ from headway.systems.notifications.sender import (
 AWAY = "5s"
 """How long a notification is put off while the directory does not answer."""
 FRESH_S, STALE_S = 0.1, 0.5
-"""Opt-outs that were read so long before the provider's request are read again; if reading takes
-longer than the second, nothing is sent. So one that was set half a second before a send holds."""
+"""Opt-outs older than the first are read again before the provider's request; if that takes longer
+than the second, nothing is sent. So an opt-out set half a second before a send is respected."""
 TRIES = 5
 """How often an accepted message is reported to the store; after that its answer is lost."""
 

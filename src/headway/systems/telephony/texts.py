@@ -1,4 +1,4 @@
-"""Text messages: what a provider of them does, how words are rendered, and how a job sends one."""
+"""Text messages: the protocol of their providers, rendering, and sending one in a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headway.systems.telephony.voice import TelephonyProvider
 
 
 class TextStatus(StrEnum):
-    """Where a message stands; every provider's own words are brought to these."""
+    """The status of a message; each provider's own words are translated to these."""
 
     QUEUED = "queued"
     SENT = "sent"

@@ -162,7 +162,7 @@ def _texts(fields: Fields) -> dict[str, str | list[str]] | None:
 
 def _text(value: object) -> str | list[str]:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [str(one) for one in value]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  (of whatever sort)
+        return [str(one) for one in value]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  (of any type)
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Calls: what a provider of them does, and which of its calls is the one that is sought."""
+"""Calls: the protocol of their providers, and finding the call of a run among theirs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.server.hooks.request import HookRequest
 
 
 class CallStatus(StrEnum):
-    """Where a call stands; every provider's own words are brought to these."""
+    """The status of a call; each provider's own words are translated to these."""
 
     QUEUED = "queued"
     RINGING = "ringing"
@@ -111,7 +111,7 @@ class Sought:
         from_: E.164.
         since: the earliest moment at which it can have been placed, ms UTC.
         call_id: the provider's own, if it is known.
-        others: the provider's ids of calls that other runs are known as; it is none of them.
+        others: the provider's ids of the calls of other runs, which are excluded.
     """
 
     ref: str

@@ -1,4 +1,4 @@
-"""The wire to one provider: what it answered, or whether it can have been asked at all.
+"""The connections to one provider: its replies, and whether a request can have reached it.
 
 Official clients retry, follow redirects or raise the same error for "never asked" and "no answer".
 All of them send through here instead: a request is sent once, and the two cases are distinguished.
@@ -34,7 +34,7 @@ SOON_MS = 1_000
 KEPT = 20
 """Connections that are kept for the next requests."""
 KEPT_S = 5
-"""After so long without a request a connection is not used again."""
+"""How long a connection without requests may be used again."""
 LOOK_IT_UP = "look it up; do not send it again"
 """The hint of an error after which a request may have been carried out."""
 _SAID = 300
@@ -157,7 +157,7 @@ class Wire:
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
-        # The last one used: the others come of age, and a quiet hour leaves few.
+        # The last one used: so the others expire, and few are left after a quiet hour.
         client = self._idle.pop() if self._idle else self._connected()
         keep = False
         try:

@@ -65,7 +65,7 @@ class Columns:
         """Return values of fields by column name, as the table takes them; others are left out.
 
         Raises:
-            InvalidValue: an id is none of this table's.
+            InvalidValue: an id is not one of this table.
         """
         return {
             self._of[field].name: self.write(field, value)

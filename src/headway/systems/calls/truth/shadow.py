@@ -80,7 +80,7 @@ SHADOW = Table(
     Index("ix_calls_shadow_decided_at", "decided_at", "row_id"),
     Index("ix_calls_shadow_theirs_at", "theirs_at", "decided_at"),
 )
-"""What would have been called, when, and why then; beside it when the older system called."""
+"""What would have been called, when and why, and when the older system called it."""
 
 MIGRATION = Table(
     "calls_migration",
