@@ -17,6 +17,7 @@ from headway.runtime.records import encode
 from headway.server.access import Public
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
+from headway.server.service import Service
 from headway.systems.directory.tally import Tally
 from headway.systems.field_service.after import BY_CALL
 from headway.systems.field_service.context import FieldContext, TheContext
@@ -144,34 +145,10 @@ DECLINE = frozenset({"2", "no", "n", "decline"})
 BY_TEXT = "by text"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
-    """The reply to a message.
-
-    Attributes:
-        declined: the request whose offer was declined by it; None for none.
-    """
-
-    text: str
-    declined: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """The reply to keys.
-
-    Attributes:
-        declined: the request whose offer was declined by them; None for none.
-    """
-
-    script: Say | Ask
-    declined: str | None = None
-
-
 async def reply_to_keys(
     store: Store, context: FieldContext, ref: str, pressed: Pressed, again_url: str
-) -> Said:
-    """Return the reply to a pressed key.
+) -> tuple[Say | Ask, Answered | None]:
+    """Return the reply to a pressed key, and the verdict if the key was an answer.
 
     Args:
         again_url: receives the next key.
@@ -186,9 +163,9 @@ async def reply_to_keys(
         message = "there is no such offer"
         raise UnknownRecord(message)
     if not pressed.digits:
-        return Said(script=Say(text=BYE))
+        return Say(text=BYE), None
     if pressed.digits not in ACCEPT | DECLINE:
-        return Said(script=Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url))
+        return Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url), None
     answered = await answer(
         store,
         context.tally,
@@ -198,22 +175,23 @@ async def reply_to_keys(
         event=pressed.event,
         by=BY_CALL,
     )
-    declined = job.id if answered.verdict is Verdict.DECLINED else None
-    return Said(script=Say(text=_words(answered)), declined=declined)
+    return Say(text=_words(answered)), answered
 
 
-async def reply_to_text(store: Store, context: FieldContext, inbound: Inbound) -> Reply:
-    """Return the reply to a text message."""
+async def reply_to_text(
+    store: Store, context: FieldContext, inbound: Inbound
+) -> tuple[str, Answered | None]:
+    """Return the reply to a text message, and the verdict if the message was an answer."""
     async with context.directory.read() as session:
         technician = await technician_of_phone(session, inbound.from_)
     if technician is None:
-        return Reply(text="This number is not known here.")
+        return "This number is not known here.", None
     word = inbound.text.strip().strip(".!").casefold()
     if word not in ACCEPT | DECLINE:
-        return Reply(text=KEYS_WRITTEN)
+        return KEYS_WRITTEN, None
     job = await request_held_by(store, technician.id)
     if job is None or technician.id not in {asked_now(job), acceptor(job)}:
-        return Reply(text=NO_OFFER)
+        return NO_OFFER, None
     answered = await answer(
         store,
         context.tally,
@@ -223,8 +201,7 @@ async def reply_to_text(store: Store, context: FieldContext, inbound: Inbound) -
         event=f"text:{inbound.event}",
         by=BY_TEXT,
     )
-    declined = job.id if answered.verdict is Verdict.DECLINED else None
-    return Reply(text=_words(answered), declined=declined)
+    return _words(answered), answered
 
 
 def _words(answered: Answered) -> str:
@@ -334,13 +311,12 @@ async def hear_keys(
         message = "the webhook does not say which keys were pressed, or about which offer"
         raise InvalidValue(message)
     try:
-        said = await reply_to_keys(service.store, context, pressed.ref, pressed, came.url)
+        reply = await reply_to_keys(service.store, context, pressed.ref, pressed, came.url)
     except UnknownRecord:
-        said = Said(script=Say(text="This offer is not known."))
-    if said.declined is not None:
-        look = look_at(context, said.declined, derived_id("keys", pressed.event))
-        await send_jobs(service, [look])
-    spoken = voice.speak(said.script)
+        reply = Say(text="This offer is not known."), None
+    script, answered = reply
+    await _look_if_declined(service, context, answered, "keys", pressed.event)
+    spoken = voice.speak(script)
     return Response(spoken.body, media_type=spoken.media_type)
 
 
@@ -362,9 +338,15 @@ async def texts(
     inbound = sender.read_inbound(came)
     if inbound is None:
         return Response(status_code=204)
-    reply = await reply_to_text(service.store, context, inbound)
-    if reply.declined is not None:
-        look = look_at(context, reply.declined, derived_id("text", inbound.event))
-        await send_jobs(service, [look])
-    body, media_type = sender.reply_text(reply.text)
+    reply, answered = await reply_to_text(service.store, context, inbound)
+    await _look_if_declined(service, context, answered, "text", inbound.event)
+    body, media_type = sender.reply_text(reply)
     return Response(body, media_type=media_type)
+
+
+async def _look_if_declined(
+    service: Service, context: FieldContext, answered: Answered | None, *why: str
+) -> None:
+    """Look over a request whose offer was declined: all remaining candidates may be busy."""
+    if answered is not None and answered.verdict is Verdict.DECLINED:
+        await send_jobs(service, [look_at(context, answered.request.id, derived_id(*why))])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.contract.views import JobQuery, JobsQuery, WhyQuery
+from headway.contract.views import JobQuery, JobsQuery, JobView, WhyQuery
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
 from headway.server.access import Reader, Sender, needs
 from headway.server.caller import Caller, Permission
@@ -22,7 +22,7 @@ from headway.server.replies import (
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.systems.field_service.answering import Answered, Verdict
+from headway.systems.field_service.answering import Verdict
 from headway.systems.field_service.answering import answer as say
 from headway.systems.field_service.bodies import AnswerBody, RequestBody
 from headway.systems.field_service.context import FieldContext, TheContext
@@ -194,10 +194,8 @@ async def accept(
     caller: Signaller,
 ) -> Response:
     """The asked technician accepts; 409 for one who is too late, or was not asked."""
-    answered = await _answer(service, context, caller, request, body, accepts=True)
-    if answered.verdict is not Verdict.ACCEPTED:
-        _refuse(answered)
-    return await respond_with(service, answered.request)
+    job = await _answer(service, context, caller, request, body, accepts=True)
+    return await respond_with(service, job)
 
 
 @ROUTES.post(
@@ -214,10 +212,7 @@ async def decline(
     caller: Signaller,
 ) -> Response:
     """The technician who is asked does not take it; the next one is asked at once."""
-    answered = await _answer(service, context, caller, request, body, accepts=False)
-    if answered.verdict is not Verdict.DECLINED:
-        _refuse(answered)
-    job = answered.request
+    job = await _answer(service, context, caller, request, body, accepts=False)
     await send_jobs(service, [look_at(context, job.id, "declined", body.technician, job.life)])
     return await respond_with(service, job)
 
@@ -249,7 +244,12 @@ async def _answer(
     body: AnswerBody,
     *,
     accepts: bool,
-) -> Answered:
+) -> JobView:
+    """Send a technician's answer, and return the request's job as it is then.
+
+    Raises:
+        InvalidState: the technician was not asked, or the answer came too late.
+    """
     job = await find_request(service, caller, request)
     async with context.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
@@ -258,7 +258,7 @@ async def _answer(
         message = f"{technician.id} was not asked about this request"
         raise InvalidState(message, hint="only the technician who is asked can answer")
     word = "accept" if accepts else "decline"
-    return await say(
+    answered = await say(
         service.store,
         context.tally,
         ref=ref,
@@ -267,14 +267,8 @@ async def _answer(
         event=f"api:{body.event}" if body.event else f"{word}:{ref}",
         by=BY_API,
     )
-
-
-def _refuse(answered: Answered) -> NoReturn:
-    """Refuse an answer that came too late.
-
-    Raises:
-        InvalidState: always.
-    """
+    if answered.verdict is (Verdict.ACCEPTED if accepts else Verdict.DECLINED):
+        return answered.request
     if answered.verdict is Verdict.ACCEPTED:
         message = f"{acceptor(answered.request)} has accepted it"
         raise InvalidState(message, hint="a dispatcher can assign it to another technician")
