@@ -68,6 +68,13 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_place(
     assert name in str(caught.value)
 
 
+def test_an_error_from_generated_code_names_the_line_of_the_file(folder: Path):
+    write(folder, "af_cron.py", "import headway as hw\nhw.Cron('61 * * * *')\n")
+    with pytest.raises(InvalidValue, match=r"Bad minute \(.*af_cron\.py:2\)") as caught:
+        load_app("af_cron.py")
+    assert "<string>" not in str(caught.value)
+
+
 @pytest.mark.parametrize("target", ["nowhere.py", "./nowhere.py", "nowhere", "nowhere.jobs", ""])
 def test_what_does_not_exist_is_refused(target: str):
     with pytest.raises(InvalidValue):

@@ -146,7 +146,8 @@ def _explained(error: BaseException, place: str) -> tuple[str, str]:
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in frame.filename and f"{_HERE}/" not in frame.filename
+        # Generated code, as of a dataclass, is in no file: it is named "<string>".
+        if not frame.filename.startswith((f"{_HERE}/", "<")) and "importlib" not in frame.filename
     ]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     return f"{place} cannot be imported: {text}{where}", hint
