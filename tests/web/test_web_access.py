@@ -59,6 +59,28 @@ async def test_every_page_has_the_strict_policy_and_no_inline_script_or_style():
             assert reply.text.count("<script") == 1
 
 
+async def test_an_unknown_page_is_a_page_to_a_browser_and_a_problem_to_a_program():
+    async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
+        for path in ("/ui/nowhere", "/ui/-/nowhere"):
+            page = await http.get(path, headers={"Accept": "text/html,*/*;q=0.8"})
+            assert page.status_code == 404
+            assert page.headers["content-type"].startswith("text/html")
+            assert "content-security-policy" in page.headers
+            assert f"there is no page {path}" in page.text
+            assert 'href="/ui/jobs"' in page.text
+            problem = await http.get(path)
+            assert (problem.status_code, problem.json()["code"]) == (404, "unknown_path")
+        outside = await http.get("/nowhere", headers={"Accept": "text/html"})
+        assert outside.json()["code"] == "unknown_path"
+        wrong_method = await http.post("/ui/gates", headers={"Accept": "text/html"})
+        assert wrong_method.status_code == 405
+    async with dashboard() as rig, signed_in(rig, None) as http:
+        page = await http.get("/ui/<b>nowhere", headers={"Accept": "text/html"})
+        assert page.status_code == 404
+        assert "<b>" not in page.text
+        assert 'href="/ui/jobs"' not in page.text
+
+
 async def test_without_a_token_every_page_leads_to_the_sign_in_and_back():
     async with dashboard() as rig, signed_in(rig, None) as http:
         reply = await http.get("/ui/gates?only=shut")

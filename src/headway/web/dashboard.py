@@ -10,12 +10,11 @@ from urllib.parse import parse_qsl, quote, urlencode
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.contract.views import StatsQuery
 from headway.core.errors import (
     AccessError,
-    Forbidden,
     HeadwayError,
     InvalidValue,
     InvariantBroken,
@@ -80,6 +79,7 @@ def add_dashboard(
     of_systems = (page for one in systems if isinstance(one, HasPages) for page in one.pages)
     dashboard = Dashboard(service, (*PAGES, *of_systems, *others), app)
     app.router.routes.extend(dashboard.routes())
+    app.router.default = dashboard.unknown(app.router.default)
     return dashboard
 
 
@@ -116,6 +116,21 @@ class Dashboard:
             shown = _Shown(self, page)
             found.append(Route(shown.path, shown, methods=get))
         return found
+
+    def unknown(self, otherwise: ASGIApp) -> ASGIApp:
+        """What answers paths that nothing serves: a page to a browser below `/ui`."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/"):
+                request = Request(scope, receive)
+                if "text/html" in request.headers.get("accept", ""):
+                    path = scope["path"][:200]
+                    error = UnknownJob(f"there is no page {path}", hint="the menu has all pages")
+                    await (await self._refused(request, error))(scope, receive, send)
+                    return
+            await otherwise(scope, receive, send)
+
+        return answer
 
     async def show(self, page: Page, request: Request) -> Response:
         """A page, or the stream of its fragments."""
@@ -349,7 +364,8 @@ class Dashboard:
             if token_of(request) is not None:
                 forget_token(request, reply)
             return reply
-        shell = self._outside(request, "Refused" if isinstance(error, Forbidden) else "Not now")
+        titles = {403: "Refused", 404: "Not found"}
+        shell = self._outside(request, titles.get(status, "Not now"))
         facts = {"error": error, "status": status}
         try:
             caller = await self._service.tokens.caller(token_of(request))
