@@ -13,6 +13,8 @@ import typer
 from headway.cli.session import Session
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 from headway.core.state import State
 
@@ -89,6 +91,22 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 PAGE = 1_000
 """Jobs of one request: the most that the contract allows."""
+
+
+def check_span(option: typer.CallbackParam, text: str | None) -> str | None:
+    """Refuse a value of an option that is not a span of time; the error names the option.
+
+    Raises:
+        InvalidValue: it is not.
+    """
+    if text is not None:
+        try:
+            parse_duration(text)
+        except InvalidValue as error:
+            message = f"{option.opts[0]}: {error.message}"
+            raise InvalidValue(message, hint=error.hint) from None
+    return text
+
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before acting on many.")]
 AppName = Annotated[

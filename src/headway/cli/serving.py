@@ -13,6 +13,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
+from headway.cli.options import check_span
 from headway.cli.progress import Meter
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -55,7 +56,10 @@ class ServeOptions:
         int | None, typer.Option(min=0, help="Jobs without gates held ready beyond these.")
     ] = None
     grace: Annotated[
-        str | None, typer.Option(help='How long handlers may go on after a stop; else "30s".')
+        str | None,
+        typer.Option(
+            callback=check_span, help='How long handlers may go on after a stop; else "30s".'
+        ),
     ] = None
     unknown_kinds: Annotated[
         Literal["retry", "dead"],

@@ -31,7 +31,7 @@ _WHOLE = re.compile(rf"(?:{_PART}\s*)+")
 _ORDER = tuple(UNITS_MS)
 _MAX_CACHED = 64
 """The longest text whose value is cached, in characters."""
-_HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w", or pass a timedelta'
+_HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w"'
 
 
 def parse_duration(value: object) -> int:
@@ -57,7 +57,7 @@ def parse_duration(value: object) -> int:
         ms = _read(value) if len(value) <= _MAX_CACHED else _read.__wrapped__(value)
     else:
         message = f"a duration cannot be read from {_shown(value)}"
-        raise InvalidValue(message, hint=_HINT)
+        raise InvalidValue(message, hint=f"{_HINT}, or pass a timedelta")
     if ms < 0:
         message = f"the duration {_shown(value)} is negative"
         raise InvalidValue(message, hint="give 0 or more")

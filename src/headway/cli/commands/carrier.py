@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -79,6 +80,15 @@ class AccountOptions:
     ] = None
 
 
+_OPTIONS = {"account_sid": "account", "numbers": "number", "inbound_url": "sms_url"}
+"""The options of the settings that have another name."""
+_SETTING = re.compile(r"^carrier\.(\w+)(?:\.\d+)?")
+
+
+def _option(setting: re.Match[str]) -> str:
+    return f"--{_OPTIONS.get(setting[1], setting[1]).replace('_', '-')}"
+
+
 @command(app)
 def carrier(
     session: Session,
@@ -111,8 +121,11 @@ def carrier(
         "numbers": tuple(account.number or ()),
         "inbound_url": account.sms_url,
     }
-    made = Carrier(read_table("carrier", CarrierSettings, values))
-    event_loop.run(_serve(session, made, ListenAddress(host=host, port=port)))
+    try:
+        settings = read_table("carrier", CarrierSettings, values)
+    except InvalidValue as error:
+        raise InvalidValue(_SETTING.sub(_option, error.message), hint=error.hint) from None
+    event_loop.run(_serve(session, Carrier(settings), ListenAddress(host=host, port=port)))
 
 
 async def _serve(session: Session, carrier: Carrier, address: ListenAddress) -> None:

@@ -384,7 +384,7 @@ async def _import(session: Session, work: Import, stream: BinaryIO, meter: Meter
 
 def _importer(opened: App, named: str | None) -> Importer:
     importers = opened.importers
-    known = ", ".join(importers) or "none; declare one with @app.importer(name)"
+    known = ", ".join(importers) or "none; name with --app one that has an @app.importer(name)"
     if named is not None:
         if named not in importers:
             message = f"the App has no importer {named!r}"

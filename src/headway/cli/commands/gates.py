@@ -11,7 +11,7 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import close, define
 from headway.cli.facts import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.failures import NO
-from headway.cli.options import Signed, Until, complete_gate, complete_target
+from headway.cli.options import Signed, Until, check_span, complete_gate, complete_target
 from headway.cli.session import Session
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
@@ -33,7 +33,9 @@ class GateNumbers:
 
     capacity: Annotated[int | None, typer.Option(help="Permits.")] = None
     limit: Annotated[int | None, typer.Option(help="Starts of a rate in a window.")] = None
-    per: Annotated[str | None, typer.Option(help='The window of a rate, as "1h".')] = None
+    per: Annotated[
+        str | None, typer.Option(callback=check_span, help='The window of a rate, as "1h".')
+    ] = None
     member: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=N", help="A pool's members, all of them; may be repeated."),
@@ -43,7 +45,7 @@ class GateNumbers:
         """The change of one gate.
 
         Raises:
-            InvalidValue: nothing was given, the window is no span, or a member is no NAME=N.
+            InvalidValue: nothing was given, or a member is no NAME=N.
         """
         if self.capacity is None and self.limit is None and self.per is None and not self.member:
             message = f"nothing to change about {name!r} was given"

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.options import Signed, complete_lane
+from headway.cli.options import Signed, check_span, complete_lane
 from headway.cli.session import Session
 from headway.cli.terminal import rough
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
@@ -47,13 +47,15 @@ class LaneValues:
         typer.Option(metavar="TENANT=N", help="Of tenants, all of them; may be repeated."),
     ] = None
     target: Annotated[
-        str | None, typer.Option(help='Its latency target, due to start, as "30s".')
+        str | None,
+        typer.Option(callback=check_span, help='Its latency target, due to start, as "30s".'),
     ] = None
     max_backlog: Annotated[
         int | None, typer.Option(help="With more unfinished jobs a send is refused.")
     ] = None
     lease: Annotated[
-        str | None, typer.Option(help='How long a run lives without a beat, as "30s".')
+        str | None,
+        typer.Option(callback=check_span, help='How long a run lives without a beat, as "30s".'),
     ] = None
 
     def refuse_nothing(self, name: str) -> None:
@@ -69,8 +71,15 @@ class LaneValues:
             raise InvalidValue(message, hint=hint)
 
     def change(self, now: LaneSpec) -> LaneSpec:
-        """What the lane carries after the change."""
+        """What the lane carries after the change.
+
+        Raises:
+            InvalidValue: weights were given of a lane that is not fair, or a value is unusable.
+        """
         fair = now.fair == "tenant" if self.fair is None else self.fair
+        if self.weight and not fair:
+            message = f"--weight: the lane {now.name!r} is not fair"
+            raise InvalidValue(message, hint="give --fair as well")
         weights = dict(now.weights) if fair else {}
         if self.weight:
             weights = dict(_weight(one) for one in self.weight)

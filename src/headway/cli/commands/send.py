@@ -12,7 +12,7 @@ from uuid_utils import uuid7
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.options import AppName, complete_kind
+from headway.cli.options import AppName, check_span, complete_kind
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.cli.text import to_json
@@ -50,7 +50,10 @@ class SendOptions:
         str | None, typer.Option(help="Makes one job, however often it is sent with this key.")
     ] = None
     expires: Annotated[
-        str | None, typer.Option(help='How long after it is due it may still start, as "1h".')
+        str | None,
+        typer.Option(
+            callback=check_span, help='How long after it is due it may still start, as "1h".'
+        ),
     ] = None
 
 

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import definition_request
-from headway.cli.options import Signed
+from headway.cli.options import Signed, check_span
 from headway.cli.session import Session
 from headway.contract.definitions import RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.store import Store
@@ -149,7 +149,10 @@ def rotate_(
     token: TokenId,
     signed: Signed,
     grace: Annotated[
-        str, typer.Option(help='For how long the old secret is still accepted, as "1h".')
+        str,
+        typer.Option(
+            callback=check_span, help='For how long the old secret is still accepted, as "1h".'
+        ),
     ] = "0s",
 ) -> None:
     """Give a token another secret and print it, this once; what it may do stays.

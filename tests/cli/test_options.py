@@ -1,0 +1,69 @@
+"""Unusable values of options: the error says what to write on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Headway
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["send", "noop", "--expires=5x"],
+        ["send", "noop", "--due=5x"],
+        ["gates", "set", "lines", "--per=5x"],
+        ["gates", "close", "lines", "--until=5x"],
+        ["pause", "all", "--until=5x"],
+        ["lanes", "set", "mail", "--target=5x"],
+        ["lanes", "set", "mail", "--lease=5x"],
+        ["token", "create", "shop", "--role=viewer", "--expires=5x"],
+        ["token", "rotate", "0123456789abcdef", "--grace=5x"],
+        ["worker", "--grace=5x"],
+        ["run", "--grace=5x"],
+        ["serve", "--work", "--grace=5x"],
+        ["carrier", "--ring=5x"],
+    ],
+)
+def test_an_unusable_span_is_refused_with_its_option_and_what_to_write(
+    headway: Headway, line: list[str]
+):
+    option = line[-1].partition("=")[0]
+    assert headway("migrate").code == 0
+    ran = headway(*line)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"headway: {option}: the duration '5x' is not understood")
+    assert "20m" in ran.err
+    assert "timedelta" not in ran.err
+
+
+def test_weights_of_a_lane_that_is_not_fair_are_refused_with_the_option(headway: Headway):
+    assert headway("migrate").code == 0
+    ran = headway("lanes", "set", "mail", "--weight", "acme=2")
+    assert ran.err == "headway: --weight: the lane 'mail' is not fair (give --fair as well)\n"
+    assert headway("lanes", "set", "mail", "--fair", "--weight", "acme=2").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--account", "x"),
+        ("--auth-token", "x"),
+        ("--number", "x"),
+        ("--speed", "0"),
+        ("--talk", "2m,1m"),
+    ],
+)
+def test_the_carrier_names_the_option_that_is_unusable(headway: Headway, option: str, value: str):
+    ran = headway("carrier", option, value)
+    assert ran.code == 2
+    assert ran.err.startswith(f"headway: {option}: ") or f"headway: {option} is " in ran.err
+
+
+def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
+    (folder / "leads.jsonl").write_text("{}\n")
+    ran = headway("import", "leads.jsonl")
+    assert ran.code == 2
+    assert "name with --app one that has an @app.importer(name)" in ran.err
