@@ -67,3 +67,19 @@ def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
     ran = headway("import", "leads.jsonl")
     assert ran.code == 2
     assert "name with --app one that has an @app.importer(name)" in ran.err
+
+
+@pytest.mark.parametrize("line", [["jobs", "--store", ""], ["--store", "", "jobs"]])
+def test_an_empty_store_is_refused(headway: Headway, line: list[str], folder: Path):
+    ran = headway(*line)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("headway: --store is empty (give a URL as sqlite:///headway.db")
+    assert not (folder / "headway.db").exists()
+
+
+def test_an_empty_variable_of_the_store_counts_as_not_set(
+    headway: Headway, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEADWAY_STORE", "")
+    assert headway("migrate").code == 0
+    assert (folder / "headway.db").exists()

@@ -8,12 +8,27 @@ from typing import Annotated, NamedTuple
 import typer
 
 from headway.cli.text import to_json
+from headway.core.errors import InvalidValue
+
+
+def _not_empty(context: typer.Context, url: str | None) -> str | None:
+    """Refuse an empty URL: a variable of a script that is not set would select another store.
+
+    Raises:
+        InvalidValue: it is empty.
+    """
+    if url is not None and not url.strip() and not context.resilient_parsing:
+        message = "--store is empty"
+        raise InvalidValue(message, hint="give a URL as sqlite:///headway.db, or leave --store out")
+    return url
+
 
 STORE = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="URL",
+        callback=_not_empty,
         help="The store, as sqlite:///headway.db; else HEADWAY_STORE, else headway.toml.",
         show_default=False,
     ),

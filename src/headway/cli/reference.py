@@ -65,7 +65,8 @@ def _branch(error: type[Exception]) -> str:
 def _settings() -> Iterator[str]:
     yield "## Settings\n"
     yield "A variable wins over the same key in `headway.toml` in the working directory (or in the"
-    yield "file that `HEADWAY_CONFIG` names); an option wins over both.\n"
+    yield "file that `HEADWAY_CONFIG` names); an option wins over both. A variable that is empty"
+    yield "counts as not set; an empty `--store` is refused.\n"
     yield "| variable | key | meaning | default |"
     yield "|---|---|---|---|"
     for key, field in Settings.model_fields.items():
