@@ -108,7 +108,7 @@ def read_twiml(text: str) -> list[Step]:
 
 
 def write_twiml(script: Say | Ask) -> str:
-    """The document that says these words, or asks, twice if need be."""
+    """Return the document that says these words, or asks for a key, twice if necessary."""
     root = ET.Element("Response")
     if isinstance(script, Say):
         ET.SubElement(root, "Say").text = script.text
@@ -128,7 +128,7 @@ def write_twiml(script: Say | Ask) -> str:
 
 
 def write_reply(text: str | None) -> str:
-    """The document that answers a message: with these words, or with nothing."""
+    """Return the document that answers a message: with these words, or with nothing."""
     root = ET.Element("Response")
     if text is not None:
         ET.SubElement(root, "Message").text = text

@@ -135,23 +135,23 @@ class Ledger:
         self._live[call.plan.from_] -= 1
 
     def by_ref(self, ref: str) -> Call | None:
-        """The last call that was placed for a reference; None if there is none."""
+        """Return the last call that was placed for a reference; None if there is none."""
         sids = self._by_ref.get(ref)
         return self.calls[sids[-1]] if sids else None
 
     def twice(self) -> dict[str, int]:
-        """The references for which more than one call was placed, and how many."""
+        """Return the references for which more than one call was placed, and how many."""
         return {ref: len(sids) for ref, sids in self._by_ref.items() if len(sids) > 1}
 
     def live(self) -> dict[str, int]:
-        """How many calls each number carries now; numbers without any are left out."""
+        """Return how many calls each number carries now; numbers without any are left out."""
         return {number: count for number, count in self._live.items() if count}
 
     def peaks(self) -> dict[str, int]:
-        """The most calls that each number ever carried at once."""
+        """Return the most calls that each number ever carried at once."""
         return dict(self._peaks)
 
     def crowded(self) -> dict[str, int]:
-        """The numbers that carried more calls at once than they have channels, and how many."""
+        """Return the numbers that carried more calls at once than their channels, and how many."""
         most = self._channels
         return {one: peak for one, peak in self._peaks.items() if peak > most.get(one, peak)}

@@ -62,7 +62,7 @@ class Simulated:
         on_event: EventHandler | None = None,
         mark: str | None = None,
     ) -> None:
-        """A provider in whose world nothing has happened.
+        """Make a provider in whose world nothing has happened.
 
         Args:
             on_event: called with the events that webhooks would carry; None for webhooks.

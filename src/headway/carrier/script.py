@@ -160,15 +160,15 @@ class Rates(BaseModel):
         return made
 
     def ends(self) -> Mapping[str, float]:
-        """The share of each end of calls; 1 together."""
+        """Return the share of each end of calls; 1 together."""
         return _shared(self, ENDS)
 
     def presses(self) -> Mapping[str, float]:
-        """The share of each answer of people; 1 together."""
+        """Return the share of each answer of people; 1 together."""
         return _shared(self, PRESSES)
 
     def unusual(self) -> Mapping[str, float]:
-        """The share of each sort of requests that are not simply done."""
+        """Return the share of each sort of request that is not simply done."""
         return {
             "refused": self.refused,
             "too_many": self.too_many,

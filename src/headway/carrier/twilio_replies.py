@@ -28,7 +28,7 @@ _API = "/2010-04-01/Accounts"
 
 
 def call_shape(account: str, call: Call) -> Shape:
-    """A call."""
+    """Return a call as Twilio shows it."""
     plan = call.plan
     uri = f"{_API}/{account}/Calls/{call.sid}"
     began = None if call.status is CallStatus.QUEUED else rfc2822(call.placed_at)
@@ -64,7 +64,7 @@ def call_shape(account: str, call: Call) -> Shape:
 
 
 def text_shape(account: str, text: Text) -> Shape:
-    """A message."""
+    """Return a message as Twilio shows it."""
     plan = text.plan
     failed = text.status.value == "undelivered"
     return {

@@ -92,7 +92,7 @@ class Refused(Exception):
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The reply to a request that is refused."""
+    """Return the reply to a request that is refused."""
     if isinstance(error, HTTPException):
         error = _of_starlette(request, error)
     if not isinstance(error, Refused):
@@ -130,12 +130,12 @@ class Fields:
         self._pairs = pairs
 
     def get(self, name: str) -> str | None:
-        """The last value of a field; None if there is none, or an empty one."""
+        """Return the last value of a field; None if there is none, or an empty one."""
         found = [value for one, value in self._pairs if one == name]
         return found[-1] if found and found[-1] else None
 
     def all(self, name: str) -> list[str]:
-        """All values of a field."""
+        """Return all values of a field."""
         return [value for one, value in self._pairs if one == name and value]
 
     def phone(self, name: str, *, missing: int, invalid: int) -> str:
@@ -152,7 +152,7 @@ class Fields:
         return value
 
     def url(self, name: str, *, invalid: int) -> str | None:
-        """An absolute URL; None if there is none.
+        """Return a field that is an absolute URL; None if it is not given.
 
         Raises:
             Refused: it cannot be one.
@@ -181,7 +181,7 @@ class Fields:
         return value
 
     def number(self, name: str, usual: int, most: int) -> int:
-        """A whole number from 0.
+        """Return a field that is a whole number from 0.
 
         Raises:
             Refused: it is none, or above the most.
@@ -195,7 +195,7 @@ class Fields:
 
 
 def ref_of(url: str | None) -> str:
-    """The caller's own reference, as it stands in a URL; empty if there is none."""
+    """Return the caller's own reference, as it stands in a URL; empty if there is none."""
     found = parse_qs(urlsplit(url or "").query).get("ref", [])
     return found[0] if found else ""
 

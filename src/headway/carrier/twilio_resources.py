@@ -156,7 +156,7 @@ def _is_time_wanted(asked: Fields, name: str, at: int | None) -> bool:
 
 
 def _bounds(name: str, text: str) -> tuple[int, int]:
-    """The first and the last second that a moment or a day stands for.
+    """Return the first and the last second that a moment or a day stands for.
 
     Raises:
         Refused: it is neither.

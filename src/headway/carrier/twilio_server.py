@@ -36,7 +36,7 @@ from headway.runtime.timing import REAL, Timing
 
 
 async def _show_ledger(services: Services, request: Request) -> Response:
-    """All calls, and what a bill would show."""
+    """Return all calls, and what a bill would show."""
     ledger = services.world.ledger
     asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
     found = [
@@ -69,7 +69,7 @@ async def _hang_up(services: Services, request: Request) -> Response:
 
 
 async def _show_texts(services: Services, request: Request) -> Response:
-    """All messages, out and in."""
+    """Return all messages, out and in."""
     del request
     return JSONResponse({"texts": [_text(one) for one in services.world.ledger.texts.values()]})
 

@@ -35,7 +35,7 @@ class Pace:
         return self.timing.wall_at()
 
     def passed_ms(self) -> float:
-        """The world's own time; only differences mean anything."""
+        """Return the world's own time; only differences mean anything."""
         return self.timing.monotonic() * 1000 * self.speed
 
     async def pause(self, span_ms: float) -> None:
@@ -64,7 +64,7 @@ class Tasks:
         return task
 
     async def idle(self) -> None:
-        """Return when nothing is under way any more."""
+        """Wait until nothing is under way."""
         while self._running:
             await asyncio.wait(self._running)
 

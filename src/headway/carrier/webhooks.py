@@ -26,12 +26,12 @@ SOURCE = "call-progress-events"
 
 
 def rfc2822(at: int) -> str:
-    """An instant as Twilio writes it."""
+    """Return an instant as Twilio writes it."""
     return format_datetime(datetime.fromtimestamp(at // 1000, UTC))
 
 
 def call_fields(account: str, call: Call, status: str) -> Fields:
-    """What every webhook about a call says."""
+    """Return what every webhook about a call says."""
     plan = call.plan
     return [
         ("AccountSid", account),
@@ -47,7 +47,7 @@ def call_fields(account: str, call: Call, status: str) -> Fields:
 
 
 def status_fields(account: str, call: Call, notice: Notice) -> Fields:
-    """What a status webhook about a call says."""
+    """Return what a status webhook about a call says."""
     status = "initiated" if notice.event == "initiated" else notice.status.value
     fields = call_fields(account, call, status)
     fields += [
@@ -64,7 +64,7 @@ def status_fields(account: str, call: Call, notice: Notice) -> Fields:
 
 
 def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
-    """What a status webhook about a message says."""
+    """Return what a status webhook about a message says."""
     fields = [
         ("AccountSid", account),
         ("ApiVersion", _VERSION),

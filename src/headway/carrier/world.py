@@ -47,7 +47,7 @@ class World:
         timing: Timing = REAL,
         mark: str | None = None,
     ) -> None:
-        """A world in which nothing has happened.
+        """Make a world in which nothing has happened.
 
         Args:
             mark: what its ids are made of; None for what no other world has.
@@ -141,7 +141,7 @@ class World:
         return True
 
     async def idle(self) -> None:
-        """Return when no call and no webhook is under way."""
+        """Wait until no call and no webhook is under way."""
         await self._tasks.idle()
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ class World:
         await self._application.close()
 
     def _new_sid(self, kind: str) -> str:
-        """An id that no other world makes; the same in the same order for the same mark."""
+        """Return an id that no other world makes; worlds of one mark make the same ids."""
         self._made += 1
         drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
         return kind + drawn

@@ -55,7 +55,7 @@ def load_app(target: str) -> App:
 
 
 def open_app(session: Session, target: str | None) -> App:
-    """The App that a command works with.
+    """Return the App that a command works with.
 
     Args:
         session: whose `--store`, if it was given, wins over the App's own store; its settings'
@@ -124,7 +124,7 @@ def _load(place: str) -> ModuleType:
 
 
 def _package_root(path: Path) -> tuple[Path, str]:
-    """The folder to put on sys.path, and the file's full module name below it."""
+    """Return the folder to put on sys.path, and the file's full module name below it."""
     parts = [path.stem]
     root = path.parent
     while (root / "__init__.py").is_file():
@@ -138,7 +138,7 @@ def _is_of(missing: str | None, module: str) -> bool:
 
 
 def _explained(error: BaseException, place: str) -> tuple[str, str]:
-    """What went wrong and where, with the innermost line of the user's own files."""
+    """Return what went wrong and where, with the innermost line of the user's own files."""
     text = error.message if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, HeadwayError) else "run it with python to see it all"
     if isinstance(error, SyntaxError):

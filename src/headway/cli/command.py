@@ -23,7 +23,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def new_command() -> typer.Typer:
-    """An empty command, or group of commands, for `command` to fill."""
+    """Return an empty command, or group of commands, for `command` to fill."""
     return typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -60,7 +60,7 @@ def command(
 
 
 def _bound(function: Function[Options]) -> Callable[..., None]:
-    """The function as typer sees it: no session and no dataclasses, but --store and --json."""
+    """Return the function for typer: no session, no dataclasses, but --store and --json."""
     _, *taken = inspect.signature(function, eval_str=True).parameters.values()
     kinds: dict[str, type] = {one.name: one.annotation for one in taken}
     groups = {name: _fields(kind) for name, kind in kinds.items() if is_dataclass(kind)}

@@ -66,7 +66,7 @@ class Migrated(Protocol):
 
 
 def directory_url(settings: Settings, store_url: str) -> str:
-    """Where systems keep what is not a job: as the settings say, else beside the store."""
+    """Return where systems keep what is not a job: as the settings say, else beside the store."""
     if settings.directory is not None:
         return settings.directory
     if is_postgres(store_url):
@@ -87,7 +87,7 @@ class Tables(Protocol):
 
 
 def tables_of(names: Sequence[str], directory: str) -> Tables:
-    """The tables of systems.
+    """Return the tables of systems.
 
     Their settings are not read: who migrates need not know a provider's secrets.
 

@@ -10,7 +10,7 @@ from headway.core.errors import InvalidValue, StoreUnavailable
 
 @contextmanager
 def needs_extra(extra: str) -> Generator[None]:
-    """Import in this block need an extra.
+    """Name the extra if an import in this block fails.
 
     Raises:
         InvalidValue: a package that it brings is not installed.
@@ -37,7 +37,7 @@ def is_postgres(url: str) -> bool:
 
 
 def untouched(url: str) -> str:
-    """The URL with which a store is opened as it is: nothing is made, and no schema changed."""
+    """Return the URL that opens a store as it is: nothing is made, and no schema changed."""
     if not is_postgres(url):
         return url
     return f"{url}{'&' if '?' in url else '?'}migrate=off"

@@ -24,7 +24,7 @@ def gate_state(gate: GateState) -> str:
 
 
 def capacity_text(gate: GateState) -> str:
-    """What it has, as "4" or "7 per 1h"; empty where it has no number."""
+    """Return a gate's capacity, as "4" or "7 per 1h"; empty if it has no number."""
     if gate.capacity is None:
         return ""
     per = "" if gate.per_ms is None else f" per {format_duration(gate.per_ms)}"
@@ -36,7 +36,7 @@ def _opens(clock: LocalClock, gate: GateState, now: int) -> str:
 
 
 def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
-    """A gate under `GATE_COLUMNS`."""
+    """Return a gate under `GATE_COLUMNS`."""
     return [
         gate.name,
         gate.kind,
@@ -52,7 +52,7 @@ def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
 
 
 def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, str]]:
-    """All that is known of a gate but its members and holders."""
+    """Return all that is known of a gate but its members and holders."""
     return [
         ("gate", gate.name),
         ("kind", gate.kind),
@@ -155,7 +155,7 @@ def run_row(clock: LocalClock, run: RunView) -> list[str]:
 
 
 def _first_line(error: str) -> str:
-    """What went wrong; the lines after it say where."""
+    """Return the first line of an error; the lines after it say where."""
     return next(iter(error.splitlines()), "")[:200]
 
 

@@ -90,7 +90,7 @@ BY_BRANCH: dict[type[HeadwayError], int] = {
 
 
 def exit_code(error: HeadwayError) -> int:
-    """The exit code for an error: that of its branch of the tree."""
+    """Return the exit code for an error: that of its branch of the tree."""
     for branch, code in BY_BRANCH.items():
         if isinstance(error, branch):
             return code

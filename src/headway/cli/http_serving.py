@@ -80,7 +80,7 @@ class AddressOptions:
         return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
 
     def address(self, *, has_tokens: bool) -> ListenAddress:
-        """The address to listen at.
+        """Return the address to listen at.
 
         Raises:
             InvalidValue: it would be open to others, or its tokens would go in the clear.
@@ -180,7 +180,7 @@ class HttpServing:
 
     @asynccontextmanager
     async def _ready(self, store: Store) -> AsyncGenerator[Listener]:
-        """The server, bound to its address, and all that must run beside it."""
+        """Run the server, bound to its address, and all that must run beside it."""
         allow_many_files()
         has_tokens = bool(await store.read(TokensQuery()))
         address = self.address.address(has_tokens=has_tokens)

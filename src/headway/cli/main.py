@@ -84,7 +84,7 @@ class Catalogue(TyperGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names, in the order of the help."""
         del ctx
         return list(COMMANDS)
 
@@ -119,7 +119,7 @@ class Catalogue(TyperGroup):
 
 
 def _listed() -> TyperGroup:
-    """All commands by name and help alone."""
+    """Return a group of all commands, by name and help alone."""
     stubs = [TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()]
     return TyperGroup(name="headway", commands=stubs)
 
@@ -166,5 +166,5 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(call(sys.argv[1:]))

@@ -183,7 +183,7 @@ class JobFilter:
     async def pages(
         self, store: Store, *, runs: bool = False, trail: bool = False
     ) -> AsyncIterator[Page[JobView]]:
-        """All of these jobs, page after page, oldest arrival first; each page is a snapshot."""
+        """Yield all of these jobs in pages, oldest arrival first; each page is a snapshot."""
         query = replace(self.query, runs=runs, trail=trail)
         while True:
             page = await store.read(query)

@@ -70,7 +70,7 @@ def progress(
 
 
 def silent(done: float, total: float | None = None) -> None:
-    """A meter without output."""
+    """Print nothing: a meter without output."""
     del done, total
 
 
@@ -94,7 +94,7 @@ async def keep_status_line(store: Store, terminal: Terminal) -> None:
 
 
 def status_text(stats: StatsView, before: StatsView, seconds: float) -> Text:
-    """The line.
+    """Return the status line.
 
     Returns:
         The states that hold jobs with their numbers, and starts a second.

@@ -36,7 +36,7 @@ output, everything else to standard error.
 
 
 def reference() -> str:
-    """The page: rules, exit codes, settings, and the help of every command."""
+    """Return the page: rules, exit codes, settings, and the help of every command."""
     return "\n".join([_HEAD, *_exits(), *_settings(), *_commands()])
 
 

@@ -70,19 +70,19 @@ class ServeOptions:
     )
 
     def for_worker(self) -> WorkerOptions:
-        """The options of the worker that were given."""
+        """Return the options of the worker that were given."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         given["unknown"] = given.pop("unknown_kinds")
         return cast("WorkerOptions", given)
 
     def for_child(self) -> list[str]:
-        """The same options for the command line of a process that does the work."""
+        """Return the same options for the command line of a process that does the work."""
         given = asdict(self).items()
         return [f"--{name.replace('_', '-')}={one}" for name, one in given if one is not None]
 
 
 def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> ServeOptions:
-    """The worker's options where systems bring jobs.
+    """Return the worker's options, changed for the jobs that systems bring.
 
     Args:
         lanes: of the systems; empty for none.
@@ -112,7 +112,7 @@ NOWHERE = SignalPlace(None, ())
 
 
 def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
-    """Where jobs are signalled."""
+    """Return the address and the keys with which jobs are signalled."""
     return SignalPlace(settings.public_url or base, settings.signing_keys)
 
 
@@ -219,7 +219,7 @@ class Drain(StrEnum):
 async def wait_until_drained(
     store: Store, lanes: Sequence[str], drain: Drain, meter: Meter
 ) -> None:
-    """Return when the lanes hold nothing more.
+    """Wait until the lanes hold nothing more.
 
     What other workers of these lanes run, and what awaits a signal, counts as well.
     """
@@ -238,7 +238,7 @@ async def wait_until_drained(
 
 
 async def count_left(store: Store, lanes: Sequence[str], drain: Drain) -> tuple[int, int]:
-    """How many jobs of the lanes still count, and how many are final."""
+    """Return how many jobs of the lanes still count, and how many are final."""
     if drain is Drain.DUE:
         # What is due but not yet promoted is counted as scheduled: promote it first.
         while (await store.sweep(MAX_BATCH)).promoted:

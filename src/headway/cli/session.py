@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def store_file(url: str) -> Path | None:
-    """The file of a store that is one; None for any other."""
+    """Return the file of a store that is one; None for any other."""
     return parse_url(url).path if url.startswith("sqlite:") else None
 
 
@@ -80,7 +80,7 @@ class Session:
     def with_store(
         self, work: Callable[[Store], Awaitable[Result]], *, make: bool = False
     ) -> Result:
-        """Open the store, does the work, and close the store whatever happens.
+        """Open the store, do the work, and close the store whatever happens.
 
         Raises:
             StoreUnavailable: it does not exist, and is not to be made.
@@ -100,7 +100,7 @@ class Session:
         return asyncio.run(whole())
 
     def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
-        """Open an App's store and declare what the App declares, does the work, and close."""
+        """Open an App's store, declare what the App declares, do the work, and close it."""
 
         async def whole() -> Result:
             async with app:
@@ -113,7 +113,7 @@ class Session:
         return self.with_store(lambda store: store.read(query))
 
     def ask_at(self, query: Query[Result]) -> tuple[Result, int]:
-        """As `ask`, with the store's time, in ms UTC."""
+        """Ask one question; return the answer and the store's time, in ms UTC."""
 
         async def work(store: Store) -> tuple[Result, int]:
             return await store.read(query), (await store.read(StatsQuery())).now

@@ -197,7 +197,7 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
 
 
 def _explained(error: ValidationError, path: Path) -> tuple[str, str]:
-    """The first thing that is wrong, and its hint; never the value, which may be secret."""
+    """Return the first thing that is wrong, and its hint; never the value, which may be secret."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":

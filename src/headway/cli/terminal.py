@@ -55,7 +55,7 @@ class LocalClock:
         return moment.isoformat(sep=" ", timespec="milliseconds" if shown_at % 1000 else "seconds")
 
     def around(self, instant: int | None, now: int) -> str:
-        """The wall clock and how far away that is, as "… (in 5m)"; "" for None."""
+        """Return the wall clock and how far away that is, as "… (in 5m)"; "" for None."""
         if instant is None or instant >= _FOR_GOOD_AT:
             return self.at(instant)
         far = rough(abs(instant - now))

@@ -20,7 +20,7 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\
 
 
 def printable(text: str) -> str:
-    r"""The text on one line, each character that is not printable written as an escape.
+    r"""Return the text on one line, each character that is not printable written as an escape.
 
     Returns:
         Text of printable characters alone, such as `\x1b[2J` or `\n` for what cannot be shown.
@@ -31,7 +31,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """The same JSON document, with characters that a terminal would obey written as escapes.
+    """Return the same JSON document, with characters that a terminal would obey written as escapes.
 
     Args:
         text: a JSON document; such characters can stand only inside its strings.

@@ -221,7 +221,7 @@ class Meter:
         )
 
     def _shut(self, name: str, gate: str, template: str) -> float:
-        """The share of the minutes in which it was closed."""
+        """Return the share of the minutes in which it was closed."""
         table = self._book.table(template)
         closings = [one for one in self._history.closings if one.gate in {name, gate}]
         zone = self._zone(gate) if isinstance(table, HoursTable) else ""

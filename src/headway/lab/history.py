@@ -90,13 +90,13 @@ class History:
                 yield job, run
 
     def takings(self) -> Iterator[Taking]:
-        """Everything that was taken, in no order."""
+        """Yield everything that was taken, in no order."""
         for job, run in self.runs():
             yield from takings_of(job, run)
 
 
 def takings_of(job: JobView, run: RunView) -> Iterator[Taking]:
-    """What one run took: of its gates, and of the implicit ones that every handler stands in."""
+    """Yield what one run took: of its gates, and of the implicit ones of every handler."""
     ended_at = FAR_AT if run.ended_at is None else run.ended_at
     handed_at = ended_at if run.handed_at is None else min(run.handed_at, ended_at)
     for use in job.gates:
@@ -110,7 +110,7 @@ def takings_of(job: JobView, run: RunView) -> Iterator[Taking]:
 
 
 def implicit_gates(job: JobView) -> tuple[str, ...]:
-    """The gates that apply to a job unasked."""
+    """Return the gates that apply to a job unasked."""
     return ("all", f"lane:{job.lane}", f"tenant:{job.tenant}", f"kind:{job.kind}")
 
 

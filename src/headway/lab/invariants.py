@@ -37,7 +37,7 @@ class Rulebook:
             self._changed[change.gate].append((change.at, change.to))
 
     def table(self, template: str) -> object:
-        """What the scenario says of a gate; None for an implicit one."""
+        """Return what the scenario says of a gate; None for an implicit one."""
         return self.tables.get(template)
 
     def capacity(self, gate: str, template: str, at: int, *, member: str = "") -> int | None:
@@ -61,7 +61,7 @@ class Rulebook:
         return None if None in values else max(value for value in values if value is not None)
 
     def declared(self, gate: str, template: str, *, member: str = "") -> int | None:
-        """The limit that the scenario's tables give, without its moves."""
+        """Return the limit that the scenario's tables give, without its moves."""
         table = self.tables.get(template)
         if isinstance(table, SlotsTable):
             return table.capacity
@@ -72,7 +72,7 @@ class Rulebook:
         return self._lanes.get(gate)
 
     def window_ms(self, template: str) -> int | None:
-        """The window of a rate; None for other gates."""
+        """Return the window of a rate; None for other gates."""
         table = self.tables.get(template)
         return table.per if isinstance(table, RateTable) else None
 

@@ -238,7 +238,7 @@ class Outside:
         return handle
 
     async def ask(self, awaited: Awaited) -> Running | Ended | Unknown:
-        """What the carrier answers when it is asked about a job that awaits too long."""
+        """Return what the carrier answers when it is asked about a job that awaits too long."""
         match self.carrier.status(awaited.ref):
             case "unknown":
                 return Unknown()
@@ -283,7 +283,7 @@ class Outside:
         )
 
     def _line(self, job: Job) -> str:
-        """The pool's member under the call: only what is held until the end carries it."""
+        """Return the pool's member under the call: only what is held until the end carries it."""
         for use in self._scenario.kinds[job.kind].gates:
             member = job.permits.get(use.gate, "")
             if member and use.hold == "settled":

@@ -162,7 +162,7 @@ def report(
 
 
 def percentiles(values: list[int]) -> Percentiles:
-    """The nearest-rank percentiles of some spans; all 0 of none."""
+    """Return the nearest-rank percentiles of some spans; all 0 of none."""
     ranks = _ranks(values) or (0,) * 201
     p50, p90, p99, most = (ranks[2 * share] for share in (50, 90, 99, 100))
     return Percentiles(count=len(values), p50=p50, p90=p90, p99=p99, most=most)

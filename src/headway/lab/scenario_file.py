@@ -121,7 +121,7 @@ def _said(error: dict[str, Any]) -> str:
 
 
 def _references(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """What is wrong with a scenario whose tables each have the right shape."""
+    """Yield what is wrong with a scenario whose tables each have the right shape."""
     yield from _bad_values(scenario)
     yield from _bad_kinds(scenario)
     yield from _bad_arrivals(path, scenario)

@@ -39,7 +39,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.passed_ms / 1000
 
     def clock(self) -> int:
-        """The instant now, in ms UTC: the clock that a store is given."""
+        """Return the instant now, in ms UTC: the clock that a store is given."""
         return self.start_at + self.passed_ms
 
     def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
@@ -107,5 +107,5 @@ class VirtualTiming(Timing):
         return self._loop.time()
 
     def wall_at(self) -> int:
-        """The virtual instant, in ms UTC."""
+        """Return the virtual instant, in ms UTC."""
         return self._loop.clock()

@@ -155,10 +155,7 @@ class TokenCache:
         return page.caller
 
     def forget(self, token: str) -> None:
-        """Return what was read of a token, and whether there are any, is read again.
-
-        It was changed.
-        """
+        """Forget what was read of a token that was changed, and whether there are any."""
         self._pages.pop(token, None)
         self._looked_at = self._asked_at = float("-inf")
 

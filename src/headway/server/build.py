@@ -122,7 +122,7 @@ def _sinks(settings: AlertSettings) -> list[Sink]:
 
 
 def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
-    """Yield the server.
+    """Build the server.
 
     Args:
         service: what its routes work with; closed with the server, but not its store.
@@ -177,7 +177,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
 
 @asynccontextmanager
 async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenerator[None]:
-    """Return what must run beside a server, for as long as the block lasts.
+    """Run what must run beside a server, for as long as the block lasts.
 
     Raises:
         HeadwayError: something cannot be declared, or the store cannot be reached.

@@ -145,12 +145,12 @@ class BoundedConnection(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def pause_writing(self) -> None:
-        """Wait for the client to read."""
+        """Limit how long the client may take to read."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Return the client has read."""
+        """End that limit: the client has read."""
         super().resume_writing()
         self._read_limit = _cancelled(self._read_limit)
 
@@ -269,7 +269,7 @@ class Listener:
         self._server.force_exit = self._server.force_exit or now
 
     async def answers(self) -> None:
-        """Return when it answers."""
+        """Wait until it answers."""
         await self._server.answers.wait()
 
 

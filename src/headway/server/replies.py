@@ -47,7 +47,7 @@ def answer(
 def json_reply(
     value: object, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """As `answer`, of what is known to hold no view; quick for long lists."""
+    """Reply as `answer` does, with what is known to hold no view; quick for long lists."""
     return Response(
         _encode(value),
         status_code=status,

@@ -74,7 +74,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 def _lists_asked(route: APIRoute) -> frozenset[str]:
-    """The names that a query may say more than once: fields of models that are lists."""
+    """Return the names that a query may say more than once: fields of models that are lists."""
     models = [
         one
         for one in get_type_hints(route.endpoint).values()

@@ -143,7 +143,7 @@ class DeclaredGates:
         return self._known
 
     def forget(self) -> None:
-        """Return the next look reads them again: they were changed."""
+        """Forget what was read, so that the next look reads it again: it was changed."""
         self._read_at = float("-inf")
 
 

@@ -170,7 +170,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _values(text: bytes) -> int:
-    """The number of values and keys, but for one, of JSON without its strings; else a bound."""
+    """Return the number of values and keys, less one, of JSON without strings; else a bound."""
     return sum(map(text.count, _SHAPING))
 
 
@@ -220,14 +220,14 @@ def _scanned(body: bytes, most: int) -> _Shape:
 
 
 def _colons(text: bytes) -> int:
-    """The number of colons outside the strings of a bounded JSON text, one for each member."""
+    """Return the number of colons outside the strings of a bounded JSON text, one a member."""
     if len(text) > INLINE or b"\\" in text:
         return _scanned(text, MOST_VALUES).colons
     return b"".join(text.split(b'"')[::2]).count(b":")
 
 
 def _keys(value: object) -> int:
-    """The number of members of all objects within a decoded value."""
+    """Return the number of members of all objects within a decoded value."""
     count, open_ = 0, [value]
     while open_:
         one = open_.pop()
@@ -265,7 +265,7 @@ class StrictRequest(Request):
         self._large: asyncio.Lock | None = None
 
     async def json(self) -> Any:  # noqa: ANN401  (whatever the body says)
-        """The body as JSON; if it is large, as its model has it already.
+        """Return the body as JSON; if it is large, as its model has it already.
 
         A list keeps other large bodies waiting until `done`: what was made of its items would
         otherwise fill the memory, and each full collection of garbage would walk through it.
@@ -297,7 +297,7 @@ class StrictRequest(Request):
             self._large = None
 
     async def validated(self, adapter: TypeAdapter[Any]) -> Any:  # noqa: ANN401  (a model)
-        """The body as a model has it.
+        """Return the body as a model has it.
 
         Raises:
             InvalidValue: it is not strict JSON.
@@ -314,7 +314,7 @@ class StrictRequest(Request):
 
 
 def validated(adapter: TypeAdapter[Any], value: object, *where: str) -> Any:  # noqa: ANN401  (a model)
-    """A value as a model has it.
+    """Return a value as a model has it.
 
     Args:
         value: plain JSON.

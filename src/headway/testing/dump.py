@@ -99,7 +99,7 @@ async def _rows(
 
 
 def every_job(store: Store, *, runs: bool = False, trail: bool = False) -> AsyncIterator[JobView]:
-    """Yield the jobs of a store as listings show them, oldest arrival first."""
+    """Return the jobs of a store as listings show them, oldest arrival first."""
     return _rows(store, lambda at: JobsQuery(cursor=at, limit=1000, runs=runs, trail=trail))
 
 

@@ -71,7 +71,7 @@ def add_dashboard(
         others: pages that stand behind theirs.
 
     Returns:
-        It, of which the server now has the routes.
+        The dashboard; the server now has its routes.
 
     Raises:
         InvariantBroken: a page or an action is not as it must be.
@@ -87,7 +87,7 @@ class Dashboard:
     """Answers what browsers ask at `/ui`."""
 
     def __init__(self, service: Service, pages: Sequence[Page], app: FastAPI) -> None:
-        """Join the parts; nothing is read.
+        """Connect the parts; nothing is read.
 
         Raises:
             InvariantBroken: a page or an action is not as it must be.
@@ -102,7 +102,7 @@ class Dashboard:
         _check(pages)
 
     def routes(self) -> list[Route]:
-        """What is served, all of it for browsers."""
+        """Return the routes of the dashboard, all of them for browsers."""
         get, both = ["GET"], ["GET", "POST"]
         found = [
             Route("/", self._home, methods=get),
@@ -118,7 +118,7 @@ class Dashboard:
         return found
 
     def unknown(self, otherwise: ASGIApp) -> ASGIApp:
-        """What answers paths that nothing serves: a page to a browser below `/ui`."""
+        """Return the app for paths without a route: below `/ui` it shows a page to a browser."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/"):
@@ -133,7 +133,7 @@ class Dashboard:
         return answer
 
     async def show(self, page: Page, request: Request) -> Response:
-        """A page, or the stream of its fragments."""
+        """Return a page, or the stream of its fragments."""
         live = request.headers.get("accept") == "text/event-stream"
         try:
             caller = await self._admit(request, page)
@@ -154,7 +154,7 @@ class Dashboard:
         return _html(request, render(page.package, page.template, {**facts, **around}))
 
     async def _facts(self, page: Page, look: Look) -> Facts:
-        """What a page's template shows."""
+        """Return what a page's template shows."""
         facts = dict(await page.read(look))
         if "now" not in facts:
             facts["now"] = (await self._service.store.read(StatsQuery())).now
@@ -165,7 +165,7 @@ class Dashboard:
         back = link(path, **{name: query[name] for name in page.params if name in query})
 
         def do(name: str, label: str = "", **values: object) -> Mapping[str, object] | None:
-            """The button of an action; None for whom it would refuse."""
+            """Return the button of an action; None if it would refuse the caller."""
             found = self._actions[name]
             texts = {key: str(value) for key, value in values.items()}
             if not found.may(look.caller, texts):
@@ -212,7 +212,7 @@ class Dashboard:
         return True
 
     async def _admit(self, request: Request, page: Page) -> Caller:
-        """Who looks.
+        """Return the caller that looks at a page.
 
         Raises:
             AccessError: it may not see this page.
@@ -222,7 +222,7 @@ class Dashboard:
         return caller
 
     async def _act(self, request: Request) -> Response:
-        """The form of an action, and doing it."""
+        """Show the form of an action, or do the action."""
         found = self._actions.get(request.path_params["action"])
         if found is None:
             return await self._refused(request, _NO_ACTION, plain=_is_script(request))
@@ -240,7 +240,7 @@ class Dashboard:
     async def _asked(
         self, request: Request, caller: Caller, found: Doable, given: Values, wrong: str = ""
     ) -> Response:
-        """The form of an action."""
+        """Return the form of an action."""
         action = found.action
         of = {name: given.get(name, "") for name in action.of}
         found.check(caller, of)
@@ -271,7 +271,7 @@ class Dashboard:
     async def _done(
         self, request: Request, caller: Caller, found: Doable, form: Values
     ) -> Response:
-        """An action, done."""
+        """Do an action, and return the reply."""
         check_form(request, form.get("form", ""))
         values = {name: form.get(name, "") for name in found.action.of}
         found.check(caller, values)
@@ -301,7 +301,7 @@ class Dashboard:
             return ""
 
     async def _sign_in(self, request: Request) -> Response:
-        """The way in: a form for a token."""
+        """Show the form for a token, or accept the token that it sends."""
         goes_on = inside(request.query_params.get("next", ""))
         wrong = ""
         try:
@@ -351,7 +351,7 @@ class Dashboard:
     async def _refused(
         self, request: Request, error: HeadwayError, *, plain: bool = False
     ) -> Response:
-        """What is wrong, as a page; or as a line for the script."""
+        """Return what is wrong, as a page or as JSON for the script."""
         status = status_of(error)
         if status >= 500 and not isinstance(error, StoreError):
             _log.error("dashboard: %s", error, exc_info=error)
@@ -378,7 +378,7 @@ class Dashboard:
     async def _shell(
         self, request: Request, caller: Caller, title: str, here: str | None = None
     ) -> Facts:
-        """What stands around every page.
+        """Return what stands around every page.
 
         Args:
             here: the path of the page; the menu marks it, or the nearest page above it.
@@ -441,7 +441,7 @@ def _check(pages: Sequence[Page]) -> None:
 
 
 def _holds(path: str, here: str | None) -> bool:
-    """Whether a page is the one at a path, or above it."""
+    """Return whether a page is the one at a path, or above it."""
     return here is not None and f"{here}/".startswith(f"{path}/")
 
 
@@ -461,7 +461,7 @@ def _filled(text: str, values: Values) -> str:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """What a form says.
+    """Return the fields of a form.
 
     Raises:
         InvalidValue: it is no form, or too large.

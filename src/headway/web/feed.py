@@ -175,11 +175,11 @@ class Stream:
 
 
 def look_now(facts: Mapping[str, object]) -> int:
-    """The store's time of a look."""
+    """Return the store's time of a look."""
     now = facts["now"]
     return now if isinstance(now, int) else 0
 
 
 def _scope(caller: Caller) -> Hashable:
-    """What two callers must have in common to see the same."""
+    """Return what two callers must have in common to see the same."""
     return (caller.may, caller.tenants, caller.lanes)

@@ -100,18 +100,18 @@ UNTIL = Field(
 
 
 def reason_of(values: Values) -> dict[str, object]:
-    """What a form says in `REASON`, as routes take it."""
+    """Return what a form has in `REASON`, as routes take it."""
     return {"reason": values.get("reason", "")}
 
 
 def until_of(values: Values) -> dict[str, object]:
-    """What a form says in `UNTIL`, as routes take it; nothing if it says nothing."""
+    """Return what a form has in `UNTIL`, as routes take it; nothing if it is empty."""
     until = values.get("until", "").strip()
     return {"until": until} if until else {}
 
 
 def int_of(values: Values, name: str) -> object:
-    """A number of a form as routes take it; any other text is left to the route to refuse."""
+    """Return a number of a form as routes take it; the route refuses any other text."""
     text = values.get(name, "").strip()
     return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else text
 
@@ -285,7 +285,7 @@ class Doable:
         return _told(await self.action.endpoint(**given))
 
     def curl(self, base: str, values: Values, *, token: bool) -> str:
-        """The same as a command of a shell.
+        """Return the same call as a shell command.
 
         Args:
             token: whether the server asks for one.
@@ -339,7 +339,7 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
 
 
 def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
-    """A value as the route takes it, by the same models as from JSON.
+    """Return a value as the route takes it, by the same models as from JSON.
 
     Raises:
         InvalidValue: it is not valid.
@@ -370,7 +370,7 @@ def _of_body(fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _provide(dependency: Callable[..., Any], request: Request) -> object:
-    """What a route depends on, made as the route's own request would have it made."""
+    """Return what a route depends on, made as the route's own request would have it made."""
     hints = get_type_hints(dependency, include_extras=True)
     given: dict[str, object] = {}
     for name in inspect.signature(dependency).parameters:

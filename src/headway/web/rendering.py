@@ -35,7 +35,7 @@ _PATH = Markup('<path class="{}" d="{}"/>')
 
 
 def meter(used: float, capacity: float | None, label: str) -> Markup:
-    """How full something is, as a bar."""
+    """Return how full something is, as a bar."""
     part = 0.0 if not capacity else min(1.0, used / capacity)
     state = "full" if part >= 1 else "high" if part >= 0.8 else "some"
     bar = Markup().join(
@@ -97,7 +97,7 @@ def bars(
 def line(
     points: Sequence[tuple[float, float]], label: str, *, span: tuple[float, float], top: float
 ) -> Markup:
-    """A value over time, as steps above filled ground.
+    """Return a value over time, as steps above filled ground.
 
     Args:
         points: each moment with its value, oldest first.
@@ -173,13 +173,13 @@ def static(name: str) -> bytes:
 
 @cache
 def static_url(name: str) -> str:
-    """Where it is; another content is another address, so that browsers may keep it."""
+    """Return the address of a file; another content has another, so that browsers may keep it."""
     return f"{BASE}/-/static/{name}?v={hashlib.sha256(static(name)).hexdigest()[:12]}"
 
 
 @cache
 def environment(package: str) -> Environment:
-    """The templates of a package, with those of the dashboard behind them."""
+    """Return the templates of a package, with those of the dashboard behind them."""
     made = Environment(
         loader=_Both(package),
         autoescape=True,
@@ -215,7 +215,7 @@ class _Both(PackageLoader):
 
 
 def render(package: str, template: str, facts: Mapping[str, object]) -> str:
-    """A whole page."""
+    """Return a whole page."""
     return environment(package).get_template(template).render(facts)
 
 
@@ -234,19 +234,19 @@ def fragments(
 
 @lru_cache(SHOWN_AGAIN)
 def link(path: str, **values: object) -> str:
-    """An address within the dashboard; values that are empty are left out."""
+    """Return an address within the dashboard; values that are empty are left out."""
     query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
     whole = f"{BASE}/{path}" if path else BASE
     return f"{whole}?{query}" if query else whole
 
 
 def _url(text: str) -> str:
-    """A text as one part of a path."""
+    """Return a text as one part of a path."""
     return quote(text, safe="")
 
 
 def name(text: object) -> Markup:
-    """A text of users: apart from what stands around it, and nothing in it invisible."""
+    """Return a user's text, set apart from what stands around it, and nothing in it invisible."""
     whole = str(text)
     return _name(whole) if len(whole) <= LONGEST else _name.__wrapped__(whole)
 
@@ -263,7 +263,7 @@ def _name(whole: str) -> Markup:
 
 
 def whole(text: object, most: int = MOST_WHOLE) -> str:
-    """A text of users as it is, lines and tabs too; nothing else in it invisible."""
+    """Return a user's text as it is, with lines and tabs; nothing else in it invisible."""
     given = str(text)
     seen = "".join(
         one if one.isprintable() or one in "\n\t" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
@@ -274,7 +274,7 @@ def whole(text: object, most: int = MOST_WHOLE) -> str:
 
 @pass_context
 def sentence(context: Context, text: str) -> Markup:
-    """What a store says in a sentence: its moments are the viewer's, its jobs are links."""
+    """Return what a store says in a sentence: its moments are the viewer's, its jobs are links."""
     parts: list[Markup | str] = []
     end = 0
     text = whole(text, MOST_SENTENCE)
@@ -297,13 +297,13 @@ def sentence(context: Context, text: str) -> Markup:
 
 
 def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:
-    """A state with its number of jobs, as a chart takes it."""
+    """Return a state with its number of jobs, as a chart takes it."""
     return state, counts.get(state, 0)
 
 
 @lru_cache(SHOWN_AGAIN)
 def when(at: int | None) -> Markup | str:
-    """A moment: UTC, until the script shows it in the viewer's zone."""
+    """Return a moment: UTC, until the script shows it in the viewer's zone."""
     if at is None:
         return NONE
     if at >= MAX_AT:
@@ -314,13 +314,13 @@ def when(at: int | None) -> Markup | str:
 
 @pass_context
 def age(context: Context, at: int | None) -> Markup | str:
-    """How long ago a moment was; the script counts on."""
+    """Return how long ago a moment was; the script counts on."""
     return _counted(context, _AGE, at, -1)
 
 
 @pass_context
 def left(context: Context, at: int | None) -> Markup | str:
-    """How long until a moment; the script counts down."""
+    """Return how long until a moment; the script counts down."""
     return _counted(context, _LEFT, at, 1)
 
 
@@ -342,7 +342,7 @@ def _told(markup: Markup, at: int, text: str) -> Markup:
 
 @lru_cache(SHOWN_AGAIN)
 def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
-    """A fire of an entry, that leads to its job, or to the entry while it has none.
+    """Return a fire of an entry that links to its job, or to the entry while it has none.
 
     Args:
         job: that it became; "" if none is made yet.
@@ -355,7 +355,7 @@ def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
 
 
 def span(ms: float | None) -> str:
-    """A span of time, in its two largest units."""
+    """Return a span of time, in its two largest units."""
     if ms is None:
         return NONE
     ms = round(ms)
@@ -363,7 +363,7 @@ def span(ms: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number as people read it."""
+    """Return a number as people read it."""
     if value is None:
         return NONE
     if value >= 100 or value == round(value):
@@ -372,5 +372,5 @@ def number(value: float | None) -> str:
 
 
 def short(id: str) -> str:  # noqa: A002  (the field's name)
-    """The end of an id."""
+    """Return the end of an id."""
     return f"…{id[-SHORT:]}" if len(id) > 2 * SHORT else id

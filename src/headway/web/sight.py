@@ -101,7 +101,7 @@ class History:
             track.note(gate, now)
 
     def rate(self, total: str, span_ms: int = 10_000) -> float | None:
-        """How often a second something was counted lately; None before the second look."""
+        """Return how often a second something was counted lately; None before the second look."""
         if len(self.totals) < 2:
             return None
         at, last = self.totals[-1]
@@ -111,7 +111,7 @@ class History:
         return max(0, last.get(total, 0) - first.get(total, 0)) * 1000 / (at - since)
 
     def steps(self, total: str, step_ms: int = 5_000, most: int = 60) -> list[float | None]:
-        """The rate in each of the last steps, oldest first; None where nobody looked."""
+        """Return the rate in each of the last steps, oldest first; None where nobody looked."""
         if not self.totals:
             return []
         end = self.totals[-1][0] // step_ms
@@ -128,7 +128,7 @@ class History:
         return found
 
     def finished_rate(self, lane: str) -> float | None:
-        """Jobs of a lane that ended, a second, in the last minute; None before the second look."""
+        """Return how many jobs of a lane ended a second lately; None before the second look."""
         if len(self.finished) < 2:
             return None
         counts = [one.get(lane, 0) for _, one in self.finished]
@@ -158,7 +158,7 @@ class Sight:
         self._locks: dict[Hashable, asyncio.Lock] = {}
 
     async def overview(self) -> Overview:
-        """The whole store, not older than a second.
+        """Return the whole store, not older than a second.
 
         Raises:
             StoreError: the store cannot be read now.
@@ -166,7 +166,7 @@ class Sight:
         return await self.once("overview", self._overview)
 
     async def latencies(self, lanes: Sequence[str]) -> Mapping[str, LaneLatency]:
-        """What lanes reach beside their targets, by name; a few reads for each lane.
+        """Return what lanes reach beside their targets, by name; a few reads for each lane.
 
         Raises:
             StoreError: the store cannot be read now.
@@ -178,7 +178,7 @@ class Sight:
         return await self.once(("latencies", *lanes), read, SLOW_S) if lanes else {}
 
     async def lateness(self) -> Lateness:
-        """How late the jobs start that came last.
+        """Return how late the jobs start that came last.
 
         Raises:
             StoreError: the store cannot be read now.
@@ -186,7 +186,7 @@ class Sight:
         return await self.once("lateness", self._lateness, SLOW_S)
 
     async def stuck(self) -> Stuck:
-        """What is held up in the whole store, by cause.
+        """Return what is held up in the whole store, by cause.
 
         Raises:
             StoreError: the store cannot be read now.

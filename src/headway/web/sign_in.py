@@ -28,12 +28,12 @@ _HERE = secrets.token_bytes(32)
 
 
 def token_of(request: Request) -> str | None:
-    """The token that the browser keeps; None without one."""
+    """Return the token that the browser keeps; None without one."""
     return request.cookies.get(COOKIE) or None
 
 
 def authorization(request: Request) -> str | None:
-    """As the header of a program would say it."""
+    """Return the token as a program's header Authorization; None without one."""
     token = token_of(request)
     return None if token is None else f"Bearer {token}"
 
@@ -60,12 +60,12 @@ def said(request: Request, response: Response) -> None:
 
 
 def message_of(request: Request) -> str:
-    """The message that the last form left; empty without any."""
+    """Return the message that the last form left; empty without any."""
     return unquote(request.cookies.get(SAID, ""))[:MOST_SAID]
 
 
 def form_token(request: Request) -> str:
-    """What a form must send back: a page of another site cannot know it."""
+    """Return the token that a form must send back: a page of another site cannot know it."""
     token = token_of(request)
     key = _HERE if token is None else hashlib.sha256(token.encode()).digest()
     return hmac.new(key, b"headway dashboard form", hashlib.sha256).hexdigest()
@@ -89,7 +89,7 @@ def check_form(request: Request, given: str) -> None:
 
 
 def inside(path: str) -> str:
-    """A path of the dashboard to go on to; its first page for any other address."""
+    """Return a path of the dashboard to go on to; its first page for any other address."""
     plain = path.isprintable() and "\\" not in path and "//" not in path.partition("?")[0]
     return path if plain and (path == BASE or path.startswith((f"{BASE}/", f"{BASE}?"))) else BASE
 

@@ -173,7 +173,7 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 
 
 async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
-    """The same of jobs that are given: for a caller that sees only its own."""
+    """Return the same of jobs that are given: for a caller that sees only its own."""
     groups: dict[tuple[str, str], _Group] = {}
     await _ask(store, _lines(jobs), len(jobs), now, groups)
     causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
@@ -316,7 +316,7 @@ def _why(job: JobView | None, why: WhyView | None, now: int) -> _Why | None:
 
 
 def _chosen(lines: Sequence[_Line]) -> list[_Line]:
-    """The lines that are asked: the longest of each kind, then the longest of the others."""
+    """Return the lines that are asked: the longest of each kind, then the longest of the others."""
     order = sorted(lines, key=lambda one: -one.count)
     firsts: dict[object, _Line] = {}
     for one in order:
@@ -385,7 +385,7 @@ def _told(group: _Group) -> Cause:
 
 
 def by_lane(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Jobs by state, of several lanes together."""
+    """Return jobs by state, of several lanes together."""
     found: Counter[str] = Counter()
     for one in counts:
         found.update(one)

@@ -268,7 +268,7 @@ class Calendar:
     async def _with_keys(
         self, jobs: Sequence[NewJob], now: int
     ) -> tuple[Sequence[NewJob], set[str]]:
-        """The jobs, each under the id that its key stands for; and those that the store has.
+        """Return the jobs, each with the id that its key gives, and those that the store has.
 
         Raises:
             KeyConflict: a key names a job with another body; nothing was written.
@@ -300,7 +300,7 @@ class Calendar:
         return {id_: (due, body) for rows in found for id_, due, body in rows}
 
     async def _taken(self, jobs: Sequence[NewJob]) -> set[str]:
-        """The ids of jobs that were made before.
+        """Return the ids of jobs that were made before.
 
         An entry of the index proves nothing by itself: its writer may have been killed before
         the row. The job was made if its row is there, or if the store knows it.
@@ -332,12 +332,12 @@ class Calendar:
 
 
 def key_of(place: Place) -> tuple[str, int, int, UUID]:
-    """The primary key of a row, as statements take it."""
+    """Return the primary key of a row, as statements take it."""
     return place.bucket, place.shard, place.due_at, UUID(place.id)
 
 
 def _index(name: str, job: NewJob) -> tuple[str, UUID, int | None, bytes]:
-    """An entry of the index."""
+    """Return an entry of the index."""
     return name, UUID(job.id), job.due_at, job.body_hash()
 
 
@@ -346,7 +346,7 @@ def _seconds(job: NewJob, now: int) -> int:
 
 
 def _key_name(job: NewJob) -> str:
-    """The name of a key in the index; the tenant's length keeps two texts apart."""
+    """Return the name of a key in the index; the tenant's length keeps two texts apart."""
     return f"key {len(job.tenant)} {job.tenant} {job.key}"
 
 

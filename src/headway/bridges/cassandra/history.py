@@ -48,12 +48,12 @@ class HistoryRow:
 
 
 def month_of(at: int) -> str:
-    """The month of a moment, as `2026-04` (UTC)."""
+    """Return the month of a moment, as `2026-04` (UTC)."""
     return bucket_name(minute_of(at))[:7]
 
 
 def months_back(newest: int, oldest: int) -> list[str]:
-    """The months from one moment back to another, both included."""
+    """Return the months from one moment back to another, including both."""
     found: list[str] = []
     month = month_of(newest)
     while month >= month_of(oldest):

@@ -185,7 +185,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def ms_of(moment: datetime) -> int:
-    """A moment in ms UTC, of one as the driver reads it, which has no zone."""
+    """Convert a moment as the driver reads it, without a zone, to ms UTC."""
     return (moment.replace(tzinfo=UTC) - _EPOCH) // _MS
 
 

@@ -97,7 +97,7 @@ class CalendarMetrics:
 
 
 def calendar_rules() -> tuple[Rule[CalendarStatus], ...]:
-    """The rules, the worst first."""
+    """Return the rules, the worst first."""
     return (
         Lasts("calendar_away", Severity.P1, LASTING_MS, _away),
         Lasts("calendar_behind", Severity.P1, LASTING_MS, _behind),

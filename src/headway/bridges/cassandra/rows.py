@@ -45,17 +45,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def minute_of(at: int) -> int:
-    """The minute of a moment, counted from 1970."""
+    """Return the minute of a moment, counted from 1970."""
     return at // MINUTE_MS
 
 
 def bucket_name(minute: int) -> str:
-    """The partition of a minute, as `2026-04-19-09-00` (UTC)."""
+    """Return the partition of a minute, as `2026-04-19-09-00` (UTC)."""
     return (_EPOCH + timedelta(minutes=minute)).strftime("%Y-%m-%d-%H-%M")
 
 
 def shard_of(id_: str, shards: int) -> int:
-    """The shard of a job within its minute, from 0; by its id, so that it is found again."""
+    """Return the shard of a job within its minute, from 0; by its id, so that it is found again."""
     return crc32(id_.encode()) % shards
 
 
@@ -76,7 +76,7 @@ class Place:
 
 
 def place_of(id_: str, due_at: int, shards: int) -> Place:
-    """Where a job lies that is due then."""
+    """Return the place of a job that is due at a moment."""
     return Place(
         bucket=bucket_name(minute_of(due_at)), shard=shard_of(id_, shards), due_at=due_at, id=id_
     )
@@ -95,22 +95,22 @@ def is_far(job: NewJob, now: int, *, horizon_ms: int, margin_ms: int) -> bool:
 
 
 def opened_through(now: int, horizon_ms: int) -> int:
-    """The last minute that is read ahead now."""
+    """Return the last minute that is read ahead now."""
     return minute_of(now + horizon_ms)
 
 
 def closed_through(read_at: int) -> int:
-    """The last minute that need not be read again, if nothing was found in it at this time."""
+    """Return the last minute that need not be read again if nothing was found in it now."""
     return minute_of(read_at - LINGER_MS) - 1
 
 
 def deletion_stamp(read_at: int) -> int:
-    """The timestamp, in microseconds, with which a partition is deleted that was read then."""
+    """Return the timestamp, in microseconds, with which a partition read then is deleted."""
     return (read_at - GUARD_MS) * 1000
 
 
 def write_stamp(now: int) -> int:
-    """The timestamp, in microseconds, of a row that is written now."""
+    """Return the timestamp, in microseconds, of a row that is written now."""
     return now * 1000
 
 
@@ -129,7 +129,7 @@ _OWN = tuple(name for name in field_names(NewJob) if name not in _APART)
 
 
 def row_of(job: NewJob) -> bytes:
-    """The value of a job's row; its id and due time are the row's key."""
+    """Return the value of a job's row; its id and due time are the row's key."""
     said: dict[str, Any] = {"id": ""}
     for name in _OWN:
         value = getattr(job, name)
@@ -143,7 +143,7 @@ def row_of(job: NewJob) -> bytes:
 
 
 def job_of(id_: str, due_at: int, row: bytes | None) -> NewJob:
-    """The job of a row, kept for at least a day after its end.
+    """Return the job of a row, kept for at least a day after its end.
 
     Raises:
         InvalidValue: the row holds no job that this program can read.

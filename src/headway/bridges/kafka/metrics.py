@@ -40,7 +40,7 @@ class TallyCollector:
         self._tally = tally
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted until now."""
+        """Yield what was counted until now."""
         tally = self._tally
         lag, paused = Samples(LAG), Samples(PAUSED)
         for (topic, partition), behind in [*tally.lag.items()]:

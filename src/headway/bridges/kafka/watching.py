@@ -171,7 +171,7 @@ class GroupWatch:
 
 
 def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
-    """The rules, the worst first."""
+    """Return the rules, the worst first."""
     wanted = settings.in_
     return (
         Lasts("kafka_away", Severity.P1, AWAY_FOR_MS, _away),

@@ -188,7 +188,7 @@ audit_app = new_command()
 
 @command(audit_app)
 def audit(session: Session) -> None:
-    """Compare permits with their holders, and count with permits; find nothing, ever.
+    """Compare permits with their holders, and counts with permits; they should never differ.
 
     It may run at any time and stops no worker. The exit code is 1 if there is a difference,
     which is a bug: please report it with what is printed here.

@@ -72,7 +72,7 @@ async def write_export(
 
 @contextmanager
 def output(path: Path | None, *, force: bool) -> Generator[Write]:
-    """Where the lines go. A file appears under its name only when it is whole.
+    """Open the output. A file appears under its name only when it is whole.
 
     Args:
         path: the file; None for standard output.

@@ -42,7 +42,7 @@ class GateNumbers:
     ] = None
 
     def change(self, name: str) -> SetGate:
-        """The change of one gate.
+        """Return the change of one gate that was asked for.
 
         Raises:
             InvalidValue: nothing was given, or a member is no NAME=N.

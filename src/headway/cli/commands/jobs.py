@@ -130,7 +130,7 @@ why_app = new_command()
 
 @command(why_app)
 def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
-    """Says in one sentence why a job is not running, and the facts behind it.
+    """Say in one sentence why a job is not running, with the facts behind it.
 
     Raises:
         UnknownJob: there is no such job.

@@ -71,7 +71,7 @@ class LaneValues:
             raise InvalidValue(message, hint=hint)
 
     def change(self, now: LaneSpec) -> LaneSpec:
-        """What the lane carries after the change.
+        """Return the lane's values after the change.
 
         Raises:
             InvalidValue: weights were given of a lane that is not fair, or a value is unusable.

@@ -72,7 +72,7 @@ class Sent(NamedTuple):
 def kind_job(
     app: App, kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None
 ) -> NewJob:
-    """A job as an App's kind says, with its gates and policy.
+    """Return a job as an App's kind says, with its gates and policy.
 
     Args:
         due_at: ms UTC; None for now.
@@ -112,7 +112,7 @@ def _quoting(texts: Mapping[str, str]) -> str:
 def plain_job(
     kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None, now: int
 ) -> NewJob:
-    """A job without gates, its arguments as they are.
+    """Return a job without gates, its arguments as they are.
 
     Args:
         due_at: ms UTC; None for now.

@@ -94,7 +94,7 @@ class Reach:
     ] = None
 
     def token(self, made: NewToken, name: str, roles: list[Role], now: int) -> TokenSpec:
-        """The token that reaches so far.
+        """Return a token with this reach.
 
         Args:
             now: the store's time, ms UTC.
@@ -197,7 +197,7 @@ def revoke(session: Session, token: TokenId, signed: Signed) -> None:
 
 
 async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
-    """The store as it was before, and the token; its whole text stands for its id as well.
+    """Return the store as it was before, and the token; its whole text stands for its id as well.
 
     Raises:
         InvalidValue: there is no such token.

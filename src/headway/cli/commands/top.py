@@ -142,5 +142,5 @@ def _print(session: Session, looks: Mapping[View, Look]) -> None:
 
 
 def _bare(job: JobView) -> Record:
-    """A job without what may be long or secret: its arguments, progress and result."""
+    """Return a job without what may be long or secret: its arguments, progress and result."""
     return job_record(replace(job, args=b"{}", progress=None, result=None))

@@ -171,7 +171,7 @@ def run(
 
 
 def _server(session: Session, opened: App, port: int) -> tuple[Beside, str | None]:
-    """What serves beside the worker, and where; loaded now, for it needs an extra."""
+    """Return what serves beside the worker, and where; loaded now, for it needs an extra."""
     with needs_extra("server"):
         from headway.cli.http_serving import AddressOptions, HttpServing  # noqa: PLC0415
     address = AddressOptions(port=port)

@@ -33,17 +33,17 @@ class Finding(NamedTuple):
 
 
 def well(subject: str, found: str) -> Finding:
-    """A thing that is as it should be."""
+    """Return a finding that is as it should be."""
     return Finding(subject, Health.WELL, found)
 
 
 def warning(subject: str, found: str, hint: str) -> Finding:
-    """A thing that needs attention."""
+    """Return a finding that needs attention."""
     return Finding(subject, Health.WARNING, found, hint)
 
 
 def problem(subject: str, found: str, hint: str) -> Finding:
-    """A thing that has to be fixed."""
+    """Return a finding that has to be fixed."""
     return Finding(subject, Health.PROBLEM, found, hint)
 
 

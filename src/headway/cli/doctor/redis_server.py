@@ -67,7 +67,7 @@ def look_at_eviction(seen: Checkup) -> Finding:
 
 
 def look_at_durability(seen: Checkup) -> Finding:
-    """What survives a crash."""
+    """Look at what survives a crash."""
     facts = seen.server.facts
     if facts.get("aof_enabled") != "1":
         saved = "only snapshots" if facts.get("rdb_last_save_time") else "nothing"

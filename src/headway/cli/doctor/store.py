@@ -101,7 +101,7 @@ async def look_at_jobs(store: Store) -> list[Finding]:
 
 
 async def look_at_clock(store: Store) -> list[Finding]:
-    """Whether the store's time runs ahead of its clock, so that nothing falls due meanwhile."""
+    """Look if the store's time runs ahead of its clock: then nothing falls due."""
     ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
     if ahead_ms <= TOLERATED_MS:
         return [well("clock", "the store's time is its clock's")]

@@ -121,7 +121,7 @@ class Look:
     jobs: tuple[JobView, ...]
 
     def held_back(self, view: View) -> int:
-        """How many jobs of a view the store has beyond those that were found."""
+        """Return how many jobs of a view the store has beyond those that were found."""
         counts = self.overview.stats.counts
         return max(0, sum(counts.get(state, 0) for state in STATES[view]) - len(self.jobs))
 

@@ -41,7 +41,7 @@ class FirstFault(FailFast):
     """Ends with the first fault; can stand in a union, unlike its base."""
 
     def __hash__(self) -> int:
-        """Return all are equal."""
+        """Return one hash for all, as instances are equal."""
         return hash(self.fail_fast)
 
 

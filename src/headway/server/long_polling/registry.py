@@ -88,7 +88,7 @@ class LaneNames:
         return self._names
 
     def note(self, lane: str) -> None:
-        """Return a job was sent to a lane: it exists now."""
+        """Note that a job was sent to a lane: the lane exists now."""
         if lane not in self._names:
             self._names.add(lane)
             self._met(lane)

@@ -82,7 +82,7 @@ class Rig:
     # What goes in ---------------------------------------------------------------------------
 
     def new_worker(self) -> PlayedWorker:
-        """A worker that was not there before."""
+        """Return a worker that was not there before."""
         self._workers += 1
         return PlayedWorker(self.store, f"worker-{self._workers}")
 
@@ -131,7 +131,7 @@ class Rig:
     async def act(
         self, verb: Verb, *ids: str, edit: Edit | None = None, request: str | None = None
     ) -> list[Acted]:
-        """An operator's move under a new request id, or the one given; its answers."""
+        """Do an operator's move under a new request id, or the one given; return its answers."""
         self._acts += 1
         replies = await self.store.act(
             ActRequest(
@@ -160,7 +160,7 @@ class Rig:
         body: bytes | None = None,
         reason: str = "",
     ) -> SignalReply:
-        """A final signal under a new event id, or the one given."""
+        """Send a final signal under a new event id, or the one given."""
         self._events += 1
         return await self.store.signal(
             Signal(
@@ -191,7 +191,7 @@ class Rig:
     # What comes out -------------------------------------------------------------------------
 
     async def view(self, job: str) -> JobView:
-        """A job with its runs and trail."""
+        """Return a job with its runs and trail."""
         view = await self.store.read(JobQuery(id=job))
         assert view is not None, f"the job {job} is not there"
         return view
@@ -201,21 +201,21 @@ class Rig:
         return await self.store.read(JobQuery(id=job)) is None
 
     async def state(self, job: str) -> State:
-        """The state of a job, as stored."""
+        """Return the state of a job, as stored."""
         return (await self.view(job)).state
 
     async def states(self, *jobs: NewJob) -> list[State]:
-        """The states of jobs, as stored."""
+        """Return the states of jobs, as stored."""
         return [await self.state(job.id) for job in jobs]
 
     async def gate(self, name: str) -> GateState:
-        """A gate as it stands."""
+        """Return a gate as it stands."""
         page = await self.store.read(GatesQuery(names=(name,)))
         assert len(page.rows) == 1, f"the gate {name} is shown {len(page.rows)} times"
         return page.rows[0]
 
     async def gates(self) -> tuple[GateState, ...]:
-        """All gates as they stand, by name."""
+        """Return all gates as they stand, by name."""
         return (await self.store.read(GatesQuery(limit=1000))).rows
 
     async def used(self, name: str) -> int:
@@ -223,7 +223,7 @@ class Rig:
         return (await self.gate(name)).used
 
     async def holders(self, name: str) -> list[str]:
-        """The jobs that hold permits of a gate, oldest first."""
+        """Return the jobs that hold permits of a gate, oldest first."""
         return [holder.job for holder in (await self.gate(name)).holders]
 
     async def why(self, job: str) -> WhyView:
@@ -237,13 +237,13 @@ class Rig:
         return (await self.store.read(StatsQuery())).totals.get(what, 0)
 
     async def cascade(self, job: str) -> Cascade:
-        """A job's candidates: who is asked, who was, and who is left."""
+        """Return a job's candidates: who is asked, who was, and who is left."""
         cascade = (await self.view(job)).cascade
         assert cascade is not None
         return cascade
 
     async def pages(self, query: Callable[[str | None], Query[Page[Row]]], most: int) -> list[Row]:
-        """All rows of a listing, page by page; none of them has more than it was asked for."""
+        """Return all rows of a listing, read page by page; no page has more than was asked for."""
         found: list[Row] = []
         cursor: str | None = None
         for _ in range(100):
@@ -263,14 +263,14 @@ class Rig:
     async def refuses(
         self, error: type[Exception], match: str | None = None
     ) -> AsyncGenerator[None]:
-        """What is called within raises this error, and changes nothing that the store shows."""
+        """Check that the block raises this error, and changes nothing that the store shows."""
         before = await self.dump()
         with pytest.raises(error, match=match):
             yield
         assert compare(await self.dump(), before) == []
 
     async def check(self) -> None:
-        """What holds at every moment of every history.
+        """Check what holds at every moment of every history.
 
         The audit finds nothing; counts and listings agree; permits are held by jobs that are
         running or awaiting; a job has an open run exactly while it is.
@@ -293,12 +293,12 @@ class Rig:
 
 
 def ref(run: Claimed) -> str:
-    """The key that is a run's own: what is said of it is found by that too."""
+    """Return the key that is a run's own: what is said of it is found by that too."""
     return f"{run.id}:{run.run}"
 
 
 def for_candidate(name: str) -> str:
-    """The template of a gate that each candidate of a cascade has for itself."""
+    """Return the template of a gate that each candidate of a cascade has for itself."""
     return f"{name}:{CANDIDATE}"
 
 
@@ -318,7 +318,7 @@ class PolicyFields(TypedDict, total=False):
 
 
 def policy_with(**changes: Unpack[PolicyFields]) -> JobPolicy:
-    """The policy of the job factory, with some fields changed."""
+    """Return the policy of the job factory, with some fields changed."""
     return replace(POLICY, **changes)
 
 
@@ -371,7 +371,7 @@ class ConformanceGroup:
 
     @pytest_asyncio.fixture
     async def rig(self, make_store: MakeStore) -> AsyncIterator[Rig]:
-        """A store and all that a test needs with it; checked and closed when the test is over."""
+        """Yield a store and all that a test needs with it; check and close it after the test."""
         clock = FakeClock()
         store = make_store(clock)
         rig = Rig(store, clock)

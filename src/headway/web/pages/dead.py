@@ -86,7 +86,7 @@ class Group:
 
 
 def error_of(job: JobView) -> str:
-    """What a job died of, in one line, with what varies left out.
+    """Return what a job died of, in one line, with what varies left out.
 
     The last line of a traceback says what was raised; a job that died without an error has only
     the reason of its end.
@@ -116,7 +116,7 @@ def group(jobs: Iterable[JobView]) -> list[Group]:
 
 
 async def read(look: Look) -> Facts:
-    """The newest dead jobs that the caller sees, grouped; or one group of them."""
+    """Return the newest dead jobs that the caller sees, grouped; or one group of them."""
     given = look.values
     query = replace(
         query_of(look, (State.DEAD,)),
@@ -150,7 +150,7 @@ async def read(look: Look) -> Facts:
 
 
 async def _total(look: Look) -> int | None:
-    """How many dead jobs there are, where the store counts them: in all, or in one lane."""
+    """Return how many dead jobs there are, where the store counts them: in all, or in one lane."""
     caller, given = look.caller, look.values
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
         return None
@@ -171,7 +171,7 @@ def _ids(values: Values) -> Sequence[str]:
 
 
 async def _counted(look: Look) -> Values:
-    """How many jobs are named.
+    """Return how many jobs are named.
 
     Raises:
         InvalidValue: none is.
@@ -183,7 +183,7 @@ async def _counted(look: Look) -> Values:
 
 
 async def _fitting(look: Look) -> Values:
-    """How many dead jobs fit the filter, among a bounded number that is looked at."""
+    """Return how many dead jobs fit the filter, among a bounded number that is looked at."""
     query = replace(query_of(look, (State.DEAD,)), limit=COUNTED)
     page = await find_jobs(look, query, LOOKS)
     fits = sum(map(look.caller.sees, page.rows))

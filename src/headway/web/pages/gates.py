@@ -62,7 +62,7 @@ class Waiters:
 
 
 async def read(look: Look) -> Facts:
-    """A page of gates; or one of them, whole."""
+    """Return a page of gates; or one of them, whole."""
     store = look.service.store
     seen = await look.sight.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "tracks": look.sight.history.gates}
@@ -184,7 +184,7 @@ OPEN = Action(
 
 
 async def capacity_of(look: Look, gate: str) -> Values:
-    """What `AT_MOST` begins with: the capacity or limit of a gate; empty while it has none."""
+    """Return the first value of `AT_MOST`: the capacity or limit of a gate; empty for none."""
     (found,) = (await look.service.store.read(GatesQuery(names=(gate,)))).rows
     return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
 

@@ -71,7 +71,7 @@ class Row:
 
 
 async def read(look: Look) -> Facts:
-    """A job that the caller sees.
+    """Return a job that the caller sees.
 
     Raises:
         UnknownJob: there is none.
@@ -117,7 +117,7 @@ async def read(look: Look) -> Facts:
 
 
 def timeline(job: JobView, now: int) -> list[Row]:
-    """Where a job's time went: one line a run, and one for the wait that goes on.
+    """Return where a job's time went: one line a run, and one for the wait that goes on.
 
     Args:
         job: with its runs.
@@ -164,7 +164,7 @@ def _of_run(job: JobView, run: RunView, now: int) -> tuple[Span, ...]:
 
 
 def _derived(job: JobView) -> list[str]:
-    """The ids that jobs have that follow from this one."""
+    """Return the ids that jobs have that follow from this one."""
     runs = [run.run for run in job.runs[-MOST_RUNS:]]
     found = [derived_id("on_final", job.id, life) for life in range(1, min(job.life, 20) + 1)]
     if job.policy.on_accepted is not None:
@@ -180,7 +180,7 @@ async def _follows(look: Look, job: JobView) -> list[JobView]:
 
 
 async def _cause(look: Look, job: JobView) -> JobView | None:
-    """The job that this one follows from: its arguments name it, and its id proves it."""
+    """Return the job that this one follows from: its arguments name it, and its id proves it."""
     try:
         args = msgspec.json.decode(job.args, type=dict[str, object])
     except (msgspec.DecodeError, msgspec.ValidationError):

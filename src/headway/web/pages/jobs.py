@@ -47,7 +47,7 @@ STATES = tuple(str(one) for one in State)
 
 
 async def read(look: Look) -> Facts:
-    """A page of jobs that the caller sees, the newest first."""
+    """Return a page of jobs that the caller sees, the newest first."""
     given, caller = look.values, look.caller
     query = replace(
         query_of(look, states_of(given["state"])),
@@ -83,7 +83,7 @@ async def read(look: Look) -> Facts:
 
 
 def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
-    """The jobs that a page's filters ask for, within what the caller may see.
+    """Return the jobs that a page's filters ask for, within what the caller may see.
 
     Raises:
         Forbidden: the lane or the tenant is another's.
@@ -104,7 +104,7 @@ def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
 
 
 async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[JobView]:
-    """Jobs of a listing, after a bounded number of reads.
+    """Return jobs of a listing, after a bounded number of reads.
 
     Returns:
         Up to the query's limit, and a cursor if there may be more.
@@ -129,7 +129,7 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
 
 
 async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
-    """Jobs by state, where the store counts them: of all, or of one lane."""
+    """Return jobs by state, where the store counts them: of all, or of one lane."""
     caller = look.caller
     others = (query.tenant, query.kind, query.key, query.subject)
     if Permission.OBSERVE not in caller.may or caller.tenants is not None or any(others):
@@ -157,7 +157,7 @@ def states_of(text: str) -> tuple[State, ...]:
 
 
 def hidden_error(job: JobView) -> JobView:
-    """A job without secrets in its reason and its error."""
+    """Return a job without secrets in its reason and its error."""
     if not job.reason and not job.error:
         return job
     return replace(job, reason=hidden_text(job.reason), error=hidden_text(job.error))
@@ -287,7 +287,7 @@ EDIT = Action(
 
 
 def actions_for(state: State) -> tuple[str, ...]:
-    """The names of the actions that apply to a state, the likeliest first."""
+    """Return the names of the actions that apply to a state, the likeliest first."""
     if state in {State.DEAD, State.CANCELLED}:
         return RETRY.name, RETRY_EDITED.name
     if state in FINAL:
@@ -320,7 +320,7 @@ _BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
 
 
 async def read_cascades(look: Look) -> Facts:
-    """Those whose candidate's time ends first, then those between two turns."""
+    """Return the cascades whose candidate's time ends first, then those between two turns."""
     now = (await look.service.store.read(StatsQuery())).now
     caller, kind = look.caller, look.values["kind"]
     app = look.service.app

@@ -34,7 +34,7 @@ ORDERS = ("name", "depth", "oldest")
 
 
 async def read(look: Look) -> Facts:
-    """A page of lanes; or one of them, whole."""
+    """Return a page of lanes; or one of them, whole."""
     seen = await look.sight.overview()
     lanes = [one for one in seen.lanes if look.caller.covers(one.name)]
     facts = {"now": seen.stats.now, "history": look.sight.history, "orders": ORDERS}

@@ -110,7 +110,7 @@ class Row:
 
 
 async def read(look: Look) -> Facts:
-    """The calendar with the entries below it; or one entry, whole."""
+    """Return the calendar with the entries below it; or one entry, whole."""
     now = (await look.service.store.read(StatsQuery())).now
     found = await look.sight.once("timetable", lambda: look.service.store.read(TimetableQuery()))
     entries = [one for one in found if _covered(look.caller, one)]
@@ -206,13 +206,13 @@ class _Calendar:
         return f"{self.day + timedelta(days=days):%Y-%m-%d}"
 
     def clock(self, at: int) -> str:
-        """What the calendar's clock shows."""
+        """Return what the calendar's clock shows."""
         return _clock(self.zone, at)
 
     def fires(
         self, entries: Sequence[EntryView]
     ) -> tuple[list[tuple[EntryView, int]], list[Often]]:
-        """The fires in it, in order, and those that are too many to be drawn."""
+        """Return the fires in it, in order, and those that are too many to be drawn."""
         found: list[tuple[EntryView, int]] = []
         often: list[Often] = []
         most = OFTEN[self.view]
@@ -251,7 +251,7 @@ class _Calendar:
 
 
 async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
-    """The jobs that fires became, as far as they are kept and the caller may see them."""
+    """Return the jobs that fires became, as far as they are kept and the caller may see them."""
     ids = {
         fire_id(one.spec.name, one.first_seen_at, revision, at): (one.spec.name, at)
         for one, at in fires
@@ -269,7 +269,7 @@ async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
 def _fires(
     pairs: Sequence[tuple[EntryView, int]], now: int, clock: Callable[[int], str], jobs: Jobs
 ) -> list[Fire]:
-    """Those that have a job, and those to come."""
+    """Return the fires that have a job, and those to come."""
     found = [
         Fire(entry=one, at=at, clock=clock(at), job=jobs.get((one.spec.name, at)))
         for one, at in pairs

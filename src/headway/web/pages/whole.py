@@ -36,7 +36,7 @@ ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 
 async def read_now(look: Look) -> Facts:
-    """What is going on, as far as the caller may see it."""
+    """Return what is going on, as far as the caller may see it."""
     caller = look.caller
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
         return await _own(look)
@@ -154,7 +154,7 @@ OF_EACH = 8
 
 
 async def read_workers(look: Look) -> Facts:
-    """All workers, and the first jobs of each of those that hold most."""
+    """Return all workers, and the first jobs of each of those that hold most."""
     seen = await look.sight.overview()
     now, sought = seen.stats.now, look.values["q"].casefold()
     fits = [
@@ -202,7 +202,7 @@ LINES_LOOKED_AT = 1_000
 
 
 async def read_trail(look: Look) -> Facts:
-    """A page of lines; of one target, or of one author, or of both."""
+    """Return a page of lines; of one target, or of one author, or of both."""
     given = look.values
     target, author = given["target"].strip(), given["author"].strip()
     query = TrailQuery(
@@ -225,7 +225,7 @@ async def read_trail(look: Look) -> Facts:
 
 
 def _leads_to(line: TrailView) -> str:
-    """What a line's target is, as far as its verb tells: "job", "gate", "lane" or ""."""
+    """Return what a line's target is, as far as its verb tells: "job", "gate", "lane" or ""."""
     if is_job_id(line.target):
         return "job"
     if line.verb in {"close", "open"}:
