@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from headway.contract.definitions import Role, TokenSpec
 from headway.contract.views import JobView, WaitingFlow
 from headway.core.errors import Forbidden, InvalidValue
+from headway.core.gates.spec import IMPLICIT
 from headway.core.naming import check_name
 
 
@@ -196,9 +197,6 @@ class Caller:
         return check_name("worker", f"{self.id}.{check_name('worker', name)}")
 
 
-_IMPLICIT = ("lane:", "tenant:", "kind:")
-
-
 def _fits(gate: str, pattern: str) -> bool:
     """Return whether a pattern covers a gate.
 
@@ -206,7 +204,7 @@ def _fits(gate: str, pattern: str) -> bool:
     """
     if gate == "all":
         return pattern == gate
-    prefix = next((one for one in _IMPLICIT if gate.startswith(one)), "")
+    prefix = next((one for one in IMPLICIT if gate.startswith(one)), "")
     return pattern.startswith(prefix) and fnmatchcase(gate, pattern)
 
 

@@ -11,10 +11,11 @@ from typing import Annotated, TypeVar
 from fastapi import Header, Query, Response
 from pydantic import Field
 
-from headway.contract.definitions import DefineRequest, Item
+from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.views import Page, StatsView
 from headway.core.errors import InvalidValue
 from headway.server.bodies.base import QueryModel
+from headway.server.bodies.definitions import UntilBody
 from headway.server.caller import Caller
 from headway.server.finding import MOST_ROWS
 from headway.server.replies import answer, reply
@@ -154,11 +155,12 @@ async def define(
     *items: Item,
     reason: str = "",
     if_match: str | None = None,
-) -> int:
+    **more: object,
+) -> Response:
     """Make changes that hold together or not at all.
 
-    Returns:
-        The revision of the definitions now.
+    Args:
+        more: what the reply says besides the revision of the definitions.
 
     Raises:
         RevisionConflict: they were changed meanwhile; nothing was written.
@@ -169,7 +171,30 @@ async def define(
     )
     revision = await service.store.define(request)
     service.gates.forget()
-    return revision
+    return defined(revision, **more)
+
+
+async def close_gate(
+    service: Service, caller: Caller, gate: str, body: UntilBody, if_match: str | None = None
+) -> Response:
+    """Close a gate, for good or until a moment.
+
+    Raises:
+        Forbidden: the caller may not change this gate.
+        RevisionConflict: the definitions were changed meanwhile; nothing was written.
+        UnknownGate: there is no such gate; nothing was written.
+    """
+    caller.check_gate(gate)
+    until_at = body.resolved(await service.now() if body.counts else 0)
+    return await define(
+        service,
+        caller,
+        CloseGate(name=gate, until_at=until_at, reason=body.reason),
+        reason=body.reason,
+        if_match=if_match,
+        gate=gate,
+        until_at=until_at,
+    )
 
 
 def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Response:

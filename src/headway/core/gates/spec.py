@@ -122,6 +122,15 @@ def check_count(what: str, value: object, *, least: int) -> int:
     return value
 
 
+IMPLICIT = ("lane:", "tenant:", "kind:")
+"""How the names of implicit gates begin; another one is `all`."""
+
+
+def is_implicit(gate: str) -> bool:
+    """Return whether a gate is one of the four that every job passes, declared or not."""
+    return gate == "all" or gate.startswith(IMPLICIT)
+
+
 def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     """A gate's name, and whether the gate is shared.
 
@@ -137,7 +146,7 @@ def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     """
     text = check_name("gate", name)
     fields = placeholders(text)
-    if text == "all" or text.startswith(("lane:", "tenant:", "kind:")):
+    if is_implicit(text):
         message = f"the gate name {text!r} belongs to an implicit gate"
         raise InvalidValue(
             message, hint="choose another; cap or pause the implicit one with `headway gates`"

@@ -8,9 +8,10 @@ from fastapi import Body, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, ResetGate
+from headway.contract.definitions import DeclareGate, OpenGate, ResetGate
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
+from headway.core.gates.spec import is_implicit
 from headway.core.local_time import MAX_AT
 from headway.server.access import Definer, Observer, needs
 from headway.server.bodies.base import Name
@@ -27,9 +28,9 @@ from headway.server.paging import (
     IfMatch,
     PageQuery,
     WhichPage,
+    close_gate,
     decode_cursor,
     define,
-    defined,
     encode_cursor,
     etag,
     listed,
@@ -98,7 +99,7 @@ async def one(name: Name, service: TheService, caller: Observer) -> Response:
     caller.whole()
     revision = (await service.store.read(StatsQuery())).revision
     page = await service.store.read(GatesQuery(names=(name,)))
-    if not page.rows or (page.rows[0].kind == "implicit" and not _is_implicit(name)):
+    if not page.rows or (page.rows[0].kind == "implicit" and not is_implicit(name)):
         message = f"there is no gate {name[:80]!r}"
         raise UnknownGate(message, hint="GET /v1/gates lists them")
     return answer(page.rows[0], headers=etag(revision))
@@ -124,7 +125,7 @@ async def declare(
     """
     caller.check_gate(name)
     item = DeclareGate(spec=gate_spec(name, body))
-    return defined(await define(service, caller, item, if_match=if_match))
+    return await define(service, caller, item, if_match=if_match)
 
 
 @ROUTES.patch(
@@ -143,10 +144,7 @@ async def set_numbers(
     pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
     """
     caller.check_gate(name)
-    revision = await define(
-        service, caller, body.change(name), reason=body.reason, if_match=if_match
-    )
-    return defined(revision)
+    return await define(service, caller, body.change(name), reason=body.reason, if_match=if_match)
 
 
 @ROUTES.delete(
@@ -157,7 +155,7 @@ async def reset(
 ) -> Response:
     """Forget an operator's numbers; what is declared holds again. The gate itself stays."""
     caller.check_gate(name)
-    return defined(await define(service, caller, ResetGate(name=name), if_match=if_match))
+    return await define(service, caller, ResetGate(name=name), if_match=if_match)
 
 
 @ROUTES.get(
@@ -184,12 +182,8 @@ async def close(
     It reaches what already waits, and stops no job that runs. Closing `all` is the kill switch. A
     repeat replaces what was said before.
     """
-    caller.check_gate(body.gate)
-    until_at = body.resolved(await service.now() if body.counts else 0)
-    item = CloseGate(name=body.gate, until_at=until_at, reason=body.reason)
     with named_by_body():
-        revision = await define(service, caller, item, reason=body.reason, if_match=if_match)
-    return defined(revision, gate=body.gate, until_at=until_at)
+        return await close_gate(service, caller, body.gate, body, if_match)
 
 
 @ROUTES.delete(
@@ -203,7 +197,7 @@ async def open_(
 ) -> Response:
     """End a closing, by any author; a gate that is not closed stays as it is."""
     caller.check_gate(gate)
-    return defined(await define(service, caller, OpenGate(name=gate), if_match=if_match))
+    return await define(service, caller, OpenGate(name=gate), if_match=if_match)
 
 
 @ROUTES.delete(
@@ -220,11 +214,6 @@ async def release(
         await visible_job(service, caller, body.job)
     released = await service.store.release_permit(body.gate, body.job, caller.name, body.reason)
     return answer({"released": released})
-
-
-def _is_implicit(name: str) -> bool:
-    """Return whether it is one of the gates that every job passes, declared or not."""
-    return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
 
 
 def _closure(gate: GateState) -> dict[str, object]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.contract.definitions import CloseGate, DeclareLane, OpenGate, ResetLane, SetLane
+from headway.contract.definitions import DeclareLane, OpenGate, ResetLane, SetLane
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
@@ -18,8 +19,8 @@ from headway.server.paging import (
     DEFINED,
     IfMatch,
     PageQuery,
+    close_gate,
     define,
-    defined,
     etag,
     listed,
     page_of,
@@ -70,7 +71,7 @@ async def listing(
     found = await service.store.read(LanesQuery(names=names))
     if asked.latency:
         asked = asked.model_copy(update={"limit": min(asked.limit, MOST_LANES)})
-    page = page_of([one for one in found if caller.covers(one.name)], _name, asked)
+    page = page_of([one for one in found if caller.covers(one.name)], attrgetter("name"), asked)
     rows = await _lane_views(service, page.rows, latency=asked.latency)
     return listed(stats, rows, page.cursor)
 
@@ -112,7 +113,7 @@ async def set_(
     caller.check_gate(f"lane:{name}")
     spec = body.spec(name)
     item = DeclareLane(spec=spec) if asked.declare else SetLane(spec=spec)
-    return defined(await define(service, caller, item, if_match=if_match))
+    return await define(service, caller, item, if_match=if_match)
 
 
 @ROUTES.delete(
@@ -123,7 +124,7 @@ async def reset(
 ) -> Response:
     """Forget an operator's values; what code declares holds again. Its jobs stay."""
     caller.check_gate(f"lane:{name}")
-    return defined(await define(service, caller, ResetLane(name=name), if_match=if_match))
+    return await define(service, caller, ResetLane(name=name), if_match=if_match)
 
 
 @ROUTES.post(
@@ -133,12 +134,7 @@ async def pause(
     name: Name, service: TheService, caller: Definer, body: UntilBody = _FOR_GOOD
 ) -> Response:
     """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
-    gate = f"lane:{name}"
-    caller.check_gate(gate)
-    until_at = body.resolved(await service.now() if body.counts else 0)
-    item = CloseGate(name=gate, until_at=until_at, reason=body.reason)
-    revision = await define(service, caller, item, reason=body.reason)
-    return defined(revision, gate=gate, until_at=until_at)
+    return await close_gate(service, caller, f"lane:{name}", body)
 
 
 @ROUTES.post(
@@ -148,11 +144,7 @@ async def resume(name: Name, service: TheService, caller: Definer) -> Response:
     """End a pause, by any author; a lane that is not paused stays as it is."""
     gate = f"lane:{name}"
     caller.check_gate(gate)
-    return defined(await define(service, caller, OpenGate(name=gate)))
-
-
-def _name(lane: LaneView) -> str:
-    return lane.name
+    return await define(service, caller, OpenGate(name=gate))
 
 
 async def _lane_views(

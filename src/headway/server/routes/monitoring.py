@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from inspect import getdoc
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request, Response
@@ -18,9 +19,9 @@ from headway.contract.views import (
     StatsView,
     TrailQuery,
     WorkersQuery,
-    WorkerView,
 )
 from headway.core.errors import AccessError, StoreError
+from headway.runtime.records import record
 from headway.server.access import Observer, Public, check_again
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.caller import Caller
@@ -63,7 +64,7 @@ async def workers(asked: WhichPage, service: TheService, caller: Observer) -> Re
     caller.whole()
     found = await service.store.read(WorkersQuery())
     seen = [one for one in found if caller.lanes is None or any(map(caller.covers, one.lanes))]
-    return answer(page_of(seen, _id, asked))
+    return answer(page_of(seen, attrgetter("id"), asked))
 
 
 @WHOLE.get(
@@ -119,20 +120,7 @@ async def audit(
     caller.whole()
     query = AuditQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
     found = await service.store.read(query)
-    return answer({**_fields(found), "cursor": encode_cursor(found.cursor)})
-
-
-def _id(worker: WorkerView) -> str:
-    return worker.id
-
-
-def _fields(found: AuditView) -> dict[str, object]:
-    return {
-        "differences": found.differences,
-        "gates": found.gates,
-        "permits": found.permits,
-        "held": found.held,
-    }
+    return answer({**record(found), "cursor": encode_cursor(found.cursor)})
 
 
 ROUTES = router("observe")

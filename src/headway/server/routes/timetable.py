@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -27,7 +28,6 @@ from headway.server.paging import (
     WhichPage,
     check_repeat_key,
     define,
-    defined,
     etag,
     listed,
     page_of,
@@ -59,7 +59,7 @@ async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Re
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
-    page = page_of([one for one in found if _covered(caller, one)], _name, asked)
+    page = page_of([one for one in found if _covered(caller, one)], attrgetter("spec.name"), asked)
     return listed(stats, [_entry_body(one, stats.now, NEXT) for one in page.rows], page.cursor)
 
 
@@ -101,7 +101,7 @@ async def declare(
         if body.enabled is not None:
             # For an existing entry, only an operator's request changes whether it fires.
             items.append(EnableEntry(name=name, enabled=body.enabled))
-        return defined(await define(service, caller, *items, if_match=if_match))
+        return await define(service, caller, *items, if_match=if_match)
 
 
 @ROUTES.delete(
@@ -112,7 +112,7 @@ async def remove(
 ) -> Response:
     """Forget an entry but for the moment it fired last; its queued fires fall."""
     await _entry(service, caller, name)
-    return defined(await define(service, caller, RemoveEntry(name=name), if_match=if_match))
+    return await define(service, caller, RemoveEntry(name=name), if_match=if_match)
 
 
 @ROUTES.post(
@@ -121,7 +121,7 @@ async def remove(
 async def enable(name: Name, service: TheService, caller: Definer) -> Response:
     """Switch an entry on; what would have fired while it was off is not missed."""
     await _entry(service, caller, name)
-    return defined(await define(service, caller, EnableEntry(name=name, enabled=True)))
+    return await define(service, caller, EnableEntry(name=name, enabled=True))
 
 
 @ROUTES.post(
@@ -133,7 +133,7 @@ async def enable(name: Name, service: TheService, caller: Definer) -> Response:
 async def disable(name: Name, service: TheService, caller: Definer) -> Response:
     """Switch an entry off; its queued fires fall."""
     await _entry(service, caller, name)
-    return defined(await define(service, caller, EnableEntry(name=name, enabled=False)))
+    return await define(service, caller, EnableEntry(name=name, enabled=False))
 
 
 @ROUTES.post(
@@ -169,10 +169,6 @@ async def fire(
     move = Operation(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
     await service.store.act(move.under(repeat_key, name).request([made.id]))
     return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
-
-
-def _name(entry: EntryView) -> str:
-    return entry.spec.name
 
 
 def _covered(caller: Caller, entry: EntryView) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Path, Response
@@ -104,7 +105,7 @@ async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Respo
     now = await service.now()
     found = await service.store.read(TokensQuery())
     shown = [shown_token(one, now) for one in found if _within(caller, one.spec)]
-    return answer(page_of(shown, _id, asked))
+    return answer(page_of(shown, attrgetter("id"), asked))
 
 
 @ROUTES.post(
@@ -174,10 +175,6 @@ async def rotate_(
     await _set(service, caller, spec, before)
     old = [one.until_at for one in spec.secrets if one.until_at is not None]
     return answer({"id": made.id, "token": made.text, "old_until_at": max(old, default=None)})
-
-
-def _id(token: ShownToken) -> str:
-    return token.id
 
 
 def _repeated_id(caller: Caller, key: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from headway.contract.definitions import SetGate
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateSpec, check_count
+from headway.core.gates.spec import GateSpec, check_count, is_implicit
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
@@ -19,7 +19,6 @@ from headway.stores.ledger.gaterows import (
     PermitRow,
     TemplateRow,
     implicit_hold,
-    is_implicit,
     place_of,
 )
 from headway.stores.ledger.step import Step

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from headway.core.errors import UnknownGate
-from headway.core.gates.spec import GateSpec, Hold
+from headway.core.gates.spec import GateSpec, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
@@ -137,9 +137,6 @@ class Holders(NamedTuple):
 NO_HOLDERS = Holders(0, 0, ())
 
 
-IMPLICIT = ("lane:", "tenant:", "kind:")
-
-
 class Place(NamedTuple):
     """The declared gate and pool of a gate's name.
 
@@ -150,11 +147,6 @@ class Place(NamedTuple):
 
     template: str
     pool: str
-
-
-def is_implicit(gate: str) -> bool:
-    """Return whether the name is one of the four that always apply."""
-    return gate == "all" or gate.startswith(IMPLICIT)
 
 
 def implicit_hold(gate: str) -> Hold:

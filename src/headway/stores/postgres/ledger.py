@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateSpec
+from headway.core.gates.spec import GateSpec, is_implicit
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
-from headway.stores.ledger.gaterows import is_implicit, place_of
+from headway.stores.ledger.gaterows import place_of
 from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import JobRow, ShutSpell
 from headway.stores.postgres.arrays import Texts, ids_of

@@ -8,7 +8,7 @@ from headway.contract.views import GatesQuery, GateState, HolderView, Page, Spec
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import UNLIMITED
-from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.gates.spec import GateKind, GateSpec, GateUse, is_implicit
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatekinds import RULES
@@ -17,7 +17,6 @@ from headway.stores.ledger.gaterows import (
     NO_HOLDERS,
     GateRow,
     PermitRow,
-    is_implicit,
     place_of,
 )
 from headway.stores.ledger.ledger import Ledger
