@@ -72,6 +72,9 @@ def test_once_with_json_is_one_document_for_programs(headway: Headway):
     assert document["lanes"][0]["latency"]["starts"] == 1
     assert {one["name"] for one in document["gates"]} == {"line", "sms", "numbers"}
     assert document["stats"]["counts"] == {"waiting": 2, "running": 1, "dead": 1}
+    assert sum(one["running"] for one in document["workers"]) == 1
+    for worker in document["workers"]:
+        assert {"id", "name", "lanes", "seen_at", "lease_until"} <= worker.keys()
     assert [job["kind"] for job in document["running"]] == ["[red]ring"]
     assert len(document["waiting"]) == 2
     assert "hunter2" not in str(document)

@@ -43,7 +43,8 @@ def top(
 ) -> None:
     """Show lanes, gates, running, waiting and dead jobs live, and what is stuck and why.
 
-    Keys act on what is selected; ? shows them all. With --once --json: one document.
+    Keys act on what is selected; ? shows them all. With --once --json: one document, also of the
+    workers: what each serves, how many runs it holds, and when it was seen last.
 
     Raises:
         InvalidValue: there is no terminal, or --json without --once.
