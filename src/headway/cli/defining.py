@@ -29,7 +29,7 @@ def define(
         return await store.define(definition_request(session, item, signed)), doubt
 
     revision, doubt = session.with_store(work)
-    _print_revision(session, revision, done)
+    session.terminal.reply({"revision": revision}, done)
     if doubt:
         session.terminal.remark(doubt)
 
@@ -59,7 +59,9 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
 
     revision, until_at, doubt = session.with_store(work)
     when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
-    _print_revision(session, revision, f"{gate} is closed {when}", closed_until=until_at)
+    session.terminal.reply(
+        {"revision": revision, "closed_until": until_at}, f"{gate} is closed {when}"
+    )
     if doubt:
         session.terminal.remark(doubt)
 
@@ -79,10 +81,3 @@ async def _doubt(store: Store, gate: str) -> str:
 def definition_request(session: Session, item: Item, signed: Signed) -> DefineRequest:
     """Return the request of one change, signed."""
     return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)
-
-
-def _print_revision(session: Session, revision: int, done: str, **more: object) -> None:
-    if session.json:
-        session.terminal.document({"revision": revision, **more})
-    else:
-        session.terminal.line(done)

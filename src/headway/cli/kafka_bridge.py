@@ -78,7 +78,7 @@ def _sink(
 
 
 def _notifications(session: Session, app: App) -> AbstractAsyncContextManager[Sink]:
-    """Yield the intake of the system `notifications`, without a server; declare its kinds."""
+    """Return the intake of the system `notifications`, without a server; declare its kinds."""
     # Before the store is reached: what is missing is said at once.
     with needs_extra("systems"):
         from headway.cli.systems import make_systems  # noqa: PLC0415  (an extra)

@@ -94,6 +94,13 @@ class Terminal:
         """Print one JSON document on one line."""
         typer.echo(printable_json(to_json(document).decode()))
 
+    def reply(self, document: object, text: str) -> None:
+        """Print the answer: the document with --json, else the line of text."""
+        if self.json:
+            self.document(document)
+        else:
+            self.line(text)
+
     def line(self, text: str, style: str = "") -> None:
         """Print a line of the answer."""
         self.answers.print(shown(text, style), soft_wrap=True)

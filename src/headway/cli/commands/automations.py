@@ -173,10 +173,7 @@ def run(session: Session, automation: Name, file: FileName = None) -> None:
         _app(session, dispatcher), lambda store: dispatcher.run_now(store, automation)
     )
     name = session_id(automation, job)
-    if session.json:
-        session.terminal.document({"session_id": name, "job": job})
-    else:
-        session.terminal.line(name)
+    session.terminal.reply({"session_id": name, "job": job}, name)
 
 
 @command(app, "logs")
@@ -253,11 +250,8 @@ def release_(
     done = session.with_store(
         lambda store: release(store, dispatcher, repository, author=author, force=force)
     )
-    if session.json:
-        session.terminal.document({"released": done})
-    else:
-        what = "is free" if force else "is free when its session has ended"
-        session.terminal.line(f"{done.repo_url} {what}: {done.session_id}")
+    what = "is free" if force else "is free when its session has ended"
+    session.terminal.reply({"released": done}, f"{done.repo_url} {what}: {done.session_id}")
 
 
 @command(app, "limit")
@@ -287,11 +281,8 @@ def limit(
     usage = session.with_store(work)
     with suppress(InvalidValue):
         usage["lowered"] = _dispatcher(session, file).lowered
-    if session.json:
-        session.terminal.document(usage)
-    else:
-        why = f"; lowered by the load: {usage['lowered']}" if usage.get("lowered") else ""
-        session.terminal.line(f"{usage['used']} of {usage['max']} sessions{why}")
+    why = f"; lowered by the load: {usage['lowered']}" if usage.get("lowered") else ""
+    session.terminal.reply(usage, f"{usage['used']} of {usage['max']} sessions{why}")
 
 
 def _dispatcher(session: Session, file: Path | None) -> Dispatcher:

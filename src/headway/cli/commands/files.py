@@ -18,7 +18,7 @@ import typer
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.failures import NO
-from headway.cli.options import JobFilter
+from headway.cli.options import AppName, JobFilter
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.cli.text import to_json
@@ -324,10 +324,7 @@ import_app = new_command()
 def import_(
     session: Session,
     file: Annotated[str, typer.Argument(help="JSON Lines; - for standard input.")],
-    app_name: Annotated[
-        str | None,
-        typer.Option("--app", metavar="APP", help="The file or module[:name] of your App."),
-    ] = None,
+    app_name: AppName = None,
     named: Annotated[
         str | None,
         typer.Option("--as", metavar="IMPORTER", help="Which of the App's importers to use."),

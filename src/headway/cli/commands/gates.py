@@ -18,6 +18,7 @@ from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
+from headway.core.gates.spec import is_implicit
 from headway.runtime.records import record
 
 app = new_command()
@@ -105,7 +106,7 @@ def show(session: Session, name: GateName) -> None:
     """
     page, now = session.ask_at(GatesQuery(names=(name,)))
     found = page.rows
-    if not found or (found[0].kind == "implicit" and not _is_implicit(name)):
+    if not found or (found[0].kind == "implicit" and not is_implicit(name)):
         message = f"there is no gate {name!r}"
         raise UnknownGate(message, hint="headway gates lists them")
     gate = found[0]
@@ -135,11 +136,6 @@ def show(session: Session, name: GateName) -> None:
         )
         if gate.holder_count > len(gate.holders):
             session.terminal.line(f"and {gate.holder_count - len(gate.holders)} more")
-
-
-def _is_implicit(name: str) -> bool:
-    """Return whether it is one of the gates that every job passes, declared or not."""
-    return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
 
 
 @command(app, "set")
@@ -194,10 +190,9 @@ def release(
         return await store.release_permit(name, job, author, signed.reason)
 
     released = session.with_store(work)
-    if session.json:
-        session.terminal.document({"released": released})
-    else:
-        session.terminal.line("released" if released else f"{job} held no permit of {name}")
+    session.terminal.reply(
+        {"released": released}, "released" if released else f"{job} held no permit of {name}"
+    )
     if not released:
         raise typer.Exit(NO)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -84,6 +84,21 @@ def _row(session: Session, job: JobView) -> list[str]:
     ]
 
 
+Found = TypeVar("Found")
+
+
+def _existing(found: Found | None, id: str) -> Found:  # noqa: A002  (as of the commands)
+    """Return what was found of a job.
+
+    Raises:
+        UnknownJob: there is no such job.
+    """
+    if found is None:
+        message = f"there is no job {id!r}"
+        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+    return found
+
+
 job_app = new_command()
 
 
@@ -96,10 +111,7 @@ def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
     Raises:
         UnknownJob: there is no such job.
     """
-    found = session.ask(JobQuery(id=id))
-    if found is None:
-        message = f"there is no job {id!r}"
-        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+    found = _existing(session.ask(JobQuery(id=id)), id)
     if session.json:
         session.terminal.document(job_record(found))
         return
@@ -135,10 +147,7 @@ def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
     Raises:
         UnknownJob: there is no such job.
     """
-    found = session.ask(WhyQuery(id=id))
-    if found is None:
-        message = f"there is no job {id!r}"
-        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+    found = _existing(session.ask(WhyQuery(id=id)), id)
     if session.json:
         session.terminal.document(record(found))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -22,35 +22,13 @@ from headway.core.errors import InvalidValue
 from headway.core.state import FINAL, State
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
-    """An operation on jobs, its author and the reason."""
-
-    verb: Verb
-    edit: Edit
-    author: str
-    reason: str
-
-    async def on(self, store: Store, ids: Sequence[str]) -> list[ActReply]:
-        """Do it on up to 1000 jobs; answer in the order of the ids."""
-        return await store.act(
-            ActRequest(
-                request=str(uuid.uuid4()),
-                ids=tuple(ids),
-                verb=self.verb,
-                edit=self.edit,
-                author=self.author,
-                reason=self.reason,
-            )
-        )
-
-
 def move_jobs(
-    session: Session, move: Move, ids: Sequence[str], wanted: JobFilter, *, yes: bool
+    session: Session, move: ActRequest, ids: Sequence[str], wanted: JobFilter, *, yes: bool
 ) -> None:
     """Do a move on the jobs named, or else on all that fit the filter, and print the outcome.
 
     Args:
+        move: the operation; its jobs and its id are filled in for each step.
         ids: the jobs; empty to go by the filter.
         wanted: the filter, with the states that the move applies to.
 
@@ -80,24 +58,31 @@ def move_jobs(
             session.terminal.remark(note, "yellow")
 
 
-async def _on_ids(store: Store, move: Move, ids: Sequence[str]) -> list[ActReply]:
+async def _act(store: Store, move: ActRequest, ids: Sequence[str]) -> list[ActReply]:
+    """Do a move on up to 1000 jobs; answer in the order of the ids."""
+    return await store.act(replace(move, request=str(uuid.uuid4()), ids=tuple(ids)))
+
+
+async def _on_ids(store: Store, move: ActRequest, ids: Sequence[str]) -> list[ActReply]:
     replies: list[ActReply] = []
     for start in range(0, len(ids), PAGE):
-        replies += await move.on(store, ids[start : start + PAGE])
+        replies += await _act(store, move, ids[start : start + PAGE])
     return replies
 
 
-async def _on_filter(store: Store, move: Move, wanted: JobFilter, meter: Meter) -> Counter[Acted]:
+async def _on_filter(
+    store: Store, move: ActRequest, wanted: JobFilter, meter: Meter
+) -> Counter[Acted]:
     counts: Counter[Acted] = Counter()
     async for page in wanted.pages(store):
         if page.rows:
-            replies = await move.on(store, [job.id for job in page.rows])
+            replies = await _act(store, move, [job.id for job in page.rows])
             counts.update(reply.answer for reply in replies)
             meter(counts.total())
     return counts
 
 
-def _ask_first(session: Session, move: Move, wanted: JobFilter, *, yes: bool) -> None:
+def _ask_first(session: Session, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
     if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
         message = f"to {move.verb} {number} jobs needs a confirmation"
@@ -144,6 +129,12 @@ def _state(reply: ActReply) -> str:
     return f": the job is {reply.state}" if reply.answer is Acted.REFUSED else f", {reply.state}"
 
 
+def _move(session: Session, verb: Verb, signed: Signed) -> ActRequest:
+    """Return a move on jobs that are not known yet."""
+    author = session.author(signed.author)
+    return ActRequest(request="", ids=(), verb=verb, author=author, reason=signed.reason)
+
+
 cancel_app = new_command()
 
 
@@ -163,10 +154,7 @@ def cancel(
     """
     if wanted.state is None:
         wanted = replace(wanted, state=[state for state in State if state not in FINAL])
-    move = Move(
-        verb=Verb.CANCEL, edit=Edit(), author=session.author(signed.author), reason=signed.reason
-    )
-    move_jobs(session, move, ids or [], wanted, yes=yes)
+    move_jobs(session, _move(session, Verb.CANCEL, signed), ids or [], wanted, yes=yes)
 
 
 retry_app = new_command()
@@ -192,10 +180,6 @@ def retry(
     """
     if wanted.state is None:
         wanted = replace(wanted, state=[State.DEAD])
-    move = Move(
-        verb=Verb.RETRY,
-        edit=Edit(args=None if args is None else read_object("--args", args)),
-        author=session.author(signed.author),
-        reason=signed.reason,
-    )
+    edit = Edit(args=None if args is None else read_object("--args", args))
+    move = replace(_move(session, Verb.RETRY, signed), edit=edit)
     move_jobs(session, move, ids or [], wanted, yes=yes)

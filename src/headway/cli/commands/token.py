@@ -190,10 +190,7 @@ def revoke(session: Session, token: TokenId, signed: Signed) -> None:
         )
 
     view, revision = session.with_store(work)
-    if session.json:
-        session.terminal.document({"revision": revision})
-    else:
-        session.terminal.line(f"{view.spec.name} ({view.spec.id}) is revoked")
+    session.terminal.reply({"revision": revision}, f"{view.spec.name} ({view.spec.id}) is revoked")
 
 
 async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
