@@ -174,7 +174,6 @@ class Carrier:
     """A carrier that speaks Twilio's API.
 
     Attributes:
-        settings: what it was started with.
         world: in which its calls are.
     """
 

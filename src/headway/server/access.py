@@ -43,7 +43,6 @@ class RateLimiter:
 
         Args:
             per_second: requests of one caller; None for any number.
-            timing: for the moments.
         """
         self._per_second = per_second
         self._timing = timing

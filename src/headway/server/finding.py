@@ -46,8 +46,6 @@ async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> 
     """Return a page that may end early where jobs carry much; its cursor goes on from there.
 
     Args:
-        store: whose jobs.
-        query: which jobs.
         fits: which of them are returned. A page without those that do not fit is shorter, but for
             the jobs of a worker: of these, more are read until there are as many as asked for.
     """
@@ -204,7 +202,6 @@ async def held_jobs(
     """Return running and awaiting jobs with their runs, by when they started.
 
     Args:
-        store: whose jobs.
         workers: that may hold them.
         each: jobs of one worker, at most.
         most: after so many jobs no further worker is read.

@@ -162,7 +162,6 @@ class Service:
 
     Attributes:
         app: whose kinds jobs are made by; None for none.
-        options: of the server.
         rates: how often each caller may ask.
         long_polls: where claims wait for work.
         feed: of those who watch what changes.

@@ -97,9 +97,6 @@ _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def read_json(body: bytes) -> object:
     """Decode strict JSON.
 
-    Args:
-        body: a JSON text.
-
     Returns:
         Its value, of dicts, lists and scalars.
 

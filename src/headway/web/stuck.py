@@ -133,9 +133,6 @@ class _Group:
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
     """Find what is held up.
 
-    Args:
-        store: which is asked about single jobs.
-
     Raises:
         StoreError: the store cannot be read now.
     """

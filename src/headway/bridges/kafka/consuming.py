@@ -60,9 +60,6 @@ class KafkaIn:
 
     A partition whose messages cannot be stored now is paused, and its messages are held; others
     go on. Held messages of a partition that is taken away are forgotten: who gets it reads them.
-
-    Args:
-        settings: of Kafka, and what is read.
     """
 
     def __init__(

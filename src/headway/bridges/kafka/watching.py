@@ -74,11 +74,7 @@ class GroupStatus:
 
 
 class GroupWatch:
-    """Asks the brokers about the group of the settings; it does not join it.
-
-    Args:
-        timing: for the age of an answer.
-    """
+    """Asks the brokers about the group of the settings; it does not join it."""
 
     def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
         self._settings = settings

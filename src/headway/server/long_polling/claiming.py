@@ -209,11 +209,7 @@ MOST_TRIES = 32
 
 
 class RequestNumbers:
-    """Gives numbers that grow, and are seldom below those that another server gave.
-
-    Args:
-        timing: the clock.
-    """
+    """Gives numbers that grow, and are seldom below those that another server gave."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -245,12 +241,7 @@ _log = logging.getLogger("headway.server")
 
 
 class PollClaimer:
-    """Claims for pulls.
-
-    Args:
-        store: to claim from.
-        timing: clocks and pauses.
-    """
+    """Claims for pulls."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store

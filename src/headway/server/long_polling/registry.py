@@ -29,8 +29,6 @@ class PollerHeartbeat:
     """The worker under which a registry's polls are listed in the store.
 
     Args:
-        store: to which they are reported.
-        timing: for the pauses.
         lanes: returns the lanes that clients wait for now.
     """
 
@@ -112,12 +110,7 @@ class LaneNames:
 
 
 class LongPollRegistry:
-    """The long polls of one server.
-
-    Args:
-        store: to claim from.
-        timing: clocks and pauses.
-    """
+    """The long polls of one server."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store

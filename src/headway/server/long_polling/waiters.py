@@ -90,7 +90,6 @@ class Waiters:
 
         Args:
             sleep: woken by what was committed after the look, or a little before.
-            timing: for limits and pauses.
         """
         self.last_empty: ClaimAttempt | None = None
         self.last_empty_at = 0.0

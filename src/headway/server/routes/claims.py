@@ -136,7 +136,6 @@ class TrackedReply(Response):
         Args:
             content: JSON.
             presence: of the client; closed when the reply has been written.
-            timing: for the limit.
             unread: called if the reply was not written whole.
             read: called when it was.
         """

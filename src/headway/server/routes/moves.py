@@ -45,10 +45,6 @@ class Operation:
     """An operation on jobs, its author and the reason.
 
     Attributes:
-        verb: what.
-        edit: with what changes.
-        caller: who asked for it.
-        reason: why.
         repeat: under which all repeats of the request are one; None if it may not be repeated.
     """
 

@@ -69,7 +69,6 @@ async def settle_runs(
     """Write what a caller's worker says of its runs.
 
     Args:
-        service: whose store and kinds.
         caller: what follows must be within its lanes and tenants.
         worker: as the caller names it.
         said: up to 1000 outcomes.
