@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.cells import check_position
 from headway.systems.field_service.records import Channel, Technician
-from headway.systems.field_service.technicians import put_in_place
+from headway.systems.field_service.technicians import TECHNICIANS
 
 SKILLS = {"boiler": 0.5, "gas": 0.3, "roof": 0.2, "lock": 0.05, "organ": 0.002}
 """Each skill, and which part of all technicians has it."""
@@ -73,4 +73,4 @@ async def fill(directory: Directory, technicians: Sequence[Technician]) -> None:
         async with directory.change() as session:
             rows = [{name: getattr(one, name) for name in columns} for one in batch]
             await session.execute(insert(Technician), rows)
-            await put_in_place(session, batch)
+            await TECHNICIANS.derive(session, batch)

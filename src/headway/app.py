@@ -8,7 +8,7 @@ from typing import Unpack
 
 from headway.client.address import is_server, read_address
 from headway.contract.store import Store
-from headway.core.errors import StoreUnavailable
+from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.runtime.app import App as _App
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
@@ -37,7 +37,14 @@ class App(_App):
                 "sqlite:///headway.db".
             store: an open one instead; the app does not close it.
             name: stands on the trail as the author of what the app declares.
+
+        Raises:
+            InvalidValue: the URL is empty, or the name is unusable.
         """
+        if url is not None and not url.strip():
+            # A variable that is not set would select another store.
+            message = "the URL of an App is empty"
+            raise InvalidValue(message, hint="give one as sqlite:///headway.db, or None")
         super().__init__(
             url or os.environ.get("HEADWAY_STORE") or DEFAULT_STORE,
             opener=_open,

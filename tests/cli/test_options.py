@@ -52,6 +52,7 @@ def test_weights_of_a_lane_that_is_not_fair_are_refused_with_the_option(headway:
         ("--account", "x"),
         ("--auth-token", "x"),
         ("--number", "x"),
+        ("--sms-url", "x"),
         ("--speed", "0"),
         ("--talk", "2m,1m"),
     ],
@@ -83,3 +84,27 @@ def test_an_empty_variable_of_the_store_counts_as_not_set(
     monkeypatch.setenv("HEADWAY_STORE", "")
     assert headway("migrate").code == 0
     assert (folder / "headway.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["jobs", "--worker", "w", "--lane", "a"], "--worker lists what a worker runs or awaits"),
+        (["jobs", "--worker", "w", "--newest"], "--worker lists what a worker runs or awaits"),
+        (["jobs", "--worker", "w", "--cursor", "3"], "--worker lists what a worker runs or awaits"),
+        (["lanes", "--lane", ""], "lane is empty"),
+        (["lanes", "--latency", "--lane", ""], "lane is empty"),
+    ],
+)
+def test_filters_that_cannot_hold_are_refused(headway: Headway, line: list[str], said: str):
+    assert headway("migrate").code == 0
+    ran = headway(*line)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"headway: {said}")
+    assert headway("jobs", "--worker", "w", "--limit", "3").code == 0
+
+
+def test_page_of_gates_after_the_last_says_that_there_are_no_more(headway: Headway):
+    assert headway("migrate").code == 0
+    assert "no gates: they come with the App" in headway("gates").err
+    assert "no more gates" in headway("gates", "--cursor", "z").err

@@ -180,3 +180,9 @@ async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
         "the worker serves an unknown lane: lane='cals'; did you mean calls?",
         "the worker serves an unknown lane: lane='nosuch'",
     ]
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_empty_url_does_not_select_the_default_store(url: str) -> None:
+    with pytest.raises(hw.InvalidValue, match="the URL of an App is empty"):
+        hw.App(url)

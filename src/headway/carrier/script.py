@@ -195,7 +195,7 @@ class SimulatedSettings(Rates):
     key: str = Field(default="", repr=False)
     numbers: Annotated[tuple[Phone, ...], BeforeValidator(_numbers)] = ()
     channels: dict[Phone, Annotated[int, Field(ge=1)]] = Field(default_factory=dict[str, int])
-    inbound_url: str | None = None
+    inbound_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
 
 
 _NOISE = 1e-9

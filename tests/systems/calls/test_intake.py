@@ -59,6 +59,7 @@ async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
         ({"phone": "4155550100"}, "phone"),
         ({"tz": "Europe/Berln"}, "Europe/Berlin"),
         ({"next_attempt_at": 1_893_456_000}, "milliseconds are meant, not seconds"),
+        ({"next_attempt_at": True}, "a moment is text or milliseconds since 1970"),
         ({"next_attempt_at": "tomorrow"}, '"body.next_attempt_at: the instant'),
         ({"template": "nowhere"}, "there is no template 'nowhere'"),
         ({"reseller": None}, "names no reseller"),

@@ -86,13 +86,14 @@ def gates(
         listed = [record(gate) for gate in page.rows]
         session.terminal.document({"gates": listed, "cursor": page.cursor})
         return
-    session.terminal.table(
-        GATE_COLUMNS,
-        [gate_row(session.clock, gate, now) for gate in page.rows],
-        empty="no job is parked"
-        if parked
-        else "no gates: they come with the App that declares them",
-    )
+    if cursor is not None:
+        empty = "no more gates"
+    elif parked:
+        empty = "no job is parked"
+    else:
+        empty = "no gates: they come with the App that declares them"
+    rows = [gate_row(session.clock, gate, now) for gate in page.rows]
+    session.terminal.table(GATE_COLUMNS, rows, empty=empty)
     if page.cursor is not None:
         session.terminal.remark(f"there are more: --cursor {page.cursor}", "dim")
 

@@ -14,7 +14,7 @@ from headway.cli.options import PAGE, AppName, JobFilter
 from headway.cli.session import Session
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, WhyQuery
-from headway.core.errors import UnknownJob
+from headway.core.errors import InvalidValue, UnknownJob
 from headway.runtime.records import job_record, record
 from headway.server.finding import underway_jobs
 
@@ -41,7 +41,13 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     none. Where the first page of a listing reaches no job, those that wait or run are read from
     their lanes, gates and workers. With --json: {"jobs": [...], "cursor": ...}, the cursor null at
     the end; the fields are those of `headway export`.
+
+    Raises:
+        InvalidValue: --worker is given with another filter.
     """
+    if worker is not None and (newest or cursor or wanted != JobFilter()):
+        message = "--worker lists what a worker runs or awaits, and goes with no other filter"
+        raise InvalidValue(message, hint="leave out all but --limit")
     if app_name is not None:
         session = at_app(session, app_name)
     query = replace(wanted.query, limit=limit, cursor=cursor, newest=newest, worker=worker)

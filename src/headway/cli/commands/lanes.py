@@ -17,6 +17,7 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue
+from headway.core.naming import check_name
 from headway.runtime.declaration import LaneOptions, read_lane
 from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.records import record
@@ -123,6 +124,8 @@ def lanes(
     With --latency: the waits of the newest hundred first starts of the last hour, and of the job
     at the head, beside the lane's target. With --json: {"lanes": [...]}.
     """
+    for name in lane or ():
+        check_name("lane", name)
     if latency:
         _show_latencies(session, lane)
         return

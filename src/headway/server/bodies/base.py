@@ -204,3 +204,17 @@ When = Annotated[
     ),
 ]
 """A moment; a span counts from the store's now."""
+
+EARLIEST = 100_000_000_000
+"""Of 1973, in ms: an earlier moment was meant in seconds, and would be taken for now."""
+
+
+def _not_seconds(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < EARLIEST:
+        message = f"{value} ms is a moment of the years around 1970"
+        raise InvalidValue(message, hint="milliseconds are meant, not seconds")
+    return value
+
+
+WhenNotSeconds = Annotated[When, BeforeValidator(_not_seconds)]
+"""A moment, but no number that can only be seconds."""

@@ -112,7 +112,7 @@ async def trail(
 async def audit(
     asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """Compare permits with their holders, and count with permits; finds nothing, ever.
+    """Compare permits with their holders, and caches with permits; whatever it finds is a bug.
 
     A page looks at up to `limit` of them; go on with its cursor until that is null. It stops no
     worker.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from jsonschema import Draft202012Validator
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, ConfigDict, Field
 from uuid_utils import uuid7
 
 from headway.core.errors import InvalidValue, UnknownRecord
@@ -18,7 +18,14 @@ from headway.core.instant import format_instant
 from headway.core.job import NewJob
 from headway.core.local_time import find_zone
 from headway.core.retry import draw
-from headway.server.bodies.base import Body, FailFastList, Name, TenantName, When, one_or_many
+from headway.server.bodies.base import (
+    Body,
+    FailFastList,
+    Name,
+    TenantName,
+    WhenNotSeconds,
+    one_or_many,
+)
 from headway.server.caller import Caller
 from headway.server.problems import add_members
 from headway.server.sending import send_jobs
@@ -30,8 +37,6 @@ from headway.systems.calls.truth.settings import LeadRow
 from headway.systems.calls.truth.truth import take_in
 from headway.systems.telephony.phone import Phone, check_phone
 
-EARLIEST = 100_000_000_000
-"""A moment in ms of 1973: who gives an earlier one gave seconds, and the call would be at once."""
 MOST_LEADS = 10_000
 """Leads of one request."""
 
@@ -47,15 +52,6 @@ Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$"
 """The name of a reseller that can stand in the name of a gate."""
 
 
-def _not_seconds(value: object) -> object:
-    if isinstance(value, int) and 0 < value < EARLIEST:
-        message = f"{value} ms is a moment of the years around 1970"
-        raise InvalidValue(
-            message, hint="milliseconds are meant, not seconds; a past moment is now"
-        )
-    return value
-
-
 class LeadBody(Body):
     """A lead to be called."""
 
@@ -69,7 +65,7 @@ class LeadBody(Body):
         description="Whose lead it is (also `reseller_id`); the token's, if it has one.",
     )
     template: Label = Field(default="default", description="By which it is called.")
-    next_attempt_at: Annotated[When | None, BeforeValidator(_not_seconds)] = Field(
+    next_attempt_at: WhenNotSeconds | None = Field(
         default=None, description="When; else now and the template's initial offset."
     )
     key: Name | None = Field(

@@ -32,7 +32,7 @@ from headway.systems.calls.lead import (
 )
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import CallsSettings, Template
-from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought, call_of
+from headway.systems.telephony.voice import CallEvent, NotFound, Sought, call_of
 
 _log = logging.getLogger("headway.calls")
 
@@ -170,7 +170,7 @@ async def _look_up(
         ref=placed_ref(job, run),
         to=args.phone,
         from_=number,
-        since=(run.handed_at or run.claimed_at) - SKEW_MS,
+        since=run.handed_at or run.claimed_at,
         call_id=None if call is None else call[1],
         others=others,
     )

@@ -29,7 +29,7 @@ class _Place(msgspec.Struct):
 _places = msgspec.json.Decoder(list[_Place], strict=False)
 
 
-class _TooLong(Exception):
+class _ReplyTooLong(Exception):
     """The reply is longer than any answer."""
 
 
@@ -52,7 +52,7 @@ async def find_position(url: str | None, address: str) -> Position:
     query = {"q": address, "format": "jsonv2", "limit": "1"}
     try:
         places = _places.decode(await _reply(httpx.URL(url).copy_merge_params(query)))
-    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError, _TooLong) as error:
+    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError, _ReplyTooLong) as error:
         message = "the geocoder does not answer"
         raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
     if not places:
@@ -66,7 +66,7 @@ async def _reply(url: httpx.URL) -> bytes:
 
     Raises:
         TimeoutError: it is not there in time.
-        _TooLong: it does not end.
+        _ReplyTooLong: it does not end.
     """
     body = bytearray()
     async with (
@@ -78,7 +78,7 @@ async def _reply(url: httpx.URL) -> bytes:
         async for part in reply.aiter_bytes():
             body += part
             if len(body) > MOST_BYTES:
-                raise _TooLong
+                raise _ReplyTooLong
     return bytes(body)
 
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Annotated, Any, Self
 
 import msgspec
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from sqlalchemy import TextClause, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
@@ -25,7 +25,7 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.retry import draw
-from headway.server.bodies.base import Body, FailFastList, Name, When, one_or_many
+from headway.server.bodies.base import Body, FailFastList, Name, WhenNotSeconds, one_or_many
 from headway.server.problems import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
@@ -41,8 +41,6 @@ from headway.systems.notifications.records import (
 
 MOST = 10_000
 """Notifications of one request."""
-EARLIEST = 100_000_000_000
-"""A moment in ms of 1973: an earlier one was meant in seconds."""
 URGENT, HIGH, NORMAL, LOW = 0, 128, 512, 900
 """Priorities of jobs; smaller first."""
 _AS_GIVEN = {"category", "template", "data", "title", "text", "html"}
@@ -50,14 +48,6 @@ _AS_GIVEN = {"category", "template", "data", "title", "text", "html"}
 _OF_PRIORITY = {Priority.HIGH: HIGH, Priority.NORMAL: NORMAL, Priority.LOW: LOW}
 
 
-def _not_seconds(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < EARLIEST:
-        message = f"{value} ms is a moment of the years around 1970"
-        raise InvalidValue(message, hint="give milliseconds, not seconds")
-    return value
-
-
-Moment = Annotated[When, BeforeValidator(_not_seconds)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
 
@@ -82,10 +72,10 @@ class NotificationBody(Body):
     title: Source = Field(default="", description="Literal, instead of a template.")
     text: Source = Field(default="", description="Literal, instead of a template.")
     html: Source | None = Field(default=None, description="Literal, for e-mail.")
-    scheduled_at: Moment | None = Field(
+    scheduled_at: WhenNotSeconds | None = Field(
         default=None, description="When; now if not given, or if it is past."
     )
-    expires_at: Moment | None = Field(
+    expires_at: WhenNotSeconds | None = Field(
         default=None, description="From when on it is not sent any more."
     )
     priority: Priority = Field(
