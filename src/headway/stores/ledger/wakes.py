@@ -105,11 +105,10 @@ class Wakes:
         """Wake all waiters."""
         self.wake(((None, None),))
 
-    def wake_one_of_each(self) -> set[str]:
+    def wake_one_of_each(self) -> None:
         """Wake as many waiters as it takes to have one of each lane.
 
-        Returns:
-            The lanes. If a claim there takes all it asked for, the other waiters are to be woken.
+        If a claim there takes all that it asked for, the caller is to wake the others.
         """
         lanes: set[str] = set()
         woken: list[_Waiter] = []
@@ -124,7 +123,6 @@ class Wakes:
                     woken.append(waiter)
         for waiter in woken:
             waiter.touch()
-        return lanes
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleep until a lane is woken or the moment has come.

@@ -51,15 +51,18 @@ class Wakes(wakes.Wakes):
 
     def _heard(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
         given = list(lanes)
+        self._expect(lane for lane, at in given if lane is not None and at is None)
         self.wake(given)
-        for lane, at in given:
-            if lane is not None and at is None:
-                self._to_follow[lane] = self.count
 
     def _check(self) -> None:
-        lanes = self.wake_one_of_each()
+        lanes = self.lanes
         self._checked |= lanes
-        self._to_follow.update(dict.fromkeys(lanes, self.count))
+        self._expect(lanes)
+        self.wake_one_of_each()
+
+    def _expect(self, lanes: Iterable[str]) -> None:
+        # Before the wake, because the claims that follow it look for this.
+        self._to_follow.update(dict.fromkeys(lanes, self.count + 1))
 
     def follow(self, request: ClaimRequest, reply: ClaimReply) -> None:
         """Wake more if a claim that may have followed a wake took all it asked for.
