@@ -160,6 +160,24 @@ async def test_worker_sweeps_up_what_a_dead_one_left(app: hw.App, store: Watched
     assert view.result == b"2"
 
 
+async def test_jobs_of_a_claim_that_finds_an_expired_one_are_started(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def plain(number: int) -> int:
+        return number
+
+    sent = await app.send_many_async(plain.make(number=n) for n in range(6))
+    await store.enqueue(
+        [NewJob(id="01890000-0000-7000-8000-000000000001", kind="plain", expires_at=1)]
+    )
+    # Its first claim finds them, for no sweep comes before.
+    async with working(app, chores=False):
+        views = [await store.ends(one.id) for one in sent]
+    assert [view.run for view in views] == [1] * 6
+    assert sum(len(reply.dead) for _, reply in store.asked("claim")) == 1
+
+
 async def test_worker_ends_jobs_that_never_started_in_time(
     timed: hw.App, still: Store, clock: FakeClock
 ) -> None:

@@ -175,6 +175,8 @@ class Claimer:
                 return  # asked to stop while the store was away
             finally:
                 queue.reserved = 0
+            # Not before: handlers that the claim has woken would find themselves reserved, and rest.
+            await log_dead(self._store, reply.dead)
             if reply.again:
                 await timing.pause(0)
             elif len(reply.jobs) < n:
@@ -261,7 +263,6 @@ class Claimer:
         if n > free:
             self._only_gated = gated == len(reply.jobs)
         self._prefetch.mark(received, self._queue.done, took=received - sent, idle=idle)
-        await log_dead(self._store, reply.dead)
         return reply, gated
 
     async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:
