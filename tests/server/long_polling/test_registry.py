@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -12,11 +13,12 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import JobsQuery, WhyQuery, WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
-from headway.runtime.timing import REAL
+from headway.runtime.timing import REAL, Timing
 from headway.server.long_polling import registry as attendance
 from headway.server.long_polling.claiming import LaneSelection
 from headway.server.long_polling.registry import LongPollRegistry
 from headway.stores import open_store
+from headway.testing.clock import START_AT
 from tests.server.long_polling.rig import Counted, Pullers, job, pull, until
 from tests.servers.stores import EVERYWHERE, NewUrl
 
@@ -48,6 +50,47 @@ async def test_what_is_there_is_pulled_at_once(store: Counted, registry: LongPol
     pulled = await registry.pull(pull("w"), 50)
     assert [one.id for one in pulled.jobs] == [job(1).id]
     assert pulled.lease_until == pulled.now + 30_000
+
+
+class Apart(Timing):
+    """A clock by which two readings are always as many milliseconds apart."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+        self.at = START_AT
+
+    def wall_at(self) -> int:
+        self.at += self.ms
+        return self.at
+
+
+@pytest.mark.parametrize("apart", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("weights", "expected"), [((1, 1), (10, 10)), ((1, 3), (5, 15)), ((2, 3), (8, 12))]
+)
+async def test_pulls_of_one_job_take_turns_by_weight_whatever_the_clock_says(
+    store: Counted, weights: tuple[int, int], expected: tuple[int, int], apart: int
+) -> None:
+    registry = LongPollRegistry(store, Apart(apart))
+    await store.enqueue([job(n, lane) for lane in ("a", "b", "c", "d") for n in range(20)])
+    one = LaneSelection(lanes=(("a", weights[0]), ("b", weights[1])))
+    other = LaneSelection(lanes=(("c", weights[0]), ("d", weights[1])))
+    got: Counter[str] = Counter()
+    for wanted in 20 * (one, other):
+        (taken,) = (await registry.pull(pull("w", wanted=wanted))).jobs
+        got[taken.lane] += 1
+    assert (got["a"], got["b"]) == expected
+    assert (got["c"], got["d"]) == expected
+    registry.close()
+    await registry.finish()
+
+
+async def test_pull_that_finds_nothing_uses_up_no_turn(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    assert not (await registry.pull(pull("w", "a", "b"))).jobs
+    await store.enqueue([job(1, "a"), job(1, "b")])
+    assert [one.lane for one in (await registry.pull(pull("w", "a", "b"))).jobs] == ["a"]
 
 
 async def test_jobs_that_a_pull_finds_expired_are_logged(

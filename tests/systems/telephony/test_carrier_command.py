@@ -88,10 +88,10 @@ def test_calls_under_way_do_not_keep_it_from_ending(folder: Path) -> None:
     ("line", "said"),
     [
         (("--host", EVERYWHERE), f"a carrier at {EVERYWHERE} could be reached by others"),
-        (("--account", "AC1"), "carrier.account_sid: string should match"),
+        (("--account", "AC1"), "--account: string should match"),
         (("--answer", "0.9", "--busy", "0.9"), "are 1.8 together"),
-        (("--talk", "9"), "carrier.talk: the duration '9' is not understood"),
-        (("--number", "911"), "carrier.numbers"),
+        (("--talk", "9"), "--talk: the duration '9' is not understood"),
+        (("--number", "911"), "--number: it is '911', which is not a number"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_starts(

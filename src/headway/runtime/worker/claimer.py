@@ -175,7 +175,7 @@ class Claimer:
                 return  # asked to stop while the store was away
             finally:
                 queue.reserved = 0
-            # Not before: handlers that the claim has woken would find themselves reserved, and rest.
+            # Not before: the handlers that it has woken would find themselves reserved, and rest.
             await log_dead(self._store, reply.dead)
             if reply.again:
                 await timing.pause(0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.outcomes import Released, SettleRequest
@@ -41,6 +41,10 @@ MAX_WANTED = 256
 MAX_WEIGHT = 1_000
 """The largest weight of a lane."""
 
+Lanes = tuple[tuple[str, int], ...]
+"""Names of lanes, each with its weight."""
+Key = TypeVar("Key", bound=Hashable)
+
 _MAGIC = frozenset("*?[")
 
 
@@ -49,7 +53,7 @@ def is_pattern(name: str) -> bool:
     return not _MAGIC.isdisjoint(name)
 
 
-def read_lanes(text: str) -> tuple[tuple[str, int], ...]:
+def read_lanes(text: str) -> Lanes:
     """Read lanes as one line says them, such as `send_*,enrich:2`.
 
     Args:
@@ -69,7 +73,7 @@ def read_lanes(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(lanes)
 
 
-def check_lanes(lanes: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+def check_lanes(lanes: Sequence[tuple[str, int]]) -> Lanes:
     """Validate the lanes of a claim.
 
     Returns:
@@ -100,7 +104,7 @@ class LaneSelection:
             checked before.
     """
 
-    lanes: tuple[tuple[str, int], ...]
+    lanes: Lanes
     order: LaneOrder = "weighted"
     reach: tuple[str, ...] | None = None
 
@@ -117,7 +121,7 @@ class LaneSelection:
             names = tuple(sorted(names))
         return names, self.order, self.reach if self.patterns else None
 
-    def among(self, known: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    def among(self, known: Iterable[str]) -> Lanes:
         """Return the lanes that are meant, if these exist.
 
         Args:
@@ -215,10 +219,13 @@ class RequestNumbers:
         self._timing = timing
         self._last = 0
 
-    def next(self, tries: int = 0) -> int:
+    def next(self, turn: int, of: int, tries: int = 0) -> int:
         """Return a number above all that were given before.
 
         Args:
+            turn: the number is this one's next, by its remainder, for a claim shares its places
+                by that; see `share`.
+            of: turns until they begin anew.
             tries: how many before it were used up, by a server whose clock is ahead or by another
                 pull of the same worker; each makes the number jump further.
 
@@ -226,7 +233,8 @@ class RequestNumbers:
             Microseconds since 1970, or more.
         """
         ahead = 1_000_000 << tries if tries > 1 else 0
-        self._last = max(self._last + 1, self._timing.wall_at() * 1_000 + ahead)
+        least = max(self._last + 1, self._timing.wall_at() * 1_000 + ahead)
+        self._last = least + (turn + 1 - least) % of
         return self._last
 
 
@@ -234,6 +242,8 @@ MOST_LANES = 256
 """Lanes of one claim; where more fit a pull's patterns, claims follow one another."""
 MOST_REMEMBERED = 10_000
 """Workers of which it is remembered which of their numbers brought jobs."""
+MOST_TURNS = 1_000
+"""Selections of lanes whose turns are counted."""
 GIVE_BACK_WITHIN = 60.0
 """Seconds for which a giving back is repeated; then the lease brings the jobs back."""
 
@@ -248,6 +258,8 @@ class PollClaimer:
         self._timing = timing
         self._numbers = RequestNumbers(timing)
         self._turn = 0
+        # Claims that brought jobs: those that bring none must not use up a lane's turn.
+        self._turns: OrderedDict[Lanes, int] = OrderedDict()
         self._brought: OrderedDict[str, int] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -294,9 +306,7 @@ class PollClaimer:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _windows(
-        self, lanes: tuple[tuple[str, int], ...], *, strict: bool
-    ) -> Sequence[tuple[tuple[str, int], ...]]:
+    def _windows(self, lanes: Lanes, *, strict: bool) -> Sequence[Lanes]:
         windows = [lanes[at : at + MOST_LANES] for at in range(0, len(lanes), MOST_LANES)]
         if strict or len(windows) == 1:
             return windows
@@ -305,15 +315,17 @@ class PollClaimer:
         first = self._turn % len(windows)
         return windows[first:] + windows[:first]
 
-    async def _round(self, pull: LongPoll, lanes: tuple[tuple[str, int], ...]) -> ClaimAttempt:
+    async def _round(self, pull: LongPoll, lanes: Lanes) -> ClaimAttempt:
         """Claim until something is found, or all flows were looked at."""
         after = {lane: pull.after[lane] for lane, _ in lanes if lane in pull.after}
         whole = not after
         tries = 0
+        weights = sum(weight for _, weight in lanes)
         while True:
+            turn = self._turns.get(lanes, 0)
             request = ClaimRequest(
                 worker=pull.worker,
-                request=pull.request or self._numbers.next(tries),
+                request=pull.request or self._numbers.next(turn, weights, tries),
                 lanes=lanes,
                 order=pull.wanted.order,
                 n=pull.n,
@@ -322,6 +334,8 @@ class PollClaimer:
                 after=after,
             )
             reply, is_repeat = await self._claim(request)
+            if reply.jobs:
+                _remember(self._turns, lanes, turn + 1, MOST_TURNS)
             names = tuple(name for name, _ in lanes)
             look = ClaimAttempt(
                 reply=reply, lanes=names, request=request.request, is_repeat=is_repeat
@@ -360,10 +374,7 @@ class PollClaimer:
             # A repeat of the same number brings what the first may have claimed.
             reply = await self._store.claim(request)
         if reply.jobs and not is_repeat:
-            self._brought[request.worker] = request.request
-            self._brought.move_to_end(request.worker)
-            if len(self._brought) > MOST_REMEMBERED:
-                self._brought.popitem(last=False)
+            _remember(self._brought, request.worker, request.request, MOST_REMEMBERED)
         await log_dead(self._store, reply.dead)
         return reply, is_repeat
 
@@ -397,6 +408,14 @@ class PollClaimer:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _remember(known: OrderedDict[Key, int], key: Key, value: int, most: int) -> None:
+    """Note a value; the one that was noted longest ago is forgotten if there are too many."""
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 def _joined(looks: Sequence[ClaimAttempt]) -> ClaimAttempt:
