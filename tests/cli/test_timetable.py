@@ -51,6 +51,10 @@ def test_an_entry_is_switched_off_and_on_again(headway: Headway):
     assert "switched off" in headway("timetable", "next", "often").err
     assert headway("timetable", "enable", "often").out == "often is on\n"
     assert len(headway("timetable", "--json").document["entries"][2]["next"]) == 3
+    # Its fires are laid at once, and not only by a worker's next round.
+    laid = headway("jobs", "--state", "scheduled", "--json").document["jobs"]
+    assert {job["entry"] for job in laid} == {"often"}
+    assert len(laid) >= 10
 
 
 def test_an_unknown_entry_is_an_error_of_the_caller(headway: Headway):

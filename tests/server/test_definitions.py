@@ -274,10 +274,29 @@ async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
     assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"] == []
 
 
+async def test_the_fires_of_an_entry_are_laid_as_soon_as_it_is_declared_or_switched_on(rig: Rig):
+    # The rig's server does no chores: only these requests lay any.
+    async def laid() -> list[int]:
+        rows = (await rig.ask(VIEWER, "/v1/jobs", state="scheduled", limit=50))["rows"]
+        return sorted(row["fired_at"] for row in rows)
+
+    await done(rig, "PUT", "/v1/timetable/e", ENTRY)
+    ahead = (await rig.ask(VIEWER, "/v1/timetable/e", fires=15))["next_at"]
+    assert (await laid())[:15] == ahead
+    await done(rig, "PUT", "/v1/timetable/e", {**ENTRY, "schedule": "every 10m"})
+    ahead = (await rig.ask(VIEWER, "/v1/timetable/e", fires=2))["next_at"]
+    assert (await laid())[:2] == ahead
+    await done(rig, "POST", "/v1/timetable/e/disable")
+    assert await laid() == []
+    await done(rig, "POST", "/v1/timetable/e/enable")
+    ahead = (await rig.ask(VIEWER, "/v1/timetable/e", fires=2))["next_at"]
+    assert (await laid())[:2] == ahead
+
+
 async def test_an_entry_is_fired_now_beside_the_timetable_once_for_each_repeat_key(rig: Rig):
     job = {"kind": "clean", "lane": "nightly", "args": {"deep": True}}
-    await done(rig, "PUT", "/v1/timetable/e", {"schedule": "every 1h", "job": job})
-    await done(rig, "POST", "/v1/timetable/e/disable")
+    body = {"schedule": "every 1h", "job": job, "enabled": False}
+    await done(rig, "PUT", "/v1/timetable/e", body)
     keyed = {"headers": {"Idempotency-Key": "k"}}
     made = [
         await rig.call(OPERATOR, "POST", "/v1/timetable/e/fire", **more)

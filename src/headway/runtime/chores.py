@@ -175,19 +175,31 @@ class TimetableChore:
     async def run(self) -> None:
         """Lay fires until it is cancelled."""
         while True:
-            try:
-                await self.lay()
-            except PASSING as error:
-                _log.warning("timetable: %s", error)
+            await self.lay_or_warn()
             await self._timing.pause(EACH)
 
-    async def lay(self) -> int:
-        """Lay what is missing now."""
-        entries = await self._store.read(TimetableQuery())
+    async def lay_or_warn(self, name: str | None = None) -> None:
+        """As `lay`; if the store cannot do it now, the next round does."""
+        try:
+            await self.lay(name)
+        except PASSING as error:
+            _log.warning("timetable: %s", error)
+
+    async def lay(self, name: str | None = None) -> int:
+        """Lay what is missing now, of all entries or of one.
+
+        Whoever declares an entry or switches it on lays its fires: until the next round of a worker
+        or a server it would have none.
+        """
+        entries = [
+            entry
+            for entry in await self._store.read(TimetableQuery())
+            if entry.spec.enabled and name in {None, entry.spec.name}
+        ]
         if not entries:
             return 0
         now = (await self._store.read(StatsQuery())).now
-        return sum([await self._lay(entry, now) for entry in entries if entry.spec.enabled])
+        return sum([await self._lay(entry, now) for entry in entries])
 
     async def _lay(self, entry: EntryView, now: int) -> int:
         moments, ahead_until = due_fires(entry, now)

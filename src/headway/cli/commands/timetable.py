@@ -17,7 +17,9 @@ from headway.core.duration import format_duration
 from headway.core.errors import UnknownEntry
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.runtime.chores import TimetableChore
 from headway.runtime.records import Record, record
+from headway.runtime.timing import Timing
 
 app = new_command()
 
@@ -77,6 +79,7 @@ def next_(
 def enable(session: Session, name: EntryName, signed: Signed) -> None:
     """Switch an entry on."""
     define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
+    session.with_store(lambda store: TimetableChore(store, Timing()).lay(name))
 
 
 @command(app, "disable")

@@ -16,6 +16,7 @@ from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
 from headway.core.job import derived_id
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import format_schedule
+from headway.runtime.chores import TimetableChore
 from headway.runtime.records import record
 from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
@@ -101,7 +102,9 @@ async def declare(
         if body.enabled is not None:
             # For an existing entry, only an operator's request changes whether it fires.
             items.append(EnableEntry(name=name, enabled=body.enabled))
-        return await define(service, caller, *items, if_match=if_match)
+        reply = await define(service, caller, *items, if_match=if_match)
+    await TimetableChore(service.store, service.timing).lay_or_warn(name)
+    return reply
 
 
 @ROUTES.delete(
@@ -121,7 +124,9 @@ async def remove(
 async def enable(name: Name, service: TheService, caller: Definer) -> Response:
     """Switch an entry on; what would have fired while it was off is not missed."""
     await _entry(service, caller, name)
-    return await define(service, caller, EnableEntry(name=name, enabled=True))
+    reply = await define(service, caller, EnableEntry(name=name, enabled=True))
+    await TimetableChore(service.store, service.timing).lay_or_warn(name)
+    return reply
 
 
 @ROUTES.post(
