@@ -53,6 +53,20 @@ async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
     assert [(await calls.told(one))["phone"] for one in ids] == phones
 
 
+async def test_a_list_that_is_sent_again_says_how_its_leads_stand(calls: Calls) -> None:
+    leads = [lead(key=f"order-{n}") for n in range(3)]
+    first = (await calls.call("POST", "/leads", leads)).json()["leads"]
+    await calls.call("DELETE", f"/leads/{first[1]['id']}")
+    later = [lead(key=one["key"], next_attempt_at="3d") for one in leads]
+    # The last key stands twice in it.
+    again = (await calls.call("POST", "/leads", [*later, later[2]])).json()["leads"]
+    first.append(first[2])
+    assert [one["id"] for one in again] == [one["id"] for one in first]
+    assert [one["due_at"] for one in again] == [one["due_at"] for one in first]
+    assert [one["status"] for one in again] == ["BACKLOG", "FINISHED", "BACKLOG", "BACKLOG"]
+    assert not any(one["created"] for one in again)
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

@@ -113,7 +113,7 @@ class Taken(NamedTuple):
 
     Attributes:
         created: whether this call made it.
-        due_at: when it is due, if this call made it.
+        due_at: when it is due, if this call made it, or as this call would have it.
     """
 
     id: str

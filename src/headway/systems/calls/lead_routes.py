@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from fastapi import Body, Path, Query, Response
@@ -21,6 +21,7 @@ from headway.core.errors import (
 )
 from headway.core.gates.hours import intervals, next_opening
 from headway.core.gates.spec import GateSpec
+from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.runtime.records import record
 from headway.server.access import Reader, Sender
@@ -204,30 +205,32 @@ async def take(
     another phone, zone, template or payload that is a conflict (409). A list is stored in steps of
     1,000, each whole or not at all; a problem says how many were `stored` by the steps before.
     """
-    if isinstance(body, LeadBody):
-        (taken,) = await take_leads(service, caller, context, [body])
-        said = _view(taken)
-        if not taken.created:
-            view = await _standing(service, context, taken.id)
-            said |= {} if view is None else {"status": status_of(view), "due_at": view.due_at}
-        return json_reply(said, 201 if taken.created else 200)
-    return json_reply(
-        {"leads": [_view(one) for one in await take_leads(service, caller, context, body)]}
-    )
+    many = not isinstance(body, LeadBody)
+    taken = await take_leads(service, caller, context, body if many else [body])
+    known = await _standing(service, context, [one.id for one in taken if not one.created])
+    views = [_view(one, known.get(one.id)) for one in taken]
+    if many:
+        return json_reply({"leads": views})
+    return json_reply(views[0], 201 if taken[0].created else 200)
 
 
-async def _standing(service: Service, context: CallsContext, lead: str) -> JobView | None:
-    """Return a lead's job; None if only your own table can show that it exists.
+async def _standing(
+    service: Service, context: CallsContext, leads: Sequence[str]
+) -> Mapping[str, JobView]:
+    """Return the jobs of leads; none of those that only your own table can show to exist.
 
     Raises:
         StoreError: the store is away, and is the truth.
     """
+    found: dict[str, JobView] = {}
     try:
-        return await service.store.read(JobQuery(id=lead))
+        for begin in range(0, len(leads), MAX_BATCH):
+            query = JobsQuery(ids=tuple(leads[begin : begin + MAX_BATCH]), limit=MAX_BATCH)
+            found |= {job.id: job for job in (await service.store.read(query)).rows}
     except StoreError:
         if context.table is None:
             raise
-        return None
+    return found
 
 
 @ROUTES.get(
@@ -330,12 +333,12 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     return found
 
 
-def _view(taken: Taken) -> dict[str, object]:
+def _view(taken: Taken, job: JobView | None) -> dict[str, object]:
     return {
         "id": taken.id,
-        "status": LeadStatus.BACKLOG,
+        "status": LeadStatus.BACKLOG if job is None else status_of(job),
         "created": taken.created,
-        "due_at": taken.due_at,
+        "due_at": taken.due_at if job is None else job.due_at,
     }
 
 
