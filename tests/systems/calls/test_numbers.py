@@ -212,6 +212,14 @@ async def test_what_is_no_number_is_refused(calls: Calls) -> None:
     assert PHONE not in str(listed)
 
 
+async def test_a_template_names_only_providers_that_there_are(calls: Calls) -> None:
+    refused = await calls.call("PUT", "/templates/x", {"providers": ["twilio", "vonnage"]})
+    assert refused.status_code == 422
+    assert "no provider of calls is called 'vonnage'" in refused.text
+    assert (await calls.call("GET", "/templates/x")).status_code == 404
+    await calls.template("x", providers=["twilio"])
+
+
 def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
     number = Number(number=NUMBER, provider="twilio", maximum_channels=1)
     default = Template(name="default")

@@ -251,10 +251,12 @@ async def put_template(
     """Make a template, or replace it whole; leads that wait already go by it from now on.
 
     Raises:
-        InvalidValue: its words cannot be said as they are.
+        InvalidValue: its words cannot be said as they are, or no provider has a name in it.
     """
     caller.check_gate(DEFAULT_POOL)
     check_words("say", body.say)
+    for provider in body.providers:
+        context.exchange.voice(provider)
     said = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, context, caller, f"template {name}") as session:
