@@ -172,6 +172,53 @@ def test_release_by_any_form_of_the_url_ends_a_session(
     assert headway("automations", "release", str(repository)).code == 2
 
 
+def test_plan_counts_intervals_as_the_timetable_does(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(
+        folder,
+        entry("todo", repository),
+        entry("hourly", repository, schedule="20 * * * *"),
+    )
+    assert headway("migrate").code == 0
+    assert headway("automations", "dispatch", "--wait").code == 0
+    found = headway("automations", "plan", "--fires=2", "--json").document
+    todo, hourly = found["plan"]["entries"]
+    assert (todo["name"], hourly["name"], found["unseen"]) == ("todo", "hourly", [])
+    told = headway("timetable", "next", "automation:todo", "2", "--json").document
+    assert todo["next"] == told["next"]
+    assert todo["offsets_ms"] == [told["next"][0] % 1_800_000]
+    assert found["plan"]["tick_ms"] % 1000 == 0
+    # An edit keeps where the interval counts from, also before it is applied.
+    write(folder, entry("todo", repository, schedule="45m"))
+    (todo,) = headway("automations", "plan", "--json").document["plan"]["entries"]
+    assert todo["offsets_ms"] == [(told["next"][0] - 1_800_000) % 2_700_000]
+
+
+def test_plan_and_list_show_no_fire_of_an_interval_that_was_never_seen(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(
+        folder,
+        entry("todo", repository),
+        entry("hourly", repository, schedule="20 * * * *"),
+    )
+    ran = headway("automations", "plan")
+    assert ran.out.splitlines()[1].endswith("30m     counts from when the entry is first seen")
+    assert "there is no store at headway.db" in ran.err
+    assert not (folder / "headway.db").exists()
+    assert headway("migrate").code == 0
+    found = headway("automations", "plan", "--json").document
+    assert found["unseen"] == ["todo"]
+    assert [one["name"] for one in found["plan"]["entries"]] == ["hourly"]
+    assert "the store does not have yet" in headway("automations", "plan").err
+    todo, hourly = headway("automations", "list", "--json").document["automations"]
+    assert todo["next"] is None
+    assert hourly["next"] is not None
+    write(folder, entry("todo", repository))
+    assert "tick" not in headway("automations", "plan").out
+
+
 def test_what_is_wrong_is_told_plainly(headway: Headway, folder: Path, repository: Path) -> None:
     ran = headway("automations", "plan")
     assert ran.code == 2

@@ -18,16 +18,24 @@ from headway.cli.extras import needs_extra
 from headway.cli.session import Session
 from headway.cli.terminal import rough
 from headway.contract.store import Store
+from headway.contract.views import EntryView
 from headway.core.duration import format_duration
-from headway.core.errors import InvalidValue, UnknownJob
+from headway.core.errors import InvalidValue, StoreError, UnknownJob
+from headway.core.timetable.schedule import Every
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.timing import REAL
 from headway.stores import open_store
 
 with needs_extra("server"):
-    from headway.core.timetable.plan import make_plan
-    from headway.systems.automations.dispatcher import LANE, MOST, Dispatcher
+    from headway.core.timetable.plan import Plan, make_plan
+    from headway.systems.automations.dispatcher import (
+        LANE,
+        MOST,
+        Dispatcher,
+        anchored,
+        entries_of,
+    )
     from headway.systems.automations.places import read_places, read_settings
     from headway.systems.automations.reports import (
         concurrency,
@@ -96,27 +104,55 @@ def plan(
     The tick is the greatest common divisor of all periods and offsets; 1 minute for a schedule
     without a constant period. `headway serve --system automations` needs none: it fires each
     entry at its moment.
+
+    An interval counts from when its entry was first seen, which the store knows. Without a store,
+    or before the entry is in it, its fires are not known, and are left out of the tick.
     """
     dispatcher = _dispatcher(session, file)
     now = REAL.wall_at()
-    schedules = {one.id: one.schedule for one in dispatcher.enabled()}
-    made = make_plan(schedules, now, fires=fires)
+    entries, why = _known_entries(session)
+    each = {one.id: anchored(one, entries.get(one.id)) for one in dispatcher.enabled()}
+    made = make_plan({name: one for name, one in each.items() if one}, now, fires=fires)
+    unseen = [name for name, one in each.items() if one is None]
     faults = [str(one) for one in dispatcher.faults]
     if session.json:
-        session.terminal.document({"plan": made, "errors": faults})
+        session.terminal.document({"plan": made, "unseen": unseen, "errors": faults})
         return
+    rows = {
+        one.name: (
+            one.name,
+            "none" if one.period_ms is None else format_duration(one.period_ms),
+            ", ".join(f"{session.clock.at(at)} (in {rough(at - now)})" for at in one.next),
+        )
+        for one in made.entries
+    }
+    for one in dispatcher.enabled():
+        if one.id in unseen and isinstance(one.schedule, Every):
+            period = format_duration(one.schedule.interval_ms)
+            rows[one.id] = (one.id, period, "counts from when the entry is first seen")
     session.terminal.table(
         ["AUTOMATION", "PERIOD", "NEXT"],
-        [
-            (
-                one.name,
-                "none" if one.period_ms is None else format_duration(one.period_ms),
-                ", ".join(f"{session.clock.at(at)} (in {rough(at - now)})" for at in one.next),
-            )
-            for one in made.entries
-        ],
+        [rows[name] for name in each],
         empty="no entry is enabled",
     )
+    if made.entries or not unseen:
+        _print_ticks(session, made)
+    if unseen:
+        because = f": {why}" if why else ", which the store does not have yet"
+        session.terminal.remark(f"without the fires of {', '.join(unseen)}{because}", "yellow")
+    for fault in faults:
+        session.terminal.remark(fault, "red")
+
+
+def _known_entries(session: Session) -> tuple[dict[str, EntryView], str]:
+    """Return the timetable's entries of this system; without a store none, and why."""
+    try:
+        return session.with_store(entries_of), ""
+    except StoreError as error:
+        return {}, error.message
+
+
+def _print_ticks(session: Session, made: Plan) -> None:
     by = made.by_periods
     session.terminal.facts(
         [
@@ -130,8 +166,6 @@ def plan(
             ("counted over", format_duration(made.counted_ms)),
         ]
     )
-    for fault in faults:
-        session.terminal.remark(fault, "red")
 
 
 @command(app, "dispatch")

@@ -29,6 +29,7 @@ from headway.contract.definitions import (
 )
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.core.duration import UNITS_MS
 from headway.core.errors import HeadwayError, InvalidValue, StoreError
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
@@ -36,7 +37,7 @@ from headway.core.job import NewJob, derived_id
 from headway.core.naming import did_you_mean
 from headway.core.retry import Backoff
 from headway.core.state import State
-from headway.core.timetable.schedule import Every
+from headway.core.timetable.schedule import Every, Schedule
 from headway.runtime.answers import Dead
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
@@ -182,18 +183,14 @@ class Dispatcher:
     def spec(self, one: Automation, known: EntryView | None, now: int) -> EntrySpec:
         """Return the entry of the timetable that stands for one of the file.
 
-        An interval that is not known begins `now`.
+        An interval that is not known begins `now`, at the whole second: the tick of the plan
+        divides every offset.
         """
         name = ENTRY + one.id
-        schedule = one.schedule
-        if isinstance(schedule, Every):
-            anchor = now
-            if known is not None and isinstance(known.spec.schedule, Every):
-                anchor = known.spec.schedule.anchor_at
-            schedule = replace(schedule, anchor_at=anchor)
+        anchor = now - now % UNITS_MS["s"]
         return EntrySpec(
             name=name,
-            schedule=schedule,
+            schedule=anchored(one, known) or replace(one.schedule, anchor_at=anchor),
             job=self._job(one, derived_id("entry", name)),
             overlap=one.table.overlap,
         )
@@ -378,6 +375,20 @@ class Dispatcher:
         message = f"there is no automation {automation!r} in {self.file}"
         hint = did_you_mean(automation, self.config.automations, "headway automations list")
         raise InvalidValue(message, hint=hint)
+
+
+def anchored(one: Automation, known: EntryView | None) -> Schedule | None:
+    """Return when an entry of the file fires, an interval by the anchor that the timetable has.
+
+    Returns:
+        None for an interval that the timetable does not have yet: its fires count from when the
+        entry is first seen, so none of their moments is known.
+    """
+    if not isinstance(one.schedule, Every):
+        return one.schedule
+    if known is None or not isinstance(known.spec.schedule, Every):
+        return None
+    return replace(one.schedule, anchor_at=known.spec.schedule.anchor_at)
 
 
 async def entries_of(store: Store) -> dict[str, EntryView]:

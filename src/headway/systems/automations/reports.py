@@ -22,6 +22,7 @@ from headway.systems.automations.dispatcher import (
     LIVE,
     MOST,
     Dispatcher,
+    anchored,
     entries_of,
 )
 from headway.systems.automations.repository import read_repository
@@ -227,13 +228,14 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
     for one in dispatcher.config.automations.values():
         entry, job = entries.get(one.id), newest.get(one.id)
         schedule = entry.spec.schedule if entry else one.schedule
+        known = schedule if entry else anchored(one, None)
         rows.append(
             {
                 "id": one.id,
                 "repository": one.repository.key,
                 "schedule": format_schedule(schedule),
                 "enabled": one.id in enabled,
-                "next": next_fire([schedule], now) if one.id in enabled else None,
+                "next": next_fire([known], now) if known and one.id in enabled else None,
                 "folded": entry.folded if entry else 0,
                 "session_id": session_id(one.id, job.id) if job else None,
                 "status": "skipped" if one.id in failed else status(job) if job else None,
