@@ -38,14 +38,14 @@ def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
     if folded:
         step.load(folded)
         for job in folded:
-            fold(step, row, step.rows[job])
+            _fold(step, row, step.rows[job])
         step.ledger.entries.save(row)
     return [one.seq for one in kept]
 
 
-def fold(step: Step, entry: EntryRow, job: JobRow, reason: str = "folded") -> None:
-    """End an unwanted fire, and count it."""
-    step.end(job, State.CANCELLED, "", reason=reason)
+def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
+    """End a fire that a policy leaves out, and count it."""
+    step.end(job, State.CANCELLED, "", reason="folded")
     entry.folded += 1
     step.ledger.counts.happened("folded")
 

@@ -290,6 +290,29 @@ class TimetableGroup(ConformanceGroup):
             await rig.worker.take_and_report(Succeeded)
         assert (await the_entry(rig)).folded == 0
 
+    @pytest.mark.parametrize("change", ["schedule", "job", "off", "removed"])
+    async def test_fire_that_falls_with_a_change_of_its_entry_is_not_folded(
+        self, rig: Rig, change: str
+    ) -> None:
+        entry = await declare(rig, overlap="skip")
+        await fire(rig, entry.revision, 1, 2, 3, 4)
+        await rig.pass_time(2 * MINUTE_MS)
+        assert (await the_entry(rig)).folded == 1
+        if change == "schedule":
+            await declare(rig, 3 * MINUTE_MS, overlap="skip")
+        elif change == "job":
+            await declare(rig, overlap="one")
+        elif change == "off":
+            await rig.define(EnableEntry(name=NAME, enabled=False))
+        else:
+            await rig.define(RemoveEntry(name=NAME))
+            await declare(rig, overlap="skip")
+        reasons = [job.reason for job in await fired(rig) if job.state is State.CANCELLED]
+        assert sorted(reasons) == ["folded", "the entry changed", "the entry changed"]
+        assert (await the_entry(rig)).folded == 1
+        assert await rig.total("folded") == 1
+        assert await rig.total("cancelled") == 3
+
     async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
         entry = await declare(rig, overlap="skip")
         await fire(rig, entry.revision, 1, 2, 3, 4, 5)

@@ -37,7 +37,6 @@ from headway.stores.ledger.gatechanges import (
 )
 from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ahead, Ledger
-from headway.stores.ledger.promotion import fold
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.tokenchanges import (
@@ -286,7 +285,8 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
     for job in step.ledger.jobs.of_entry(row.name):
         # One that has run waits for its retry: its moment has fired.
         if job.state is State.SCHEDULED and not job.run:
-            fold(step, row, job, "the entry changed")
+            # Not counted as folded: no earlier fire stands for it.
+            step.end(job, State.CANCELLED, "", reason="the entry changed")
             moments.append(job.fired_at or 0)
     if moments and row.last_fired is not None:
         row.last_fired = min(row.last_fired, min(moments) - 1)

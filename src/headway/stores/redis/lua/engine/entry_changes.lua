@@ -1,6 +1,6 @@
 -- Changes of the timetable: entries are declared, switched and removed.
 -- needs: base.codec, base.run, base.time, base.python, tables.declared, tables.jobs
--- needs: engine.promotion
+-- needs: engine.step
 local EntryChanges = {}
 
 -- Cancels fires that are not due yet; the next revision may insert them again.
@@ -9,7 +9,8 @@ local function drop_fires(step, row)
   for _, job in ipairs(Jobs.of_entry(row.name)) do
     -- One that has run is due to be tried again: its moment has fired.
     if job.state == 'scheduled' and job.run == 0 then
-      Promotion.fold(step, row, job, 'the entry changed')
+      -- Not counted as folded: no earlier fire stands for it.
+      Step.finish(step, job, 'cancelled', '', { reason = 'the entry changed' })
       local moment = job.fired_at or 0
       earliest = earliest and math.min(earliest, moment) or moment
     end

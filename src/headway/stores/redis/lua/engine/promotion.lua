@@ -68,9 +68,9 @@ local function by_overlap(entry, due)
   return { due[1] }
 end
 
--- A fire that is not wanted ends, and is counted.
-function Promotion.fold(step, entry, job, reason)
-  Step.finish(step, job, 'cancelled', '', { reason = reason })
+-- A fire that a policy leaves out ends, and is counted.
+local function fold(step, entry, job)
+  Step.finish(step, job, 'cancelled', '', { reason = 'folded' })
   entry.folded = entry.folded + 1
   Counts.happened('folded', 1)
 end
@@ -90,7 +90,7 @@ local function fold_others(step, entry, due, kept)
   end
   Step.load(step, folded)
   for _, id in ipairs(folded) do
-    Promotion.fold(step, entry, step.rows[id], 'folded')
+    fold(step, entry, step.rows[id])
   end
   Declared.save_entry(entry)
 end
