@@ -15,7 +15,8 @@ import pytest
 
 from headway.app import App
 from headway.contract.definitions import DeclareEntry, DefineRequest
-from headway.contract.views import JobsQuery, TimetableQuery
+from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
@@ -311,6 +312,41 @@ async def test_an_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
             return (await one.get("/dispatcher/metrics"))["totalAutomationsSpawned"] >= 2
 
         await one.until(spawned)
+
+
+async def test_the_newest_session_is_none_that_folded_or_fell_with_an_edit(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    given = entry("a", repository, holding(tmp_path), schedule="19m")
+    async with service(tmp_path, url, given) as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        store, session = one.rig.store, (await one.row("a"))["session_id"]
+        laid = await store.read(JobsQuery(lane="automations", states=(State.SCHEDULED,)))
+        ahead = laid.rows[0]
+        # The next fire falls due soon, while the session runs. One that is edited to be due at
+        # once would wait for the lock.
+        soon = (await store.read(StatsQuery())).now + 2_000
+        await store.act(
+            ActRequest(
+                request="due", ids=(ahead.id,), verb=Verb.EDIT, edit=Edit(due_at=soon), author="me"
+            )
+        )
+
+        async def folded() -> bool:
+            return (await one.row("a"))["folded"] == 1
+
+        await one.until(folded)
+        row = await one.row("a")
+        assert (row["status"], row["reason"], row["session_id"]) == ("running", "", session)
+        (tmp_path / "go").touch()
+        await one.ended("a")
+        one.write(entry("a", repository, schedule="5h"))
+
+        async def applied() -> bool:
+            return (await one.row("a"))["schedule"] == "every 5h"
+
+        await one.until(applied)
+        row = await one.row("a")
+        assert (row["status"], row["session_id"], row["folded"]) == ("succeeded", session, 1)
 
 
 async def test_an_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, monkeypatch):

@@ -28,13 +28,12 @@ from headway.systems.automations.dispatcher import (
     LANE,
     LIMIT,
     LIVE,
-    MOST,
     NAME,
     Dispatcher,
     entries_of,
 )
 from headway.systems.automations.places import Places
-from headway.systems.automations.reports import BEGUN, status
+from headway.systems.automations.reports import sessions, status
 from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
 from headway.systems.automations.session import session_id
 from headway.systems.jobs import find_lane, seen_job
@@ -184,7 +183,7 @@ async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[Se
 
     async def read() -> dict[str, list[SessionView]]:
         found: dict[str, list[SessionView]] = {}
-        for job in await _jobs(look, BEGUN, MOST):
+        for job in map(session_view, await sessions(look.service.store)):
             some = found.setdefault(job.automation, [])
             if len(some) < ROWS:
                 some.append(job)

@@ -17,6 +17,7 @@ from headway.core.state import State
 from headway.core.timetable.plan import make_plan, next_fire
 from headway.core.timetable.schedule import format_schedule
 from headway.systems.automations.dispatcher import (
+    KIND,
     LANE,
     LIMIT,
     LIVE,
@@ -28,7 +29,7 @@ from headway.systems.automations.dispatcher import (
 from headway.systems.automations.repository import read_repository
 from headway.systems.automations.session import session_id
 
-BEGUN = tuple(state for state in State if state is not State.SCHEDULED)
+_DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
 """States of jobs that have fallen due; those of fires that are laid ahead are left out."""
 
 Health = Literal["healthy", "degraded", "unhealthy"]
@@ -118,7 +119,7 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
     seen: set[str] = set()
     limit = await concurrency(store)
     full = limit["max"] is not None and limit["used"] >= limit["max"]
-    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+    for job in await sessions(store):
         name = _args(job).get("automation", "")
         started = bool(job.runs) and job.runs[-1].claimed_at >= begun[0]
         if started:
@@ -142,6 +143,23 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
     result.disabled = len(dispatcher.config.automations) - len(enabled)
     result.not_due = len(enabled - seen)
     return result
+
+
+async def sessions(store: Store) -> list[JobView]:
+    """List the sessions that run, ran or wait, with their runs, the newest first.
+
+    Fires that were folded, or fell with an edit of their entry, never became one.
+    """
+    # Apart, so that any number of fires that were folded leaves the others in the page.
+    ended = await _jobs(store, (State.CANCELLED,), newest=True, runs=True)
+    found = [*await _jobs(store, _DUE, newest=True, runs=True), *(one for one in ended if one.runs)]
+    found = [one for one in found if one.kind == KIND]
+    # Not by arrival: a fire is laid ahead, and arrives before a session that is made due now.
+    return sorted(found, key=_moment, reverse=True)
+
+
+def _moment(job: JobView) -> int:
+    return job.created_at if job.fired_at is None else job.fired_at
 
 
 async def locks(store: Store) -> list[Lock]:
@@ -220,7 +238,7 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
     entries = await entries_of(store)
     now = (await store.read(StatsQuery())).now
     newest: dict[str, JobView] = {}
-    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+    for job in await sessions(store):
         newest.setdefault(_args(job).get("automation", ""), job)
     failed = dispatcher.failed_for_good(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
@@ -339,7 +357,7 @@ async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
     """
     if given.startswith("cron:"):
         return given, await store.read(JobQuery(id=given.rpartition(":")[2]))
-    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+    for job in await sessions(store):
         name = _args(job).get("automation", "")
         if given == job.id or (given == name and job.runs):
             return session_id(name, job.id), job
