@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec
+from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec, FireRequest
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import At, Cron, Every
 from tests.cli.conftest import Headway
-from tests.cli.seeding import new_job, with_store
+from tests.cli.seeding import claim, new_job, with_store
 
 NIGHTLY = Cron("0 3 * * *", tz="Europe/Berlin")
 
@@ -55,6 +56,56 @@ def test_an_entry_is_switched_off_and_on_again(headway: Headway):
     laid = headway("jobs", "--state", "scheduled", "--json").document["jobs"]
     assert {job["entry"] for job in laid} == {"often"}
     assert len(laid) >= 10
+
+
+OFTEN = 1_000_000
+
+
+def fire(*, past: bool) -> int:
+    """Declares an entry, and lays fires ahead; with `past`, one more that is due by now."""
+
+    async def work(store: Store) -> int:
+        spec = EntrySpec(name="t", schedule=Every(OFTEN), job=new_job())
+        await store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
+        now = (await store.read(StatsQuery())).now
+        moments = (*([now] if past else []), *next_fires(spec.schedule, now, 3))
+        request = FireRequest(entry="t", revision=1, moments=moments, ahead_until=moments[-1])
+        await store.fire(request)
+        return now
+
+    return with_store(work)
+
+
+def last(headway: Headway) -> int | None:
+    """When the entry fired last; the column LAST says the same."""
+    (entry,) = headway("timetable", "--json").document["entries"]
+    row = headway("timetable").out.splitlines()
+    shown = row[1][row[0].index("LAST") : row[0].index("OVERLAP")].strip()
+    assert bool(shown) is (entry["last"] is not None)
+    return entry["last"]
+
+
+def test_an_entry_that_never_fired_shows_no_last_fire(headway: Headway):
+    fire(past=False)
+    assert last(headway) is None
+    for verb in ("disable", "enable"):
+        assert headway("timetable", verb, "t").code == 0
+        assert last(headway) is None
+
+
+def test_the_last_fire_is_one_that_happened_also_after_an_edit(headway: Headway):
+    at = fire(past=True)
+    assert len(claim("main")) == 1
+    assert last(headway) == at
+
+    async def edit(store: Store) -> int:
+        spec = EntrySpec(name="t", schedule=Cron("0 3 * * *"), job=new_job())
+        return await store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
+
+    with_store(edit)
+    assert last(headway) == at
+    assert headway("timetable", "disable", "t").code == 0
+    assert last(headway) == at
 
 
 def test_an_unknown_entry_is_an_error_of_the_caller(headway: Headway):

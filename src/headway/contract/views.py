@@ -401,7 +401,16 @@ class WorkersQuery(Query[tuple[WorkerView, ...]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryView:
-    """A timetable entry, its revision, the last moment fired, and counts."""
+    """A timetable entry.
+
+    Attributes:
+        revision: another after each change.
+        last_fired: moments up to this one are not fired any more, ms UTC: fires are laid ahead, so
+            it may be later than now, and after a change it may be no fire's; None before the first.
+        ahead_until: up to which moment fires are laid; None if none are under this revision.
+        folded: fires that a policy left out.
+        first_seen_at: when the store first saw the entry.
+    """
 
     spec: EntrySpec
     revision: int
