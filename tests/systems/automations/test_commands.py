@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,7 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from headway.contract.store import Store
 from headway.runtime.timing import REAL
+from headway.systems.automations.reports import Marker, mark
 from tests.cli.conftest import Headway
 from tests.cli.test_serve import serving
 from tests.systems.automations.sessions_rig import lives, new_repository, pids, until
@@ -81,6 +87,28 @@ def test_a_dispatch_that_waits_counts_what_was_locked_meanwhile(
     # Nothing of it is lost.
     again = headway("automations", "dispatch", "--wait", "--json").document
     assert (again["dispatched"], again["skipped"]["not_due"]) == (1, 1)
+
+
+def test_a_dispatch_counts_none_that_another_has_started_meanwhile(
+    headway: Headway, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a", "b")
+    write(folder, *(entry(name, new_repository(folder / name)) for name in names))
+    assert headway("migrate").code == 0
+    other: list[dict[str, Any]] = []
+
+    async def meanwhile(store: Store) -> Marker:
+        begun = await mark(store)
+        line = [sys.executable, "-m", "headway", "automations", "dispatch", "--wait", "--json"]
+        done = await asyncio.to_thread(subprocess.run, line, capture_output=True, check=True)
+        other.append(json.loads(done.stdout))
+        return begun
+
+    monkeypatch.setattr("headway.cli.commands.automations.mark", meanwhile)
+    result = headway("automations", "dispatch", "--wait", "--json").document
+    assert (other[0]["dispatched"], other[0]["skipped"]["locked"]) == (2, 0)
+    assert (result["dispatched"], result["skipped"]["locked"]) == (0, 2)
+    assert result["skipped"]["not_due"] == 0
 
 
 def test_sessions_go_on_behind_a_dispatch_that_has_returned(

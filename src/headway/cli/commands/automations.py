@@ -343,7 +343,7 @@ def _app(session: Session, dispatcher: Dispatcher) -> App:
 
 
 async def _dispatch(
-    opened: App, dispatcher: Dispatcher, start: Callable[[], None] | None
+    opened: App, dispatcher: Dispatcher, start: Callable[[], str] | None
 ) -> dict[str, Any]:
     """Start what is due, in processes that `start` starts; without it, wait for their ends."""
     async with opened:
@@ -354,11 +354,15 @@ async def _dispatch(
         while (await store.sweep(MOST)).again:
             pass
         await dispatcher.sync(store)
+        workers: set[str] = set()
         if start is None:
-            await _work(opened, lambda: False, 1_000)
+            workers.add(await _work(opened, lambda: False, 1_000))
         while start is not None and (left := await unsettled(store)):
-            await (asyncio.to_thread(start) if left == "due" else REAL.pause(0.1))
-        return (await survey(store, dispatcher, begun)).document()
+            if left == "due":
+                workers.add(await asyncio.to_thread(start))
+            else:
+                await REAL.pause(0.1)
+        return (await survey(store, dispatcher, begun, workers)).document()
 
 
 async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
@@ -371,22 +375,30 @@ async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
 
 async def _work(
     opened: App, has_enough: Callable[[], bool], most: int, started: int | None = None
-) -> None:
-    """Run until all due work has started or `has_enough`; signal `started`; wait for its end."""
+) -> str:
+    """Run until all due work has started or `has_enough`; signal `started`; wait for its end.
+
+    Returns:
+        The worker's id, which `started` is sent as well.
+    """
     worker = opened.worker(lanes=LANE, concurrency=most, prefetch=0, grace=LONGEST_SESSION)
     working = asyncio.create_task(worker.run())
     event_loop.on_signals(lambda _: worker.stop(now=True))
     while not working.done() and not has_enough() and await unsettled(opened.store):
         await REAL.pause(0.1)
     if started is not None:
-        os.write(started, b"1")
+        os.write(started, worker.id.encode())
         os.close(started)
     worker.stop()
     await working
+    return worker.id
 
 
-def _in_background(session: Session, dispatcher: Dispatcher) -> None:
+def _in_background(session: Session, dispatcher: Dispatcher) -> str:
     """Have another process start one session and keep its lease; wait until it has started.
+
+    Returns:
+        The id of its worker.
 
     Raises:
         InvalidValue: it did not begin.
@@ -411,8 +423,8 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> None:
     )
     os.close(write)
     with os.fdopen(read, "rb") as started:
-        if started.read():
-            return
+        if worker := started.read().decode():
+            return worker
     os.waitpid(child, 0)
     said = ""
     with suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -41,7 +41,9 @@ class DispatchResult:
 
     Attributes:
         not_due: enabled entries that were not due, or outside their window.
-        locked: due ones whose repository another session has, or whose own earlier one runs.
+        dispatched: sessions that it started.
+        locked: due ones whose repository another session has, whose own earlier one runs, or that
+            another dispatch at the same time has started.
         concurrency_limit: due ones for which no session was free.
         disabled: entries that are switched off.
         errors: automation_id and error of entries that are not valid, and of sessions that could
@@ -111,18 +113,30 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
     return "starting" if starting else ""
 
 
-async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> DispatchResult:
-    """Return what a dispatch did since it was marked, once it has settled."""
+async def survey(
+    store: Store, dispatcher: Dispatcher, begun: Marker, workers: Collection[str] | None = None
+) -> DispatchResult:
+    """Return what a dispatch did since it was marked, once it has settled.
+
+    Args:
+        workers: the ids of those that it ran; None for a server, which starts everything itself.
+    """
     entries = await entries_of(store)
     failed = dispatcher.failed_for_good(entries.values())
     result = DispatchResult(errors=_errors(dispatcher, failed))
+    enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     seen: set[str] = set()
     limit = await concurrency(store)
     full = limit["max"] is not None and limit["used"] >= limit["max"]
     for job in await sessions(store):
         name = _args(job).get("automation", "")
-        started = bool(job.runs) and job.runs[-1].claimed_at >= begun[0]
-        if started:
+        run = job.runs[-1] if job.runs else None
+        started = run is not None and run.claimed_at >= begun[0]
+        if run and started and workers is not None and run.worker not in workers:
+            # Another dispatch at the same time was faster.
+            result.locked += name in enabled - seen and run.handed_at is not None
+            seen.add(name)
+        elif started:
             seen.add(name)
             setup = job.state is State.DEAD and job.reason.startswith("setup failed")
             result.dispatched += not setup
@@ -135,7 +149,6 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
             # One that may start now was locked until the dispatch had started the others.
             seen.add(name)
             result.locked += 1
-    enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     for name, entry in entries.items():
         if entry.folded > begun[1].get(name, 0) and name in enabled - seen:
             seen.add(name)
