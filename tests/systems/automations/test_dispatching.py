@@ -457,6 +457,15 @@ async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_pat
         scraped = (await one.rig.http.get("/metrics")).text
         assert "headway_automations_spawned_total 1.0" in scraped
         assert "headway_automations_slots 3.0" in scraped
+        assert f"headway_automations_dispatches_total {metrics['totalDispatches']}.0" in scraped
+        assert f"headway_automations_fires_folded {metrics['totalSkips']}.0" in scraped
+        took = float(metrics["lastDispatchDuration"]) / 1000
+        assert f"headway_automations_last_dispatch_duration_seconds {took}" in scraped
+        skipped = metrics["lastDispatchResult"]["skipped"]
+        results = {"dispatched": 1, "errors": 0, **skipped}
+        for result, count in results.items():
+            name = f'headway_automations_last_dispatch_result{{result="{result}"}}'
+            assert f"{name} {count}.0" in scraped
 
 
 async def test_a_worker_that_stops_ends_its_sessions(tmp_path, repository, url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client.core import Metric
@@ -15,13 +16,13 @@ from headway.core.state import State
 from headway.runtime.app import App
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, thresholds_of
-from headway.server.metrics import Family, counter, gauge, one
+from headway.server.metrics import Family, Samples, counter, gauge, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
 from headway.systems.automations.pages import pages_of
 from headway.systems.automations.places import read_places, read_settings
-from headway.systems.automations.reports import concurrency, health, listing
+from headway.systems.automations.reports import concurrency, health, listing, metrics
 from headway.systems.automations.routes import ROUTES
 from headway.systems.jobs import find_lane
 
@@ -29,12 +30,42 @@ SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
 REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
 LAST = gauge("automations_last_dispatch_timestamp_seconds", "When this server started one last.")
+DURATION = gauge(
+    "automations_last_dispatch_duration_seconds", "From due to started, of the last one."
+)
+RESULT = gauge(
+    "automations_last_dispatch_result",
+    "Sessions and entries of the last moment at which this server started one, by result: "
+    "dispatched, notDue, locked, concurrencyLimit, disabled, errors.",
+    "result",
+)
+DISPATCHES = counter(
+    "automations_dispatches", "Moments at which this server started at least one session."
+)
+SKIPS = gauge(
+    "automations_fires_folded",
+    "Fires folded into an earlier one, of the entries that are known, on all servers.",
+)
 INVALID = gauge("automations_invalid_entries", "Entries of the file that are not valid.")
 ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
 LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
 SLOTS = gauge("automations_slots", "Sessions that may run at once.")
 LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
-FAMILIES = (SPAWNED, ERRORS, REMADE, LAST, INVALID, ACTIVE, LOCKED, SLOTS, LOWERED)
+FAMILIES = (
+    DISPATCHES,
+    SPAWNED,
+    ERRORS,
+    REMADE,
+    LAST,
+    DURATION,
+    RESULT,
+    SKIPS,
+    INVALID,
+    ACTIVE,
+    LOCKED,
+    SLOTS,
+    LOWERED,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,21 +192,36 @@ class AutomationMetrics:
         """See `Source.metrics`."""
         counts = self._dispatcher.runner.counts
         found = [
+            one(DISPATCHES, counts.dispatches),
             one(SPAWNED, counts.spawned),
             one(ERRORS, counts.errors),
             one(REMADE, counts.remade),
             one(LAST, (counts.last_at or 0) / 1000),
+            one(DURATION, (counts.last_ms or 0) / 1000),
             one(INVALID, len(self._dispatcher.faults)),
             one(LOWERED, bool(self._dispatcher.lowered)),
         ]
         if overview is None:
             return found
         usage = await concurrency(self._store)
+        done = await metrics(self._store, self._dispatcher)
+        found += [one(SKIPS, done["totalSkips"]), _result(done["lastDispatchResult"])]
         lane = find_lane(overview, LANE)
         states = {} if lane is None else lane.counts
         waiting = states.get(State.WAITING, 0) + states.get(State.PARKED, 0)
         found += [one(ACTIVE, usage["used"]), one(LOCKED, waiting), one(SLOTS, usage["max"] or 0)]
         return found
+
+
+def _result(last: Mapping[str, Any] | None) -> Metric:
+    """Return the result of the last dispatch; without samples before the first."""
+    samples = Samples(RESULT)
+    if last is not None:
+        samples.put(last["dispatched"], "dispatched")
+        for reason, count in last["skipped"].items():
+            samples.put(count, reason)
+        samples.put(len(last["errors"]), "errors")
+    return samples.metric()
 
 
 def make(settings: Mapping[str, object]) -> AutomationsSystem:
