@@ -76,6 +76,38 @@ def test_an_invalid_entry_is_reported_with_its_line_and_disables_only_itself(bro
     assert str(fault).startswith(f"{FILE}:{line}: ")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('priority = "high"', 'priority: "high" is not a valid integer'),
+        ("priority = true", "priority: true is not a valid integer"),
+        ("priority = -1", "priority: Input should be greater than or equal to 0, not -1"),
+        ("schedule = 30", "schedule: 30 is not a valid string or table"),
+        ("window = 9", "window: 9 is not a valid string or table"),
+        ("window = {hours = 9}", "window: 9 is not a valid string"),
+        ('timeout = "1x"', "timeout: "),
+        ("enabled = 1", "enabled: 1 is not a valid boolean"),
+        ('overlap = "both"', "overlap: Input should be 'skip', 'one' or 'all', not \"both\""),
+    ],
+)
+def test_an_error_says_the_value_and_what_is_allowed(line, said):
+    key = line.partition(" ")[0]
+    lines = [one for one in PLAIN.splitlines() if not one.startswith(key)]
+    (fault,) = parsed("\n".join(["[[automation]]", *lines, line])).faults
+    assert fault.error.startswith(said)
+    assert "Value error" not in fault.error
+
+
+@pytest.mark.parametrize(
+    "line", ["env = {KEY = 123456}", "command = 123456", "repository = 123456"]
+)
+def test_an_error_repeats_no_value_that_may_be_a_secret(line):
+    key = line.partition(" ")[0]
+    lines = [one for one in PLAIN.splitlines() if not one.startswith(key)]
+    (fault,) = parsed("\n".join(["[[automation]]", *lines, line])).faults
+    assert "123456" not in fault.error
+
+
 def test_a_token_is_not_repeated_by_what_is_reported():
     entry = 'id = "x"\nrepository = "rsync://ada:TOKEN@h/r"\nschedule = "5m"\ncommand = "a"\n'
     (fault,) = parsed(f"[[automation]]\n{entry}").faults

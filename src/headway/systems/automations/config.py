@@ -6,6 +6,7 @@ itself; whatever is wrong is reported with file and line.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from headway.contract.definitions import Overlap
 from headway.core.duration import UNITS_MS
@@ -35,6 +37,9 @@ _AT_LINE = re.compile(r"at line (\d+)")
 _TIME = re.compile(r"\d{1,2}:\d{2}")
 _TYPES = {"cron": "cron", "interval": "every", "every": "every", "at": "at"}
 
+
+_SECRET = frozenset({"repository", "command", "env", "pass_env", "notifications"})
+"""Keys whose values may have a password or a token, and are not repeated in errors."""
 
 Span = Annotated[AnySpan, Field(ge=1)]
 """Milliseconds, written as a duration."""
@@ -358,7 +363,10 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        found = error.errors(include_url=False)
+        if any(len(one["loc"]) > 2 and isinstance(one["loc"][-1], str) for one in found):
+            # A table that is not valid is not meant to be a text.
+            found = [one for one in found if len(one["loc"]) > 2 or one["loc"][1:] != ("str",)]
         first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         keys = [part for part in first["loc"] if isinstance(part, str)] or ["automation"]
         if first["type"] == "extra_forbidden":
@@ -369,8 +377,24 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
         else:
             if chunk.line_of(keys[-1]) > chunk.line:
                 keys = keys[-1:]
-            said = f"{keys[0]}: {first['msg'].removeprefix('Value error, ')}"
+            said = f"{keys[0]}: {_said(first, found)}"
         raise _Invalid(chunk.line_of(keys[0]), said) from None
+
+
+def _said(first: ErrorDetails, found: Sequence[ErrorDetails]) -> str:
+    """Say what is wrong with a value, and what it is, unless it may have a secret."""
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return said
+    value = "this"
+    if first["loc"][0] not in _SECRET:
+        value = json.dumps(first["input"], default=str)[:60]
+    alike = [one for one in found if one["loc"][:1] == first["loc"][:1]]
+    forms = [one["msg"].partition("Input should be a valid ")[2] for one in alike]
+    if all(forms):
+        allowed = " or ".join(dict.fromkeys(forms)).replace("dictionary", "table")
+        return f"{value} is not a valid {allowed}"
+    return said if value == "this" else f"{said}, not {value}"
 
 
 def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
