@@ -135,3 +135,20 @@ def test_a_schedule_that_is_not_understood_is_refused_with_a_hint(bad):
 def test_an_interval_out_of_its_range_is_refused(interval, anchor_at):
     with pytest.raises(InvalidValue):
         Every(interval, anchor_at=anchor_at)
+
+
+@pytest.mark.parametrize("text", ["every 1h", "at 09:00", "cron: 0 9 * * *"])
+def test_an_unknown_zone_is_refused_whatever_the_schedule(text: str):
+    with pytest.raises(InvalidValue, match="no time zone 'Nope'"):
+        parse_schedule(text, tz="Nope")
+
+
+@pytest.mark.parametrize("text", ["at 25:00", "at 24:01", "at 9", "at 23:60"])
+def test_hint_of_a_wrong_time_of_day_names_times_that_are_accepted(text: str):
+    with pytest.raises(InvalidValue) as raised:
+        parse_schedule(text)
+    assert raised.value.hint == 'write it as "09:00", from 00:00 to 23:59'
+    for time in ("00:00", "23:59"):
+        assert parse_schedule(f"at {time}") == At(time)
+    with pytest.raises(InvalidValue, match="belongs to the next day"):
+        parse_schedule("at 24:00")

@@ -29,11 +29,12 @@ _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 _DAYS_HINT = 'write days as "mon-fri", "mon,wed,sat-sun" or "daily"'
 
 
-def parse_minute(text: str) -> int:
+def parse_minute(text: str, *, last: int = DAY_MINUTES) -> int:
     """Read a time of day, such as "09:00".
 
     Args:
         text: hours and minutes, from "00:00" to "24:00".
+        last: the last minute that is allowed; 1439 if midnight is of the next day.
 
     Returns:
         Minutes since midnight, 0 to 1440.
@@ -43,9 +44,11 @@ def parse_minute(text: str) -> int:
     """
     match = _CLOCK.fullmatch(text.strip())
     minute = int(match[1]) * 60 + int(match[2]) if match else -1
-    if not match or minute > DAY_MINUTES or int(match[2]) > 59:
+    if not match or minute > last or int(match[2]) > 59:
         message = f"{text[:60]!r} is not a time of day"
-        raise InvalidValue(message, hint='write it as "09:00", from 00:00 to 24:00')
+        raise InvalidValue(
+            message, hint=f'write it as "09:00", from 00:00 to {format_minute(last)}'
+        )
     return minute
 
 

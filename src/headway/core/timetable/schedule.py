@@ -226,9 +226,10 @@ class At:
             InvalidValue: the time is 24:00, or one is not understood.
         """
         _text("a time of day", self.time)
-        if parse_minute(self.time) == DAY_MINUTES:
+        if self.time.strip() == "24:00":
             message = f"the time {self.time!r} belongs to the next day"
             raise InvalidValue(message, hint='write "00:00" and the days on which it is')
+        parse_minute(self.time, last=DAY_MINUTES - 1)
         parse_days(self.days)
         find_zone(self.tz)
 
@@ -257,7 +258,8 @@ def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedul
     Args:
         text: "cron: 0 9 * * 1-5", "every 30m", "at 09:00" or "at 09:00 mon-fri"; the colon may
             stand after each of the three words or be left out.
-        tz: the IANA zone of a cron or a time of day.
+        tz: the IANA zone of a cron or a time of day. An interval has none, but an unknown one is
+            refused all the same: it is a mistake that would show only after an edit.
         anchor_at: the first fire of an interval, ms UTC.
 
     Returns:
@@ -270,6 +272,7 @@ def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedul
     if not match:
         message = f"the schedule {text[:60]!r} is not understood"
         raise InvalidValue(message, hint='write "cron: 0 9 * * 1-5", "every 30m" or "at 09:00"')
+    find_zone(tz)
     body = match[2].strip()
     match match[1].lower():
         case "cron":
