@@ -247,6 +247,17 @@ def test_plan_and_list_show_no_fire_of_an_interval_that_was_never_seen(
     assert "tick" not in headway("automations", "plan").out
 
 
+def test_limit_has_the_range_of_the_route(headway: Headway, folder: Path, repository: Path) -> None:
+    write(folder, entry("off", repository, enabled=False))
+    assert headway("migrate").code == 0
+    assert headway("automations", "dispatch").code == 0
+    refused = headway("automations", "limit", "10001")
+    assert (refused.code, refused.out) == (2, "")
+    assert "10001 sessions at once" in refused.err
+    assert headway("automations", "limit", "10000", "--json").document["max"] == 10_000
+    assert headway("automations", "limit", "0", "--json").document["max"] == 0
+
+
 def test_what_is_wrong_is_told_plainly(headway: Headway, folder: Path, repository: Path) -> None:
     ran = headway("automations", "plan")
     assert ran.code == 2

@@ -292,7 +292,7 @@ def release_(
 def limit(
     session: Session,
     most: Annotated[
-        int | None, typer.Argument(metavar="[N]", min=0, help="Sessions at once.")
+        int | None, typer.Argument(metavar="[N]", help="Sessions at once, 0 to 10000.")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="As the file says.")] = False,
     file: FileName = None,
@@ -300,7 +300,7 @@ def limit(
     """Show how many sessions may run at once, or change it; those that run go on.
 
     Raises:
-        InvalidValue: a number and --reset were given.
+        InvalidValue: a number and --reset were given, or the number is out of its range.
     """
     if most is not None and reset:
         message = "a number and --reset were given"

@@ -32,6 +32,9 @@ from headway.systems.automations.session import session_id
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
 """States of jobs that have fallen due; those of fires that are laid ahead are left out."""
 
+MOST_SESSIONS = 10_000
+"""The highest limit that can be set."""
+
 Health = Literal["healthy", "degraded", "unhealthy"]
 
 
@@ -240,7 +243,14 @@ async def concurrency(store: Store) -> dict[str, Any]:
 
 
 async def set_concurrency(store: Store, most: int | None, *, author: str) -> dict[str, Any]:
-    """Change how many sessions there may be; None for what the file says."""
+    """Change how many sessions there may be; None for what the file says.
+
+    Raises:
+        InvalidValue: it is below 0 or above `MOST_SESSIONS`.
+    """
+    if most is not None and not 0 <= most <= MOST_SESSIONS:
+        message = f"{most} sessions at once"
+        raise InvalidValue(message, hint=f"from 0 to {MOST_SESSIONS}")
     item = ResetGate(name=LIMIT) if most is None else SetGate(name=LIMIT, capacity=most)
     await store.define(DefineRequest(items=(item,), author=author))
     return await concurrency(store)

@@ -15,6 +15,7 @@ from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
 from headway.systems.automations.reports import (
+    MOST_SESSIONS,
     Health,
     Lock,
     concurrency,
@@ -90,7 +91,7 @@ STARTED = reply("Started", "A session.", session_id=(str, "Its id."), job=(str, 
 class ConcurrencyBody(Body):
     """How many sessions may run at once."""
 
-    max: int | None = Field(ge=0, le=10_000, description="null for what the file says.")
+    max: int | None = Field(ge=0, le=MOST_SESSIONS, description="null for what the file says.")
 
 
 class ReleaseAsked(QueryModel):
