@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -403,6 +404,27 @@ async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, 
         assert (await one.get("/locks"))["locks"] == []
         again = await one.rig.http.delete(f"{API}/locks/{quote(str(repository), safe='')}")
         assert again.status_code == 404
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_session_that_was_released_is_logged_as_cancelled_and_not_as_failed(
+    tmp_path, repository, caplog, force
+):
+    url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository, holding(tmp_path))
+    async with service(tmp_path, url, given, lease="2s") as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        where = f"{API}/locks/{quote(str(repository), safe='')}?force={str(force).lower()}"
+        assert (await one.rig.http.delete(where)).status_code == 200
+
+        def ends() -> list[tuple[int, str]]:
+            found = [(each.levelno, each.getMessage()) for each in caplog.records]
+            return [each for each in found if "end=" in each[1]]
+
+        await one.until(lambda: _async(ends()))
+        ((level, text),) = ends()
+        assert level == logging.WARNING
+        assert text.startswith("session cancelled ")
+        assert text.endswith(" end=cancelled")
 
 
 async def test_a_failed_session_is_tried_again_only_if_the_entry_says_so(tmp_path, repository, url):

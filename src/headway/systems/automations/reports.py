@@ -27,6 +27,7 @@ from headway.systems.automations.dispatcher import (
     entries_of,
 )
 from headway.systems.automations.repository import read_repository
+from headway.systems.automations.runner import FORCE_RELEASED
 from headway.systems.automations.session import session_id
 
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
@@ -222,7 +223,7 @@ async def release(
         message = "no session has this repository"
         raise UnknownJob(message, hint="headway automations locks")
     verb = Verb.KILL if force else Verb.CANCEL
-    reason = "force-released" if force else "released"
+    reason = FORCE_RELEASED if force else "released"
     request = ActRequest(
         request=f"release:{lock.job}:{verb}", ids=(lock.job,), verb=verb, author=author,
         reason=reason,

@@ -14,6 +14,7 @@ from typing import Literal
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
+from headway.contract.views import JobQuery
 from headway.core.errors import StoreError
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing, persist
@@ -27,6 +28,8 @@ Event = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete
 
 RECENT = 100
 """Notices that are kept to be read."""
+FORCE_RELEASED = "force-released"
+"""Why the job of a session is dead whose lock was freed by force."""
 DRAIN_S = 10.0
 """How long a process that ends waits for its notices to be sent."""
 RUNBOOK = "docs/how-to/automations.md#when-a-session-does-not-run"
@@ -217,6 +220,8 @@ class SessionRunner:
             del self.live[job.id]
         if job.stop == "cancel" and end.reason == "stopped":
             end = replace(end, reason="cancelled")
+        if end.reason == "lost" and await _is_released(store, job.id):
+            end = replace(end, reason="cancelled")
         await self._settle(store, job, session, end)
         return session, end
 
@@ -300,14 +305,26 @@ class SessionRunner:
             self._notify("complete", session, "succeeded")
             return
         self.counts.errors += 1
+        if end.reason == "cancelled":
+            # An operator ended it on purpose, so nothing failed.
+            log(logging.WARNING, "session cancelled", facts)
+            return
         log(logging.ERROR, "session failed", facts)
         if end.reason == "setup":
             until = "; skipped until its entry is edited" if end.permanent else ""
             self._notify("spawn_failure", session, f"{end}{until}")
-        elif end.reason != "cancelled":
+        else:
             self._notify("error", session, f"failed: {end}")
 
     def _notify(self, event: Event, session: Session, text: str) -> None:
         if self.notices is not None:
             name = session.automation.id
             self.notices.add(event, text, automation_id=name, session_id=session.id)
+
+
+async def _is_released(store: Store, job: str) -> bool:
+    """Return whether an operator has freed a session's lock by force."""
+    with suppress(StoreError):
+        view = await store.read(JobQuery(id=job))
+        return view is not None and view.reason == FORCE_RELEASED
+    return False
