@@ -44,7 +44,7 @@ HEADS = {
     "calls": "0003",
     "calls_seen": "0001",
     "alerts": "0001",
-    "field_service": "0001",
+    "field_service": "0002",
     "field_service_seen": "0001",
 }
 

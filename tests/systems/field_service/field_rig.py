@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 import headway as hw
+from headway.carrier.webhooks import signature
 from headway.contract.definitions import Role
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page
@@ -161,6 +164,18 @@ class FieldRig:
     async def jobs(self, kind: str, **more: Any) -> list[JobView]:
         page: Page[JobView] = await self.store.read(JobsQuery(kind=kind, runs=True, **more))
         return list(page.rows)
+
+    async def hook(self, path: str, **fields: str) -> httpx.Response:
+        """Sends a webhook that Twilio has signed; the reply."""
+        url = f"{self.rig.url}/field-service/hooks/twilio/{path}"
+        key = self.carrier.auth_token.encode()
+        signed = {"X-Twilio-Signature": signature(key, url, list(fields.items()))}
+        return await self.rig.http.post(url, data=fields, headers=signed)
+
+    async def text(self, name: str, words: str, sid: str) -> httpx.Response:
+        """Sends the webhook of a message from a technician; the reply."""
+        said = {"From": phone_of(name), "To": LINE, "Body": words, "MessageSid": sid}
+        return await self.hook("texts", **said)
 
     async def withdraw(self, request: str) -> dict[str, Any]:
         reply = await self.rig.call(self.who, "DELETE", f"/service-requests/{request}")

@@ -6,9 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.systems.field_service.records import TEXTS_KEPT_MS, offer_answered
 from tests.server.problems import problem
+from tests.servers.postgres import fresh_database
+from tests.systems.field_service.directories import opened
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 
 
@@ -55,6 +60,63 @@ async def test_whoever_answers_a_message_in_the_world_has_the_request(tmp_path: 
         sent = await field.ask()
         told = await field.becomes(sent["id"], "assigned")
         assert [one["said"] for one in told["asked"]] == ["declined", "accepted"]
+
+
+SID = f"SM{'b' * 32}"
+
+
+@pytest.mark.parametrize(("word", "ends"), [("1", "complete"), ("2", "redispatch")])
+async def test_a_message_that_comes_again_answers_no_later_offer(
+    tmp_path: Path, word: str, ends: str
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
+        await field.technician("bob", "ignore", channel="text")
+        first = await field.ask()
+        await field.asks(first["id"], "bob")
+        said = await field.text("bob", word, SID)
+        await field.becomes(first["id"], "assigned" if word == "1" else "pending")
+        assert (await field.move(first["id"], ends)).status_code == 200
+        second = first if ends == "redispatch" else await field.ask()
+        await field.asks(second["id"], "bob")
+        again = await field.text("bob", word, SID)
+        assert (again.status_code, again.text) == (200, said.text)
+        assert (await field.get(second["id"]))["offer"]["technician"] == "bob"
+        # Another message of the same words is another answer.
+        await field.text("bob", word, f"SM{'c' * 32}")
+        await field.becomes(second["id"], "assigned" if word == "1" else "pending")
+
+
+async def test_a_message_without_an_offer_that_comes_again_answers_no_later_one(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
+        await field.technician("bob", "ignore", channel="text")
+        assert "no open offer" in (await field.text("bob", "1", SID)).text
+        sent = await field.ask()
+        await field.asks(sent["id"], "bob")
+        assert "no open offer" in (await field.text("bob", "1", SID)).text
+        assert (await field.get(sent["id"]))["offer"]["technician"] == "bob"
+
+
+@pytest.mark.parametrize("server", ["sqlite", "postgresql"])
+async def test_the_offer_of_a_message_outlives_the_process_and_is_forgotten_after_90_days(
+    tmp_path: Path, server: str, request: pytest.FixtureRequest
+):
+    async def answered(url: str, event: str, offer: str, at: int) -> str:
+        async with opened(url) as directory, directory.change() as session:
+            return await offer_answered(session, event, offer, at)
+
+    async def story(url: str) -> None:
+        assert await answered(url, "text", "a:1", 1_000) == "a:1"
+        assert await answered(url, "text", "b:1", 999 + TEXTS_KEPT_MS) == "a:1"
+        assert await answered(url, "other", "", 999 + TEXTS_KEPT_MS) == ""
+        # Nothing else is written that would remember it.
+        assert await answered(url, "text", "b:1", 1_000 + TEXTS_KEPT_MS) == "b:1"
+        assert await answered(url, "other", "b:1", 1_000 + TEXTS_KEPT_MS) == ""
+
+    if server == "sqlite":
+        await story(f"sqlite:///{tmp_path}/directory.db")
+        return
+    with fresh_database(request.getfixturevalue("fast_postgres_server").url) as url:
+        await story(url)
 
 
 async def test_of_two_acceptances_in_the_same_instant_one_wins_and_the_other_is_told(

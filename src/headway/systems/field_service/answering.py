@@ -36,6 +36,7 @@ from headway.systems.field_service.messages import (
 )
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import request_held_by
+from headway.systems.field_service.records import offer_answered
 from headway.systems.field_service.request import (
     ALERT,
     acceptor,
@@ -189,19 +190,34 @@ async def reply_to_text(
     word = inbound.text.strip().strip(".!").casefold()
     if word not in ACCEPT | DECLINE:
         return KEYS_WRITTEN, None
-    job = await request_held_by(store, technician.id)
-    if job is None or technician.id not in {asked_now(job), acceptor(job)}:
+    offer, now = await _offer_to(store, technician.id), context.timing.wall_at()
+    # A message names no offer: one that comes again must not answer the technician's next.
+    async with context.directory.change() as session:
+        ref = await offer_answered(session, inbound.event, offer, now)
+    if not ref:
         return NO_OFFER, None
-    answered = await answer(
-        store,
-        context.tally,
-        ref=ref_of(job),
-        technician=technician.id,
-        accepts=word in ACCEPT,
-        event=f"text:{inbound.event}",
-        by=BY_TEXT,
-    )
+    try:
+        answered = await answer(
+            store,
+            context.tally,
+            ref=ref,
+            technician=technician.id,
+            accepts=word in ACCEPT,
+            event=f"text:{inbound.event}",
+            by=BY_TEXT,
+        )
+    except UnknownRecord:
+        # A repeat, and its request is no longer kept.
+        return NO_OFFER, None
     return _words(answered), answered
+
+
+async def _offer_to(store: Store, technician: str) -> str:
+    """Return the reference of the offer that a technician has or has accepted; empty for none."""
+    job = await request_held_by(store, technician)
+    if job is None or technician not in {asked_now(job), acceptor(job)}:
+        return ""
+    return ref_of(job)
 
 
 def _words(answered: Answered) -> str:

@@ -1,4 +1,4 @@
-"""What the system keeps besides jobs: technicians, users, and settings that change while it runs.
+"""What the system keeps besides jobs: technicians, users, settings, and answers by text message.
 
 That a technician is busy is no column: it is the permit `technician:<id>`, which a job holds.
 """
@@ -26,11 +26,15 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    delete,
+    select,
+    text,
 )
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import InvalidValue
-from headway.core.naming import check_name
+from headway.core.naming import MAX_NAME, check_name
 from headway.systems.directory.database import (
     Schema,
     collated,
@@ -164,6 +168,45 @@ class Setting(Base):
     version: Mapped[int] = mapped_column(Integer)
 
 
+class TextAnswer(Base):
+    """An answer by text message, and the offer that it was about when it came first.
+
+    Attributes:
+        event: the message's, the same however often its webhook comes.
+        offer: the reference of the offer; empty if the technician had none.
+        at: when it came first, ms UTC.
+    """
+
+    __tablename__ = "field_text_answers"
+
+    event: Mapped[str] = mapped_column(String(MAX_NAME), primary_key=True)
+    offer: Mapped[str] = mapped_column(String(64))
+    at: Mapped[int] = mapped_column(BigInteger, index=True)
+
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+TEXTS_KEPT_MS = 90 * 86_400_000
+"""How long it is remembered which offer a text message answered."""
+_ANSWERED = text(
+    "INSERT INTO field_text_answers (event, offer, at) VALUES (:event, :offer, :at) "
+    "ON CONFLICT (event) DO NOTHING"
+)
+
+
+async def offer_answered(session: AsyncSession, event: str, offer: str, at: int) -> str:
+    """Return the offer that a message answers: the one when it came first, however often it comes.
+
+    Args:
+        offer: that the technician has now; empty for none.
+        at: now, ms UTC.
+    """
+    await session.execute(delete(TextAnswer).where(TextAnswer.at <= at - TEXTS_KEPT_MS))
+    await session.execute(_ANSWERED, {"event": event, "offer": offer, "at": at})
+    found = await session.scalars(select(TextAnswer.offer).where(TextAnswer.event == event))
+    return found.one()
+
+
 def skill_key(skill: str) -> str:
     """Return a skill as it is compared: without its case and the space around it."""
     return " ".join(skill.casefold().split())
@@ -273,8 +316,20 @@ def _users() -> None:
     op.create_index("ix_field_roles_user_id", "field_roles", ["user_id"])
 
 
+def _text_answers() -> None:
+    op.create_table(
+        "field_text_answers",
+        Column("event", String(512), nullable=False),
+        Column("offer", String(64), nullable=False),
+        Column("at", BigInteger, nullable=False),
+        PrimaryKeyConstraint("event", name="pk_field_text_answers"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_field_text_answers_at", "field_text_answers", ["at"])
+
+
 SCHEMAS = (
-    Schema(name=NAME, revisions={"0001": _first_tables}),
+    Schema(name=NAME, revisions={"0001": _first_tables, "0002": _text_answers}),
     tally_schema("field_service_seen", "field_service_tally"),
 )
 """The tables of this system, and of what is counted."""
