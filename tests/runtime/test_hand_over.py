@@ -10,7 +10,7 @@ import pytest
 import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
-from headway.contract.views import GatesQuery, StatsQuery
+from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
 from headway.core.errors import LeaseLost, StoreUnavailable, UnknownGate
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
@@ -160,15 +160,19 @@ async def test_permits_are_kept_while_awaiting_unless_given_back(
 
 
 async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touched(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     touched: list[str] = []
 
     @app.job()
+    async def message() -> None: ...
+
+    @app.job()
     async def call(job: hw.Job) -> None:
         begun.set()
         await go_on.wait()
+        job.then(message.make())
         await job.hand_over()
         touched.append(job.id)
 
@@ -179,6 +183,9 @@ async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touche
         go_on.set()
         view = await store.ends(sent.id)
     assert (view.state, touched) == ("cancelled", [])
+    assert (await store.read(JobsQuery(kind="message"))).rows == ()
+    # A cancel is no failure of the handler that it stops.
+    assert [one.getMessage() for one in caplog.records if one.levelname != "DEBUG"] == []
 
 
 class Slow:

@@ -105,7 +105,10 @@ class Released(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class HandedOver(Outcome):
-    """The outside world has it now: awaiting until a signal for `key` or the deadline."""
+    """The outside world has it now: awaiting until a signal for `key` or the deadline.
+
+    A job with a requested cancel ends cancelled instead, and its `then` is not created.
+    """
 
     key: str = ""
     timeout_ms: int = 1_800_000

@@ -201,7 +201,8 @@ class Job:
     def then(self, *jobs: NewJob) -> None:
         """Create jobs in the same step as this run's next settlement or hand-over.
 
-        They fall if the run fails, is snoozed or handed back: the next run creates them again.
+        They fall if the run fails, is snoozed or handed back: the next run creates them again. They
+        also fall with a hand-over that is refused because the job was cancelled.
 
         Args:
             jobs: from a kind's `make`.
@@ -281,7 +282,8 @@ class Job:
             message = f"run {self.ref} of kind {self.kind!r} is not live any more"
             raise LeaseLost(message, hint="stop; another worker may have it")
         if isinstance(outcome, HandedOver):
-            self.handed = self.touched = True
+            self.touched = True
+            self.handed = verdict is not Verdict.CANCELLED
             if verdict is Verdict.CANCELLED:
                 self.request_stop("cancel")
                 message = f"job {self.id} is cancelled"

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from headway.contract.outcomes import (
+    Closing,
     Died,
     Failed,
     GaveBack,
@@ -20,7 +21,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
-from headway.contract.views import JobsQuery
+from headway.contract.views import GatesQuery, JobQuery, JobsQuery
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, derived_id, ids_after
 from headway.core.state import State
@@ -95,6 +96,27 @@ class HandOverGroup(ConformanceGroup):
         hand_over = HandedOver(run.id, run.run, key="call", timeout_ms=TIMEOUT_MS)
         assert await rig.worker.report(hand_over) is Verdict.CANCELLED
         assert await rig.worker.report(hand_over) is Verdict.LOST
+
+    async def test_hand_over_that_ended_cancelled_creates_nothing_and_closes_its_gates(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        await rig.add()
+        run = await rig.worker.take_one()
+        await rig.cancel(run.id)
+        message = rig.jobs.make(lane="messages")
+        hand_over = HandedOver(
+            run.id,
+            run.run,
+            then=(message,),
+            close=(Closing(gate=LINE.name, for_ms=60_000),),
+            key="call",
+            timeout_ms=TIMEOUT_MS,
+        )
+        assert await rig.worker.report(hand_over) is Verdict.CANCELLED
+        assert await rig.store.read(JobQuery(id=message.id)) is None
+        (gate,) = (await rig.store.read(GatesQuery(names=(LINE.name,)))).rows
+        assert gate.closed_until == rig.clock() + 60_000
 
     async def test_return_of_a_handler_that_handed_over_is_only_recorded(self, rig: Rig) -> None:
         call = await dial(rig)

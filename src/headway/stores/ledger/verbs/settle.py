@@ -173,7 +173,9 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
     cancelled = row.cancel_requested
     verdict = _APPLY[type(outcome)](step, row, outcome)
     if verdict is Verdict.DONE:
-        step.then.extend(outcome.then)
+        if not (cancelled and type(outcome) is HandedOver):
+            # What should follow a hand-over that was refused would touch the outside world.
+            step.then.extend(outcome.then)
         step.close(outcome.close, f"job {row.id}")
         if cancelled and row.state is State.CANCELLED:
             return Verdict.CANCELLED

@@ -241,8 +241,11 @@ function Outcomes.settle_one(step, worker, outcome, live)
   local cancelled = row.cancel_requested
   local verdict = APPLY[outcome.type](step, row, outcome)
   if verdict == DONE then
-    for _, job in ipairs(outcome['then'] or {}) do
-      step.then_jobs[#step.then_jobs + 1] = job
+    if not (cancelled and outcome.type == 'HandedOver') then
+      -- What should follow a hand-over that was refused would touch the outside world.
+      for _, job in ipairs(outcome['then'] or {}) do
+        step.then_jobs[#step.then_jobs + 1] = job
+      end
     end
     Step.close(step, outcome.close, 'job ' .. row.id)
     if cancelled and row.state == 'cancelled' then
