@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
 
 from headway.core.state import State
+from headway.runtime.timing import REAL
+from headway.systems.field_service import kinds
 from tests.server.problems import problem
-from tests.systems.field_service.field_rig import a_field, phone_of
+from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, phone_of
+
+
+class Turns:
+    """Turns that stand still before they read the directory, while `held`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.held, self.began, self.goes_on = False, asyncio.Event(), asyncio.Event()
+        reads = kinds.current_times
+
+        async def current_times(*args: Any) -> Any:
+            if self.held:
+                self.began.set()
+                await self.goes_on.wait()
+            return await reads(*args)
+
+        monkeypatch.setattr(kinds, "current_times", current_times)
+
+
+async def withdraw_during_a_turn(field: FieldRig, turns: Turns, request: str) -> None:
+    """Withdraws a request while a turn of it stands still, and lets that turn go on."""
+    async with asyncio.timeout(LIMIT_S):
+        await turns.began.wait()
+        ended = len(await field.jobs("offer_ended"))
+        await field.withdraw(request)
+        turns.goes_on.set()
+        while (await field.job(request)).state is not State.CANCELLED:
+            await REAL.pause(0.01)
+    # What the end asks for is made in one step with the follow-up's own end.
+    await field.settled("offer_ended", ended + 1)
+
+
+async def messages(field: FieldRig) -> list[tuple[str, str]]:
+    """All messages that were asked for: to whom, and the last words."""
+    args = [msgspec.json.decode(one.args) for one in await field.jobs("ring_text")]
+    return sorted((one["to"], one["text"].rpartition(": ")[2]) for one in args)
 
 
 async def test_assigning_ends_what_is_open_and_holds_the_lock_without_asking(tmp_path: Path):
@@ -115,6 +158,35 @@ async def test_a_withdrawn_request_frees_its_technician_and_tells_him(tmp_path: 
         )
         other = await field.ask()
         await field.asks(other["id"], "ada")
+
+
+async def test_a_request_withdrawn_while_it_is_assigned_is_not_announced_to_the_new_technician(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    turns = Turns(monkeypatch)
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        turns.held = True
+        assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
+        with caplog.at_level(logging.WARNING, "headway.worker"):
+            await withdraw_during_a_turn(field, turns, sent["id"])
+        assert await messages(field) == [(phone_of("ada"), "it was withdrawn.")]
+        assert [one for one in caplog.records if one.name == "headway.worker"] == []
+
+
+async def test_a_request_withdrawn_in_a_turn_is_not_offered_by_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    turns = Turns(monkeypatch)
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "ignore", channel="text")
+        turns.held = True
+        sent = await field.ask()
+        await withdraw_during_a_turn(field, turns, sent["id"])
+        assert await messages(field) == []
 
 
 async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):

@@ -110,14 +110,17 @@ class FollowUps:
             await became_idle(session, technician, view.finished_at)
 
     async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
-        context, technician = self._context, acceptor(view)
+        context, request = self._context, read_request(view.args)
+        # Withdrawn before the next one had it: the one from whom it was taken knows nothing yet.
+        had = request.assigned.had if request.assigned is not None else ""
+        technician = acceptor(view) or had
         if not technician or not context.settings.texts:
             return []
         async with context.directory.read() as session:
             found = await session.get(Technician, technician)
         if found is None:
             return []
-        text = withdrawn_text(read_request(view.args))
+        text = withdrawn_text(request)
         return [context.message(view.id, found.phone, text, "withdrawn", view.id, view.run)]
 
     async def taken(self, me: Job, job: str, state: str, candidate: str, run: int) -> Snooze | None:
