@@ -264,6 +264,25 @@ async def test_a_webhook_that_is_not_signed_changes_nothing(tmp_path: Path):
         assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
 
 
+@pytest.mark.parametrize(
+    "ref", ["zz", "", "a:b", "%00", "{id}", "{id}:x", "{id}:", f"{{id}}:{'9' * 5_000}"]
+)
+async def test_a_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
+    tmp_path: Path, ref: str
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        query, call = f"?ref={ref.format(id=sent['id'])}", {"CallSid": f"CA{'b' * 32}"}
+        reply = await field.hook(f"answer{query}", **call, Digits="1", CallStatus="in-progress")
+        assert (reply.status_code, "This offer is not known." in reply.text) == (200, True)
+        for status in ("in-progress", "busy", "completed"):
+            reply = await field.hook(f"status{query}", **call, CallStatus=status)
+            assert (reply.status_code, reply.content) == (204, b"")
+        assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
+
+
 async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_path: Path):
     async with a_field(
         tmp_path, offer_timeout="500ms", line_wait="5s", carrier={"post_lost": 1.0, "silent": 1.0}

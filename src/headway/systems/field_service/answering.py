@@ -41,6 +41,7 @@ from headway.systems.field_service.request import (
     ALERT,
     acceptor,
     asked_now,
+    read_ref,
     read_request,
     run_of,
 )
@@ -157,8 +158,8 @@ async def reply_to_keys(
     Raises:
         UnknownRecord: there is no such offer.
     """
-    request, run = run_of(ref)
-    job = await store.read(JobQuery(id=request))
+    request, run = read_ref(ref) or ("", 0)
+    job = await store.read(JobQuery(id=request)) if request else None
     said = find_run(job, run) if job is not None else None
     if job is None or said is None or not said.candidate:
         message = "there is no such offer"
@@ -241,10 +242,11 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     """Apply a call's status to its job; at the call's end its line is free."""
     # The process that placed it may have died before it recorded it; then it could not be hung up.
     known_as = f"{event.provider}:{event.call_id}"
-    key = event.ref or known_as
+    ref = event.ref if event.ref and read_ref(event.ref) else None
+    key = ref or known_as
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
-        alert = await _is_alert(store, event.ref)
+        alert = await _is_alert(store, ref)
         # Without a webhook of a technician's call for this long, the provider is asked.
         extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
@@ -259,7 +261,7 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
         )
         return
     missed = event.status is not CallStatus.COMPLETED
-    if missed and await _is_alert(store, event.ref):
+    if missed and await _is_alert(store, ref):
         # The next channel is tried.
         signal = Signal(
             key=key,
@@ -315,7 +317,8 @@ async def hear_keys(
 ) -> Response:
     """Receive a technician's key: 1 accepts, 2 declines.
 
-    The reply is the script for the provider to speak, in its own format; it says who has the job.
+    The reply is the script for the provider to speak, in its own format; it says who has the job,
+    or that the offer is not known.
 
     Raises:
         InvalidValue: it is another sort of webhook.
