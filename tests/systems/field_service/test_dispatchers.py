@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway.contract.operate import Verb
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
+from headway.systems.jobs import act
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, phone_of
 
@@ -187,6 +189,38 @@ async def test_a_request_withdrawn_in_a_turn_is_not_offered_by_message(
         sent = await field.ask()
         await withdraw_during_a_turn(field, turns, sent["id"])
         assert await messages(field) == []
+
+
+async def test_a_late_follow_up_of_an_assignment_alerts_once_of_why_the_request_is_pending(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path) as field:
+        await field.user("dora", "text:+15557770001")
+        sent = await field.ask()
+        await field.settled("alert_dispatcher", 1)
+        stale = {"job": sent["id"], "state": "dead", "reason": "given to bob by Dora"}
+        late = await field.app.send_async("offer_ended", **stale)
+        await field.settled("offer_ended", 2)
+        job = await field.job(late.id)
+        assert (job.state, job.run) == (State.SUCCEEDED, 1)
+        (alert,) = await field.jobs("alert_dispatcher")
+        assert "no technician accepts it" in str(alert.args)
+
+
+async def test_a_late_follow_up_raises_no_alert_while_the_request_is_assigned(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.user("dora", "text:+15557770001")
+        await field.technician("ada", "accept")
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        # An assignment ends what is open, and is about to name the next technician.
+        await act(field.store, Verb.KILL, sent["id"], author="dora", reason="given to bob by Dora")
+        stale = {"job": sent["id"], "state": "dead", "reason": "exhausted"}
+        await field.app.send_async("offer_ended", **stale)
+        async with asyncio.timeout(LIMIT_S):
+            while len(await field.jobs("offer_ended", states=(State.SCHEDULED,))) < 2:
+                await REAL.pause(0.01)
+        assert await field.jobs("alert_dispatcher") == []
 
 
 async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):

@@ -64,6 +64,8 @@ class FollowUps:
 
     async def ended(self, me: Job, job: str, state: str, reason: str) -> Snooze | None:
         """Make what the end of a request asks for, in one step with its own."""
+        # The request may have ended again since: an alert says why it is pending now.
+        del reason
         view = await self._context.store.read(JobQuery(id=job))
         if view is None:
             return None
@@ -75,23 +77,23 @@ class FollowUps:
                     me.then(*await self._withdrawal_notices(view))
                 case _ if view.state is not State.DEAD:
                     pass  # it lives again: a dispatcher has acted
-                case _ if reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
+                case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
                 case _:
-                    me.then(*await self._alerts(view, reason))
+                    me.then(*await self._alerts(view))
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
         me.then(self._context.look_over(job, "ended", me.id))
         return None
 
-    async def _alerts(self, view: JobView, reason: str) -> list[NewJob]:
+    async def _alerts(self, view: JobView) -> list[NewJob]:
         """One for each dispatcher, the same for the same life of the request."""
         context = self._context
         async with context.directory.read() as session:
             users = await users_with_role(session, DISPATCHER)
         if not users:
             _log.error("no technician takes the request %s, and no user is a dispatcher", view.id)
-        text = alert_text(read_request(view.args), view.id, reason)
+        text = alert_text(read_request(view.args), view.id, view.reason)
         return [
             context.app.kind(ALERT).make(
                 job_id=derived_id(ALERT, view.id, view.life, one.id),
