@@ -299,6 +299,7 @@ _PLAIN: Mapping[str, str] = {
     "union_tag_not_found": "the field {discriminator} is missing",
     "union_tag_invalid": "the field {discriminator} should be one of {expected_tags}",
     "string_unicode": "it should be text in UTF-8",
+    "json_invalid": "it is not JSON: {error}",
     "invalid_key": "a key of it should be text",
 }
 """What is wrong, of faults that are not about the type or the range of a value."""

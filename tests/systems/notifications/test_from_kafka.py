@@ -70,4 +70,5 @@ async def test_what_is_no_notification_is_refused_alone_with_its_reason(tmp_path
         # It names no index: that would be one of the bridge's own batch.
         assert reasons[2].startswith("there is no recipient 'nobody'")
         assert "channel" in reasons[3]
+        assert "Value error" not in str(reasons)
         assert "milliseconds" in reasons[4] or "1970" in reasons[4]

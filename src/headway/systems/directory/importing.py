@@ -18,13 +18,12 @@ from typing import IO, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 from fastapi import Request
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidState, InvalidValue
 from headway.server.bodies.base import QueryModel
-from headway.server.problems import add_members
+from headway.server.problems import add_members, faults, sentence
 from headway.systems.directory.database import Directory
 
 
@@ -410,13 +409,8 @@ def _read(importer: Importer[Row], fields: Fields | str) -> Row:
     try:
         return importer.read(fields)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        raise InvalidValue("; ".join(map(_describe, faults))) from None
-
-
-def _describe(fault: ErrorDetails) -> str:
-    where = ".".join(map(str, fault["loc"]))
-    return f"{where} is missing" if fault["type"] == "missing" else f"{where}: {fault['msg']}"
+        found = faults(error.errors(include_url=False, include_input=False))
+        raise InvalidValue("; ".join(sentence([one]) for one in found)) from None
 
 
 def _check_marks(

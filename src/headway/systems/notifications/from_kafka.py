@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from headway.bridges.kafka.message import Incoming, Put, Stored
 from headway.core.errors import InvalidValue
+from headway.server.problems import faults, sentence
 from headway.server.service import Service
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.intake import NotificationBody, take_in
@@ -40,10 +41,8 @@ def _body(message: Incoming) -> NotificationBody:
     try:
         body = NotificationBody.model_validate_json(message.value or b"")
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        text = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InvalidValue(text) from None
+        found = faults(error.errors(include_url=False, include_input=False))
+        raise InvalidValue(sentence(found)) from None
     if body.dedupe_key is not None:
         return body
     return body.model_copy(update={"dedupe_key": message.place})
