@@ -11,9 +11,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import Path
-from jinja2 import StrictUndefined, Template, TemplateSyntaxError, UndefinedError
-from jinja2.exceptions import SecurityError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, TemplateSyntaxError, UndefinedError
 from pydantic import AfterValidator, ConfigDict, Field, model_serializer
 from starlette.responses import Response
 
@@ -35,46 +33,20 @@ from headway.systems.directory.records import (
 from headway.systems.notifications.context import TheContext, check_caller
 from headway.systems.notifications.notification import NAME, Channel
 from headway.systems.notifications.records import MessageTemplate
+from headway.systems.notifications.template_sandbox import Sandbox, limited_work
 
 MOST_RENDERED = 500_000
 """Characters of one rendered text."""
 MOST_SOURCE = 200_000
 """Characters of a template."""
 Source = Annotated[str, Field(max_length=MOST_SOURCE)]
-MOST_PRODUCT = 100_000
-"""Characters or items that a repetition in a template makes."""
-MOST_POWER = 1_000
-"""Numbers of a power in a template."""
 
 Forms = Mapping[str, str]
 """A channel's templates, by form."""
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Refuses what would fill memory: a text repeated a million times, a huge power."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401  (as Jinja2 has it)
-        """Compute one product or power.
-
-        Raises:
-            SecurityError: it would be too large.
-        """
-        numbers = [one for one in (left, right) if isinstance(one, int | float)]
-        if operator == "**" and any(abs(one) > MOST_POWER for one in numbers):
-            message = f"a number above {MOST_POWER} in a power is refused"
-            raise SecurityError(message)
-        if operator == "*" and len(numbers) == 1:
-            repeated = right if numbers[0] is left else left
-            if len(repeated) * numbers[0] > MOST_PRODUCT:
-                message = f"a repetition longer than {MOST_PRODUCT} is refused"
-                raise SecurityError(message)
-        return super().call_binop(context, operator, left, right)
-
-
-_PLAIN = _Environment(undefined=StrictUndefined)
-_HTML = _Environment(undefined=StrictUndefined, autoescape=True)
+_PLAIN = Sandbox()
+_HTML = Sandbox(autoescape=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +62,8 @@ def check_forms(forms: Forms) -> None:
     """Validate the templates of a channel.
 
     Raises:
-        InvalidValue: one has a fault of syntax; the message has its form and line.
+        InvalidValue: one has a fault of syntax, and the message has its form and line; or it is
+            nested too deep.
     """
     for form, source in forms.items():
         _compiled(form, source)
@@ -100,15 +73,16 @@ def render(forms: Forms, data: Mapping[str, object]) -> Rendered:
     """Render the templates of a channel with the data that they name.
 
     Raises:
-        InvalidValue: a name is not in the data, or something cannot be done; the message has the
-            form and the line.
+        InvalidValue: a name is not in the data, or something cannot be done or is too much work;
+            the message has the form and the line.
     """
     html = forms.get("html")
-    return Rendered(
-        title=" ".join(_rendered("title", forms.get("title", ""), data).split()),
-        text=_rendered("text", forms.get("text", ""), data),
-        html=None if html is None else _rendered("html", html, data),
-    )
+    with limited_work():
+        return Rendered(
+            title=" ".join(_rendered("title", forms.get("title", ""), data).split()),
+            text=_rendered("text", forms.get("text", ""), data),
+            html=None if html is None else _rendered("html", html, data),
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -118,6 +92,11 @@ def _compiled(form: str, source: str) -> Template:
     except TemplateSyntaxError as error:
         message = f"{form}, line {error.lineno}: {error.message}"
         raise InvalidValue(message, hint="the syntax is that of Jinja2") from None
+    # Of what is nested too deep, or of a number with too many digits, Python raises its own errors.
+    except Exception as error:
+        said = str(error)[:200] or type(error).__name__
+        message = f"{form}: it cannot be compiled: {said}"
+        raise InvalidValue(message, hint="write it in smaller parts") from error
 
 
 def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
