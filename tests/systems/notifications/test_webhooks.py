@@ -30,6 +30,10 @@ async def posts(notify: NotifyRig, what: str, token: str = TOKEN, **form: str) -
     return await notify.rig.http.post(path, data=form, headers=head)
 
 
+def history(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(event["status"], event["channel"], event["reason"]) for event in told["events"]]
+
+
 async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
@@ -52,12 +56,69 @@ async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
 
         await notify.until(by_mail)
         told = await notify.get(one)
-        assert [event["reason"] for event in told["events"]] == [
-            "",
-            "sms: undelivered, error 30003",
-            "",
+        # Twilio had taken it, so it was SENT by SMS before it failed.
+        assert history(told) == [
+            ("QUEUED", "", ""),
+            ("SENT", "sms", ""),
+            ("FAILED", "sms", "sms: undelivered, error 30003"),
+            ("SENT", "email", ""),
         ]
+        moments = [event["at"] for event in told["events"]]
+        assert moments == sorted(moments)
         assert len(notify.email.got) == 1
+
+
+async def test_a_failure_by_the_last_channel_keeps_that_it_was_sent(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        notify.sms.answers.append(Accepted(MESSAGE))
+        one = await notify.send(channel="sms")
+        await notify.becomes(one, "SENT")
+        said = {"MessageSid": MESSAGE, "MessageStatus": "undelivered", "ErrorCode": "30003"}
+        assert (await posts(notify, "status", **said)).status_code == 204
+        assert history(await notify.becomes(one, "FAILED")) == [
+            ("QUEUED", "", ""),
+            ("SENT", "sms", ""),
+            ("FAILED", "sms", "sms: undelivered, error 30003"),
+        ]
+
+
+async def test_a_failure_after_the_delivery_takes_nothing_back(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        notify.sms.answers.append(Accepted(MESSAGE))
+        one = await notify.send(channel="sms")
+        await notify.becomes(one, "SENT")
+        said = {"MessageSid": MESSAGE, "MessageStatus": "delivered"}
+        assert (await posts(notify, "status", **said)).status_code == 204
+        arrived = await notify.get(one)
+        assert history(arrived) == [
+            ("QUEUED", "", ""),
+            ("SENT", "sms", ""),
+            ("DELIVERED", "sms", ""),
+        ]
+        said = {"MessageSid": MESSAGE, "MessageStatus": "failed", "ErrorCode": "30005"}
+        for _ in range(2):
+            assert (await posts(notify, "status", **said)).status_code == 204
+        assert await notify.get(one) == arrived
+        assert (await notify.ok("GET", "/recipients/ada"))["phone"] == TO
+
+
+async def test_a_delivery_after_a_failure_is_the_last_of_its_history(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        notify.sms.answers.append(Accepted(MESSAGE))
+        one = await notify.send(channel="sms")
+        await notify.becomes(one, "SENT")
+        said = {"MessageSid": MESSAGE, "MessageStatus": "undelivered", "ErrorCode": "30003"}
+        assert (await posts(notify, "status", **said)).status_code == 204
+        failed = await notify.becomes(one, "FAILED")
+        said = {"MessageSid": MESSAGE, "MessageStatus": "delivered"}
+        assert (await posts(notify, "status", **said)).status_code == 204
+        told = await notify.get(one)
+        assert told["status"] == "DELIVERED"
+        assert told["events"][:-1] == failed["events"]
+        assert history(told)[-1] == ("DELIVERED", "sms", "")
 
 
 async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):

@@ -6,6 +6,7 @@ by the public keys of `[hooks.sendgrid]`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,12 +32,15 @@ from headway.systems.notifications.notification import (
     body_of,
     known_as,
     read_args,
+    status_of,
 )
 from headway.systems.notifications.records import addresses
 from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import retire
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Texts, TextStatus
+
+_log = logging.getLogger("headway.notifications")
 
 UNDELIVERED = frozenset({"bounce", "dropped"})
 """Events of SendGrid after which a mail will not arrive."""
@@ -145,6 +149,8 @@ async def status(
 async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
     """Apply what a provider's verified webhook says; the same again has no further effect.
 
+    A failure of what has been delivered before has none, and its address stays.
+
     Returns:
         The store's reply; KEPT if no notification is known by that id yet.
 
@@ -166,6 +172,9 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
     if job is not None and job.kind != NOTIFICATION:
         return Heard.LATE
     stage = "" if job is None else _stage_of(job, key)
+    if job is not None and not event.delivered and _has_arrived(job, stage):
+        _log.info("notification %s was DELIVERED before: %s", job.id, event.reason)
+        return Heard.LATE
     if event.gone and job is not None:
         await _retire_sole(context, job, Channel(stage))
     if job is not None and not event.delivered and stage != job.stage:
@@ -232,6 +241,11 @@ async def _settle(
 def _stage_of(job: JobView, key: str) -> str:
     """Return the channel of the run that a provider means; not the one that is tried by now."""
     return next((one.stage for one in job.runs if key in one.keys), job.stage)
+
+
+def _has_arrived(job: JobView, stage: str) -> bool:
+    """Return whether the message of this channel has been delivered."""
+    return stage == job.stage and status_of(job)[0] is Status.DELIVERED
 
 
 async def _retire_sole(context: NotifyContext, job: JobView, channel: Channel) -> None:

@@ -5,14 +5,14 @@ Also the names that the parts of this system share: channels, lanes, kinds, gate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from headway.contract.views import JobView, RunView
+from headway.contract.views import JobView, NoteView, RunView
 from headway.core.state import State
 
 NAME = "notifications"
@@ -99,7 +99,7 @@ def known_as(provider_id: str) -> str:
 
 
 NOTED = {f"note {one}": one for one in (Status.SENT, Status.DELIVERED, Status.FAILED)}
-"""What notes say of a notification that has ended; the last one holds."""
+"""What notes say of a notification that has ended; the last one holds, but none after DELIVERED."""
 
 BACK = frozenset({"snoozed", "failed"})
 """Outcomes of runs after which a notification is tried again: nothing was sent."""
@@ -203,9 +203,17 @@ def said_of(job: JobView) -> Said | None:
 
 def status_of(job: JobView) -> tuple[Status, str]:
     """Return where a notification stands, and why; of a job with its runs and its trail."""
-    noted = next((one for one in reversed(job.trail) if one.what in NOTED), None)
-    if noted is not None:
-        return NOTED[noted.what], noted.reason
+    status, reason = _own_status(job)
+    for note in _notes(job):
+        if status is Status.DELIVERED:
+            # It has arrived, whatever its provider says afterwards.
+            break
+        status, reason = NOTED[note.what], note.reason
+    return status, reason
+
+
+def _own_status(job: JobView) -> tuple[Status, str]:
+    """Return where a notification stands by its job alone, and why."""
     said = said_of(job)
     if job.state is State.DEAD or (job.state is State.CANCELLED and _sent(job) is None):
         failed = job.state is State.DEAD
@@ -214,6 +222,11 @@ def status_of(job: JobView) -> tuple[Status, str]:
         return said.status, said.reason
     ended = job.state in {State.SUCCEEDED, State.CANCELLED}
     return Status.SENT if ended else Status.QUEUED, job.reason
+
+
+def _notes(job: JobView) -> Sequence[NoteView]:
+    """Return what was noted after the end, oldest first."""
+    return [one for one in job.trail if one.what in NOTED]
 
 
 def notification_of(job: JobView) -> Notification:
@@ -237,27 +250,38 @@ def notification_of(job: JobView) -> Notification:
         sent_at=handed_at,
         late_ms=None if handed_at is None else max(0, handed_at - due_at),
         attempts=sum(one.handed_at is not None for one in job.runs),
-        events=_events(job, status, reason),
+        events=_events(job),
     )
 
 
-def _events(job: JobView, status: Status, reason: str) -> tuple[Event, ...]:
+def _events(job: JobView) -> tuple[Event, ...]:
     found = [Event(status=Status.QUEUED, at=job.created_at, channel="", reason="")]
     for run in job.runs:
         found += _of_run(job, run)
+    status, reason = _own_status(job)
     if job.finished_at is not None and found[-1].status is not status:
         found.append(Event(status=status, at=job.finished_at, channel=job.stage, reason=reason))
+    for note in _notes(job):
+        status = NOTED[note.what]
+        if found[-1].status is Status.DELIVERED:
+            break
+        if found[-1].status is not status:
+            event = Event(status=status, at=note.at, channel=job.stage, reason=note.reason)
+            found.append(event)
     return tuple(found)
 
 
 def _of_run(job: JobView, run: RunView) -> list[Event]:
-    sent = run.run == job.run and status_of(job)[0] in {Status.SENT, Status.DELIVERED}
+    last = run.run == job.run
+    # The provider's id is a key of the run from its answer on, also if the message fails later.
+    sent = any(key.startswith(known_as("")) for key in run.keys)
+    sent = sent or (last and status_of(job)[0] in {Status.SENT, Status.DELIVERED})
     found: list[Event] = []
     if run.handed_at is not None and sent:
-        said = said_of(job)
+        said = said_of(job) if last else None
         why = said.reason if said is not None and said.status is Status.SENT else ""
         found.append(Event(status=Status.SENT, at=run.handed_at, channel=run.stage, reason=why))
-    elif run.error and run.ended_at is not None and run.run != job.run:
+    if run.error and run.ended_at is not None and not last:
         found.append(
             Event(status=Status.FAILED, at=run.ended_at, channel=run.stage, reason=run.error)
         )
