@@ -107,6 +107,9 @@ _MIME = policy.SMTP.clone(cte_type="7bit", header_factory=_header)
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
+_NOT_ASCII = "it has letters other than ASCII before or after the @"
+
+
 def read_address(text: str) -> Address | str:
     """Read `name@example.org`, with or without a display name; or return what is wrong with it."""
     if not text.isprintable() or len(text) > MAX_ADDRESS:
@@ -114,12 +117,15 @@ def read_address(text: str) -> Address | str:
     header = _addressed("To", text)
     addresses = cast("AddressHeader", header).addresses
     if header.defects or len(addresses) != 1:
-        return "it is not exactly one address"
+        # Such letters before the @ are defects as well; of a name before the address they are none.
+        one = text.rpartition("<")[2]
+        foreign = text.count("@") == 1 and not one.isascii()
+        return _NOT_ASCII if foreign else "it is not exactly one address"
     address = addresses[0]
     if not address.username or not address.domain:
         return "it has no user or no domain"
     if not address.addr_spec.isascii():
-        return "it has letters other than ASCII before or after the @"
+        return _NOT_ASCII
     return address
 
 

@@ -151,6 +151,16 @@ async def test_what_would_add_a_header_or_a_recipient_is_refused_unsent(
     assert end.seen == []
 
 
+@pytest.mark.parametrize("to", ["böb@example.org", "Bo <böb@example.org>", "bob@exämple.org"])
+async def test_an_address_with_letters_other_than_ascii_is_refused_for_them(
+    tmp_path: Path, to: str
+):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        outcome = await one.send(message(to))
+    letters = "it has letters other than ASCII before or after the @"
+    assert outcome == Refused(f"the address cannot be used: {letters}")
+
+
 # ---------------------------------------------------------------------------- what a server says
 
 
