@@ -27,10 +27,10 @@ TWILIO = {"twilio": {"account_sid": ACCOUNT, "auth_token": TOKEN}}
 KEY, OLDER = "k" * 40, "o" * 40
 
 
-async def writes(notify: NotifyRig, text: str, token: str = TOKEN) -> Any:
+async def writes(notify: NotifyRig, text: str, token: str = TOKEN, **more: str) -> Any:
     """What Twilio posts of a text that somebody wrote, signed as Twilio signs."""
     path = "/notifications/hooks/twilio/texts"
-    form = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": text}
+    form = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": text, **more}
     signature = RequestValidator(token).compute_signature(notify.rig.url + path, form)
     head = {"X-Twilio-Signature": signature}
     return await notify.rig.http.post(path, data=form, headers=head)
@@ -84,7 +84,34 @@ async def test_a_start_takes_back_a_stop_and_no_other_opt_out(tmp_path: Path):
         assert (await notify.becomes(blocked, "SKIPPED"))["reason"] == "opted out of sms"
 
 
-@pytest.mark.parametrize("text", ["", "please stop", "1", "yes", "restart"])
+async def test_twilios_own_reading_of_a_text_decides(tmp_path: Path):
+    async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        await writes(notify, "Basta", OptOutType="STOP")
+        assert await opt_outs(notify) == ["sms:STOP"]
+        await writes(notify, "START", OptOutType="HELP")
+        assert await opt_outs(notify) == ["sms:STOP"]
+        await writes(notify, "Avanti", OptOutType="START")
+        assert await opt_outs(notify) == []
+        await writes(notify, "STOP", OptOutType="HELP")
+        assert await opt_outs(notify) == []
+        await writes(notify, "STOP", OptOutType="")
+        assert await opt_outs(notify) == ["sms:STOP"]
+
+
+@pytest.mark.parametrize(
+    "text", ["Stop.", "STOP!!", " \u201cstop\u201d\n", "(Unsubscribe)", "stop \u2026"]
+)
+async def test_punctuation_around_the_word_changes_nothing(tmp_path: Path, text: str):
+    async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        assert (await writes(notify, text)).status_code == 200
+        assert await opt_outs(notify) == ["sms:STOP"]
+        await writes(notify, "Start.")
+        assert await opt_outs(notify) == []
+
+
+@pytest.mark.parametrize("text", ["", "...", "please stop", "non-stop", "1", "yes", "restart"])
 async def test_other_texts_change_nothing(tmp_path: Path, text: str):
     async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)

@@ -1,11 +1,13 @@
 """Opting out from outside: STOP and START by SMS, and one click in an e-mail.
 
-Source: Twilio, "Twilio support for opt-out keywords"; RFC 8058 (one-click unsubscription).
+Source: Twilio, "Twilio support for opt-out keywords", "Advanced Opt-Out"; RFC 8058
+(one-click unsubscription).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from html import escape
 from typing import Annotated, NamedTuple
 
@@ -22,12 +24,14 @@ from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import STOPPED, Recipient
 from headway.systems.telephony.exchange import Provider, take
+from headway.systems.telephony.texts import Inbound
 
 STOP_WORDS = frozenset(
     {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"}
 )
 START_WORDS = frozenset({"START", "UNSTOP"})
 """YES, which Twilio takes as well, is also a reply to other questions."""
+_AROUND = re.compile(r"^\W+|\W+$")
 
 PURPOSE = "headway unsubscribe"
 PATH = "/notifications/unsubscribe/{recipient}/{category}"
@@ -129,17 +133,24 @@ async def texts(
 ) -> Response:
     """Opts a telephone number out of SMS at STOP, and in again at START if a STOP opted it out.
 
-    Any other text changes nothing. There is no token: the provider's signature is verified. 503:
-    the directory is away, and nothing was changed.
+    What Twilio has taken it for (`OptOutType`) decides, if it says so; else the word, whatever
+    punctuation is around it. Any other text changes nothing. There is no token: the provider's
+    signature is verified. 503: the directory is away, and nothing was changed.
     """
     exchange = context.exchange
     came = await take(service, exchange, provider, request)
     said = exchange.text(provider).read_inbound(came)
-    word = "" if said is None else said.text.strip().upper()
+    word = "" if said is None else _word_of(said)
     if said is not None and word in STOP_WORDS | START_WORDS:
         await _set(context, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
     body, media = exchange.text(provider).reply_text(None)
     return Response(body, media_type=media)
+
+
+def _word_of(said: Inbound) -> str:
+    """Return the keyword of a text, which may be none of those that change something."""
+    given = said.text if said.keyword is None else said.keyword
+    return _AROUND.sub("", given).upper()
 
 
 def _page(text: str) -> Response:

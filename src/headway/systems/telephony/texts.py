@@ -80,12 +80,15 @@ class Inbound:
         from_: E.164.
         to: E.164.
         event: as in `TextEvent`.
+        keyword: what the provider has taken it for, such as STOP, START or HELP; None if it does
+            not say.
     """
 
     from_: str
     to: str
     text: str
     event: str
+    keyword: str | None = None
 
 
 class Texts(TelephonyProvider, Protocol):

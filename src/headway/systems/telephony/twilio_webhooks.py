@@ -116,7 +116,9 @@ def read_inbound(request: HookRequest) -> Inbound | None:
     if text is None or from_ is None or only(form, "MessageStatus") is not None:
         return None
     event = event_id(NAME, _sid(form, "MessageSid"), "received")
-    return Inbound(from_=from_, to=to or "", text=text, event=event)
+    # Of accounts with Advanced Opt-Out, whose keywords are their own.
+    keyword = only(form, "OptOutType")
+    return Inbound(from_=from_, to=to or "", text=text, event=event, keyword=keyword or None)
 
 
 def _form(request: HookRequest) -> Form:
