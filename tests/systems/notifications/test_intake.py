@@ -64,7 +64,10 @@ async def test_otps_and_alerts_come_first_and_only_low_priority_is_spread(tmp_pa
         ({"template": "nothing", "text": ""}, "no template 'nothing'"),
         ({"channel": "fax"}, "channel"),
         ({"channels": ["email", "sms"]}, "give `channel`, or `channels`"),
+        ({"channels": ["email", "sms"]}, "`channel` and `channels` are both given"),
         ({"text": ""}, "template"),
+        ({"template": "x"}, "`template` and `text` are both given"),
+        ({"template": "x", "text": "", "html": ""}, "`template` and `html` are both given"),
         ({"title": "x", "text": ""}, "`text` is empty"),
         ({"template": "x"}, "template"),
         ({"priority": "urgent"}, "priority"),
@@ -85,6 +88,15 @@ async def test_one_bad_item_of_a_list_is_told_by_its_index_and_nothing_is_stored
         assert "2" in told["detail"]
         assert said in reply.text
         assert (await notify.ok("GET", "/notifications"))["rows"] == []
+
+
+async def test_what_is_missing_is_not_said_to_be_given_twice(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        for body in ({"recipient": "ada", "text": "x"}, {"recipient": "ada", "channel": "sms"}):
+            reply = await notify.call("POST", "/notifications", body)
+            told = problem(reply, 422, "invalid_value")["detail"]
+            assert "give `" in told
+            assert "both given" not in told
 
 
 async def test_a_channel_that_nothing_sends_by_is_refused(tmp_path: Path):

@@ -93,14 +93,17 @@ class NotificationBody(Body):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.channel is None) == (self.channels is None):
-            message = "give `channel`, or `channels` in the order to be tried"
+            both = "" if self.channel is None else "`channel` and `channels` are both given: "
+            message = f"{both}give `channel`, or `channels` in the order to be tried"
             raise ValueError(message)
         if len(set(self.order)) < len(self.order):
             message = "a channel stands twice in `channels`"
             raise ValueError(message)
-        literal = bool(self.title or self.text or self.html is not None)
-        if (self.template is None) != literal:
-            message = "give `template` (and `data`), or literal `text` (and `title`, `html`)"
+        given = {"text": self.text, "title": self.title, "html": self.html is not None}
+        literal = [name for name, one in given.items() if one]
+        if (self.template is None) != bool(literal):
+            both = f"`template` and `{literal[0]}` are both given: " if literal else ""
+            message = f"{both}give `template` (and `data`), or literal `text` (and `title`, `html`)"
             raise ValueError(message)
         if self.template is None and not self.text:
             message = "`text` is empty; every channel needs it"
