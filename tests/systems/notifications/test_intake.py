@@ -99,6 +99,30 @@ async def test_what_is_missing_is_not_said_to_be_given_twice(tmp_path: Path):
             assert "both given" not in told
 
 
+async def test_a_list_names_the_place_of_a_fault_in_errors_or_the_item(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        good = {"recipient": "ada", "channel": "email", "text": "hello"}
+        reply = await notify.call("POST", "/notifications", [good, {**good, "recipient": "bo"}])
+        assert problem(reply, 422, "invalid_value")["item"] == 1
+        reply = await notify.call("POST", "/notifications", [good, {**good, "channel": "fax"}])
+        told = problem(reply, 422, "invalid_value")
+        assert [one["where"] for one in told["errors"]] == ["body.1.channel"]
+
+
+async def test_a_cancelled_notification_keeps_its_key(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
+        first = await notify.ok("POST", "/notifications", body, 201)
+        await notify.ok("DELETE", f"/notifications/{first['id']}")
+        # A repetition of a request whose reply was lost must not send it after all.
+        again = await notify.ok("POST", "/notifications", body, 200)
+        assert again == {"id": first["id"], "created": False, "due_at": None}
+        assert (await notify.get(first["id"]))["status"] == "CANCELLED"
+        await notify.ok("POST", "/notifications", {**body, "dedupe_key": "k2"}, 201)
+
+
 async def test_a_channel_that_nothing_sends_by_is_refused(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()

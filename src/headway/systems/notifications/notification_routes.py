@@ -76,8 +76,9 @@ async def take(
     """Take notifications in; when this returns, they are stored.
 
     One with a dedupe key that an earlier one to this recipient and channel had within the window
-    is a duplicate: the reply has the first one's id. If one of a list is not valid, nothing is
-    stored, and the problem has its index as `item`.
+    is a duplicate: the reply has the first one's id, cancelled or not. If one of a list is not
+    valid, nothing is stored, and `errors` of the problem has its place; if its recipient, template
+    or channel does not exist, `item` is its index.
     """
     check_caller(caller)
     if isinstance(body, NotificationBody):
