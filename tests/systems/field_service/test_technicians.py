@@ -10,6 +10,7 @@ import pytest
 
 from headway.contract.definitions import Role
 from headway.server.caller import ROLES, Permission
+from headway.systems.field_service.records import Technician
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import HERE, FieldRig, a_field
 
@@ -119,6 +120,22 @@ async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_noth
         assert (told["added"], told["refused"]) == (1, 2)
 
 
+async def test_a_technician_with_an_open_offer_is_not_removed_and_one_with_a_request_is(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        refused = problem(await call(field, "DELETE", "/ada"), 409, "invalid_state")
+        assert sent["id"] in refused["detail"]
+        assert (await field.say(sent["id"], "accept", "ada")).status_code == 200
+        assert (await call(field, "DELETE", "/ada")).status_code == 204
+        assert (await field.get(sent["id"]))["technician"] == "ada"
+        assert (await field.move(sent["id"], "complete")).status_code == 200
+        problem(await call(field, "DELETE", "/ada"), 404, "unknown_record")
+
+
 async def test_a_row_whose_made_id_is_another_phones_is_refused_and_says_so(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         rows = "name,phone,lat,lon\nAda,+15550000001,52.52,13.40\nBob,+15550000002,52.52,13.40\n"
@@ -175,7 +192,9 @@ async def test_a_technician_removed_while_he_is_asked_keeps_his_answer_and_is_as
         await field.technician("bob", "silent", km=2)
         first = await field.ask()
         await field.asks(first["id"], "ada")
-        await call(field, "DELETE", "/ada")
+        # As by a removal that read the lock before this offer held it.
+        async with field.directory.change() as session:
+            await session.delete(await session.get_one(Technician, "ada"))
         problem(await field.say(first["id"], "accept", "ada"), 404, "unknown_record")
         second = await field.ask()
         told = await field.asks(second["id"], "bob")

@@ -147,6 +147,8 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         if_match: IfVersion = None,
     ) -> Response:
         reach(caller)
+        # Before the transaction: others should not wait while the store is read.
+        await records.check_unused(service.store, id)
         async with directory(service).change() as session:
             found = await records.find(session, id, to_change=True)
             check_version(f"the {noun} {id!r}", found.version, if_match)

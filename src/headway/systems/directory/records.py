@@ -19,6 +19,7 @@ from sqlalchemy import Integer, Select, String, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapped, mapped_column
 
+from headway.contract.store import Store
 from headway.core.errors import (
     IdConflict,
     InvalidValue,
@@ -237,6 +238,13 @@ class Records(Generic[R, New]):
 
     async def derive(self, session: AsyncSession, records: Sequence[R]) -> None:
         """Write what follows from records that were just written, in their transaction."""
+
+    async def check_unused(self, store: Store, id: str) -> None:  # noqa: A002  (the record's word)
+        """Check that no job needs a record, before it is removed.
+
+        Raises:
+            InvalidState: one does.
+        """
 
     async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:  # noqa: A002  (the record's word)
         """Return a record as it is now.

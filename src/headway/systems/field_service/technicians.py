@@ -11,7 +11,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 from sqlalchemy import Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from headway.core.errors import InvalidValue
+from headway.contract.store import Store
+from headway.core.errors import InvalidState, InvalidValue
 from headway.server.access import Observer
 from headway.server.bodies.base import FailFastList, QueryModel
 from headway.server.paging import PageQuery
@@ -23,8 +24,9 @@ from headway.systems.directory.records import NewRecord, PersonName, RecordChang
 from headway.systems.field_service.cells import cell_of, rounded, rounded_lon
 from headway.systems.field_service.context import TheContext, check_caller
 from headway.systems.field_service.nearby import MOST, Candidate, nearby
+from headway.systems.field_service.passing_over import request_held_by
 from headway.systems.field_service.records import Channel, Place, Technician, Word, held, skill_key
-from headway.systems.field_service.request import NAME
+from headway.systems.field_service.request import NAME, acceptor
 from headway.systems.telephony.phone import Phone
 
 MOST_SKILLS = 50
@@ -172,6 +174,19 @@ class Technicians(Records[Technician, TechnicianBody]):
         """Set since when a technician is idle who is new, or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
+    async def check_unused(self, store: Store, id: str) -> None:  # noqa: A002  (the record's word)
+        """Check that a technician has no open offer, which could not be answered any more.
+
+        Raises:
+            InvalidState: there is one.
+        """
+        job = await request_held_by(store, id)
+        if job is not None and acceptor(job) != id:
+            message = f"{id} has an open offer of the request {job.id}"
+            raise InvalidState(
+                message, hint="decline it, or withdraw the request, and send it again"
+            )
+
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
         """Write the places by which the search finds technicians."""
         ids = [one.id for one in records]
@@ -252,7 +267,8 @@ add_routes(
         one="A technician; the gate `technician:<id>` shows whether they are busy.",
         add="Adds a technician; requests that come from now on find him.",
         change="Changes a technician; it holds for the next offer, an open one is left alone.",
-        remove="Forgets a technician: no further offer is made; a request that he has stays his.",
+        remove="Forgets a technician: no further offer is made; a request that he has stays his.\n"
+        "\n409: the technician has an open offer.",
         imported="Imports CSV with the columns name, phone, lat, lon, and id, skills, on_duty, "
         "channel if any.\n\nWhoever is there already, by id, else by phone, is changed.",
     ),
