@@ -188,8 +188,8 @@ class TimetableChore:
     async def lay(self, name: str | None = None) -> int:
         """Lay what is missing now, of all entries or of one.
 
-        Whoever declares an entry or switches it on lays its fires: until the next round of a worker
-        or a server it would have none.
+        A request that declares an entry or switches it on lays its fires: it would have none until
+        the next round of a worker or a server.
         """
         entries = [
             entry

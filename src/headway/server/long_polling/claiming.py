@@ -225,7 +225,7 @@ class RequestNumbers:
         Args:
             turn: the number is this one's next, by its remainder, for a claim shares its places
                 by that; see `share`.
-            of: turns until they begin anew.
+            of: turns until they begin again.
             tries: how many before it were used up, by a server whose clock is ahead or by another
                 pull of the same worker; each makes the number jump further.
 
