@@ -323,9 +323,9 @@ async def test_the_newest_session_is_none_that_folded_or_fell_with_an_edit(tmp_p
         store, session = one.rig.store, (await one.row("a"))["session_id"]
         laid = await store.read(JobsQuery(lane="automations", states=(State.SCHEDULED,)))
         ahead = laid.rows[0]
-        # The next fire falls due soon, while the session runs. One that is edited to be due at
-        # once would wait for the lock.
-        soon = (await store.read(StatsQuery())).now + 2_000
+        # The next fire falls due soon, while the session runs. One that was due before it is edited
+        # would wait for the lock: hence so late that the edit certainly comes first.
+        soon = (await store.read(StatsQuery())).now + 10_000
         await store.act(
             ActRequest(
                 request="due", ids=(ahead.id,), verb=Verb.EDIT, edit=Edit(due_at=soon), author="me"
