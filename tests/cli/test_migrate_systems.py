@@ -24,15 +24,17 @@ def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[s
 def test_tables_of_systems_are_made_beside_the_store_once(headway: Headway, folder: Path):
     first = headway("migrate", "--system", "field_service", "--system", "lanes")
     assert first.code == 0
-    names = ("field_service", "field_service_seen", "alerts")
-    ready = [f"the tables of {name} are ready: none became 0001" for name in names]
+    newest = {"field_service": "0002", "field_service_seen": "0001", "alerts": "0001"}
+    ready = [f"the tables of {name} are ready: none became {now}" for name, now in newest.items()]
     assert first.out.splitlines()[1:] == ready
     assert folder.joinpath("headway-directory.db").exists()
     again = headway("migrate", "--system", "field_service")
-    current = [f"the tables of {name} are current: 0001" for name in names]
+    current = [f"the tables of {name} are current: {now}" for name, now in newest.items()]
     assert again.out.splitlines()[1:] == current
     told = headway("migrate", "--system", "field_service", "--json").document
-    assert told["systems"] == [{"system": one, "before": "0001", "now": "0001"} for one in names]
+    assert told["systems"] == [
+        {"system": name, "before": now, "now": now} for name, now in newest.items()
+    ]
     assert headway("migrate", "--json").document["systems"] == []
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import headway as hw
 from headway.contract.definitions import Role
 from headway.contract.views import EntryView, JobQuery, LanesQuery, SpecsQuery, TimetableQuery
+from headway.core.state import State
 from headway.stores.memory import MemoryStore
 from tests.server.rig import serving
 
@@ -46,8 +49,13 @@ async def test_server_keeps_what_a_program_declares_as_a_store_would() -> None:
         far = hw.App(rig.url)
         declare(far)
         await far.declare()
-        for query in (SpecsQuery(), LanesQuery(names=("calls",))):
-            assert await rig.store.read(query) == await near.read(query)
+        assert await rig.store.read(SpecsQuery()) == await near.read(SpecsQuery())
+        lanes = LanesQuery(names=("calls",))
+        (there,), (here,) = await rig.store.read(lanes), await near.read(lanes)
+        # A server lays the fires of what is declared to it; here a worker would.
+        assert {state for state, count in there.counts.items() if count} == {State.SCHEDULED}
+        assert not any(here.counts.values())
+        assert replace(there, counts=here.counts) == here
         told, kept = await rig.store.read(TimetableQuery()), await near.read(TimetableQuery())
         assert [_entry(one) for one in told] == [_entry(one) for one in kept]
         await far.close_async()

@@ -71,15 +71,18 @@ async def test_too_many_requests_rest_the_number_and_cost_the_lead_nothing(tmp_p
 async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
     tmp_path: Path, trouble: str
 ) -> None:
-    async with calling(tmp_path) as calls:
+    other = {"simulated": {"answer": 1.0, "speed": 1_000}}
+    async with calling(tmp_path, telephony=other) as calls:
         await calls.number()
-        await calls.template(retry_offset="0s", providers=["second"])
+        await calls.template(retry_offset="0s", providers=["simulated"])
+        simulated = calls.system.context.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
         calls.carrier.person(PHONE, trouble)
         told = await calls.finished(await calls.lead())
         assert told["attempt_count"] == 1
         (call,) = calls.calls_to()
         assert call.plan.ref.startswith(told["id"])
         assert not calls.carrier.world.ledger.twice()
+        assert not simulated.calls
         assert told["outcome"] == "COMPLETED"
 
 
