@@ -225,8 +225,11 @@ async def test_an_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F8
         assert (await entry_of(rig, "nightly")).spec.enabled
         await expect(page.locator(".banner")).to_have_count(0)
         await act(page, "fire-entry", "A job of nightly is made.")
-        (job,) = (await rig.store.read(JobsQuery(lane="nightly"))).rows
+        rows = (await rig.store.read(JobsQuery(lane="nightly"))).rows
+        (job,) = (one for one in rows if one.entry is None)
         assert job.state is State.WAITING
+        # The fires of the timetable were laid when it was switched on.
+        assert {one.state for one in rows if one.entry == "nightly"} == {State.SCHEDULED}
         await show(page, rig, "/ui/trail")
         await expect(page.locator("#trail")).to_contain_text("fired the entry nightly")
 
