@@ -111,8 +111,8 @@ async def _read(store: Store) -> tuple[tuple[EntryView, ...], int, dict[str, int
 async def _last_fires(store: Store, entries: Sequence[EntryView], now: int) -> dict[str, int]:
     """Return the last moment at which each entry fired, as far as the job is kept.
 
-    A moment that is laid ahead, folded or dropped by an edit does not count. `last_fired` of an entry does
-    not say it: it is the moment up to which nothing is fired any more.
+    A moment that is laid ahead, folded or dropped by an edit does not count. `last_fired` of an
+    entry does not say it: it is the moment up to which nothing is fired any more.
     """
     fired = [one for one in entries if one.last_fired is not None]
     ids = tuple(id_ for one in fired for id_ in _recent_ids(one, now))
