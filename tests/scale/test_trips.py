@@ -97,16 +97,31 @@ async def test_signals_that_come_at_once_are_a_few_steps(here: Site, n: int, gat
     async def work() -> None:
         replies.extend(await signal_at_once(here.store, [final(job) for job in jobs]))
 
-    # Begin and read, look at gates, write; 256 signals share a step.
-    assert await trips(work) <= 3 * (1 + n // 256)
+    # Begin and read, write; 256 signals share a step.
+    assert await trips(work) <= 2 * (1 + n // 256)
     assert {reply.answer for reply in replies} == {Heard.APPLIED}
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_signals_under_the_jobs_own_references_are_a_few_steps(here: Site, n: int) -> None:
+    jobs = await here.awaiting(n, LOCK)
+    events = [Event(key=f"{job.id}:{job.run}", event="end") for job in jobs]
+    assert await trips(lambda: signal_at_once(here.store, events)) <= 2 * (1 + n // 256)
+
+
+async def test_the_first_of_many_events_of_a_job_is_known_again(here: Site) -> None:
+    (job,) = await here.awaiting(1)
+    notes = [Event(key=f"key-{job.id}", event=f"note-{n}", kind=SignalKind.NOTE) for n in range(40)]
+    await signal_at_once(here.store, notes)
+    replies = await signal_at_once(here.store, notes)
+    assert [reply.answer for reply in replies] == [Heard.ALREADY] * len(notes)
 
 
 @pytest.mark.parametrize("n", SIZES)
 async def test_notes_that_come_at_once_are_a_few_steps(here: Site, n: int) -> None:
     jobs = await here.awaiting(n)
     notes = [Event(key=f"key-{job.id}", event="note", kind=SignalKind.NOTE) for job in jobs]
-    assert await trips(lambda: signal_at_once(here.store, notes)) <= 3 * (1 + n // 256)
+    assert await trips(lambda: signal_at_once(here.store, notes)) <= 2 * (1 + n // 256)
 
 
 @pytest.mark.parametrize("n", SIZES)

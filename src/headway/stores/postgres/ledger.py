@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec, is_implicit
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
-from headway.stores.ledger.gaterows import place_of
 from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import JobRow, ShutSpell
 from headway.stores.postgres.arrays import Texts, ids_of
@@ -20,6 +18,7 @@ from headway.stores.postgres.tables import job_statements as sql
 from headway.stores.postgres.tables import records
 from headway.stores.postgres.tables.gates import (
     LOAD,
+    LOAD_HELD,
     PERMITS_OF_JOBS,
     PERMITS_OF_KNOWN,
     PostgresGates,
@@ -27,7 +26,7 @@ from headway.stores.postgres.tables.gates import (
     PostgresStarts,
     take_gates,
 )
-from headway.stores.postgres.tables.job_heads import parked_reads
+from headway.stores.postgres.tables.job_heads import most_read, parked_at_held, parked_reads
 from headway.stores.postgres.tables.jobs import PostgresJobs
 from headway.stores.postgres.tables.lanes import PostgresCounts, PostgresLanes
 from headway.stores.postgres.tables.records import (
@@ -63,7 +62,8 @@ def reads_of(session: Session, ahead: Ahead) -> list[Read]:
     gates = [*ahead.gates, *_gates_of(session, ahead.ends)]
     session.cache.fed.update(dict.fromkeys(gates))
     rows = rows_of_gates(session, [*gates, *(gate for gate, _ in ahead.queues)])
-    return [*reads, *_of_keys(session, ahead.keys), *rows, *parked_at(session, gates)]
+    named = _of_keys(session, ahead.keys, jobs, ahead.events)
+    return [*reads, *named, *rows, *parked_at(session, gates)]
 
 
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
@@ -81,19 +81,30 @@ def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
     return found
 
 
-def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
-    """Return the queries for runs by their keys, with their jobs and the permits of these."""
+def _of_keys(
+    session: Session, names: Sequence[str], jobs: Sequence[str], events: Sequence[tuple[str, str]]
+) -> list[Read]:
+    """Return the queries for runs by their keys, and what their ends need, in the same trip.
+
+    Args:
+        session: of the step.
+        names: the keys.
+        jobs: further jobs, by their ids, which are read without them.
+        events: by (key, event).
+    """
+    runs = session.cache.each(records.KNOWN)
+    names = [name for name in names if name not in runs]
     known = session.cache.read_of(records.KNOWN, names)
     if known is None:
         return []
 
     def fill(each: Each) -> Callable[[Rows], None]:
         def take(rows: Rows) -> None:
-            jobs = session.cache.each(each)
+            found = session.cache.each(each)
             for name in names:
-                jobs.update((row[1], []) for row in session.cache.each(records.KNOWN)[name])
+                found.update((row[1], []) for row in runs[name])
             for row in rows:
-                jobs[row[1]].append(row)
+                found[row[1]].append(row)
 
         return take
 
@@ -101,7 +112,27 @@ def _of_keys(session: Session, names: Sequence[str]) -> list[Read]:
         known,
         Read(sql.JOBS_OF_KNOWN, known.bound, fill(sql.JOBS)),
         Read(PERMITS_OF_KNOWN, known.bound, fill(PERMITS_OF_JOBS)),
+        records.events_of_known(session, names, events),
+        *_of_held(session, names, jobs),
     ]
+
+
+def _of_held(session: Session, names: Sequence[str], jobs: Sequence[str]) -> list[Read]:
+    """Return the queries for the gates that jobs hold, and for what waits there.
+
+    The runs under the keys `names` and the permits of all these jobs are taken before.
+    """
+    bound = (Texts(names), ids_of(jobs))
+    most_of: dict[str, int] = {}
+
+    def take(rows: Rows) -> None:
+        runs, permits_of = session.cache.each(records.KNOWN), session.cache.each(PERMITS_OF_JOBS)
+        for job in {*jobs, *(row[1] for name in names for row in runs[name])}:
+            for gate, _, _, pool, *_ in permits_of[job]:
+                most_of.update((name, most_read(1)) for name in (gate, pool) if name)
+        take_gates(session, most_of, rows)
+
+    return [Read(LOAD_HELD, bound, take), *parked_at_held(session, most_of, bound)]
 
 
 def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
@@ -143,22 +174,8 @@ def _members(session: Session, gate: str) -> list[str]:
 
 
 def _spec(session: Session, gate: str) -> GateSpec | None:
-    specs = session.cache.specs
-    if gate not in specs:
-        specs[gate] = _look_up(session, gate)
-    return specs[gate]
-
-
-def _look_up(session: Session, gate: str) -> GateSpec | None:
     known = session.shared.templates
-    if known is None or is_implicit(gate):
-        return None
-    try:
-        place = place_of(known.rows, gate)
-    except UnknownGate:
-        return None
-    # A member of a pool is looked at with the pool.
-    return None if place.pool else known.rows[place.template].current
+    return None if known is None else known.spec(gate)
 
 
 _END_LEASES = Write(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
+from headway.core.errors import UnknownGate
+from headway.core.gates.spec import GateSpec
 from headway.stores.ledger.fingerprint import FingerprintWatch
-from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, TemplateRow, place_of
 from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import Sent
@@ -27,6 +30,8 @@ MOST_FLOWS = 32
 """Flows whose heads are prefetched."""
 MOST_ONCE, MOST_AGAIN = 64, 256
 """Names that are prefetched after one step has read them, and after two have."""
+MOST_SPECS = 10_000
+"""Names of gates whose declared gates are remembered."""
 
 Woken = dict[tuple[str | None, int | None], None]
 """Lanes to wake (None: any), each with the moment (None: now)."""
@@ -53,10 +58,31 @@ class Done(NamedTuple):
 
 
 class Templates(NamedTuple):
-    """Declared gates, and the number of the definitions with which they were read."""
+    """Declared gates, and the number of the definitions with which they were read.
+
+    Attributes:
+        version: the number of the definitions.
+        rows: the declared gates, by name.
+        spec: returns the declared gate of a resolved name; None for any other name.
+    """
 
     version: int
     rows: Mapping[str, TemplateRow]
+    spec: Callable[[str], GateSpec | None]
+
+    @classmethod
+    def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> Templates:
+        """Return what was read, with the answers about names kept."""
+        return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, rows)))
+
+
+def _spec_of(rows: Mapping[str, TemplateRow], gate: str) -> GateSpec | None:
+    try:
+        place = place_of(rows, gate)
+    except UnknownGate:
+        return None
+    # A member of a pool is looked at with the pool; an implicit gate is not declared.
+    return rows[place.template].current if place.template and not place.pool else None
 
 
 class Lanes(NamedTuple):

@@ -6,7 +6,6 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headway.core.gates.spec import GateSpec
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.postgres.statement import BoundSelect, Each, Read, Thing
 from headway.stores.sql.statement import Row, Rows
@@ -25,7 +24,6 @@ class StepCache:
         quiet: keyed gates at which nothing is parked.
         crowded: those where jobs of so many flows are parked that these are read in turn.
         looked_at: names of gates that were asked for.
-        specs: declared gates by the names of their instances; None for any other name.
         fed: gates whose parked jobs were asked for.
         queues: flows at gates whose first parked job was asked for; see `FIRST_PARKED`.
         heads: rows of the first waiting jobs of flows, with how many were asked for.
@@ -51,7 +49,6 @@ class StepCache:
         self.quiet: set[str] = set()
         self.crowded: set[str] = set()
         self.looked_at: dict[str, None] = {}
-        self.specs: dict[str, GateSpec | None] = {}
         self.fed: dict[str, None] = {}
         self.queues: dict[str, None] = {}
         self.heads: dict[int, tuple[int, Rows]] = {}

@@ -41,8 +41,7 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
     step = Step(ledger)
     ledger.read_ahead(look_of(events))
     runs = [_known_run(step, event.key) for event in events]
-    scopes = [(event.key, event.event) for event in events]
-    scopes += [(run[0], one.event) for run, one in zip(runs, events, strict=True) if run]
+    scopes = [(run[0], one.event) for run, one in zip(runs, events, strict=True) if run]
     step.load((run[0] for run in runs if run), Ahead(events=scopes))
     replies: list[SignalReply] = []
     for event in events:
@@ -57,11 +56,13 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
 
 def look_of(events: Sequence[Signal]) -> Ahead:
     """Return what signals read first."""
-    refs = (event.key.partition(":")[0] for event in events)
+    refs = [(event.key.partition(":")[0], event.event) for event in events]
+    own = [ref for ref in refs if is_job_id(ref[0])]
     return Ahead(
         keys=[event.key for event in events],
         kept=[event.known_as for event in events if event.known_as],
-        jobs=[ref for ref in refs if is_job_id(ref)],
+        events=[*((event.key, event.event) for event in events), *own],
+        jobs=[job for job, _ in own],
     )
 
 

@@ -13,6 +13,7 @@ from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Te
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
 from headway.stores.postgres.statement import Each, Mode, NeedsMore
+from headway.stores.postgres.tables.records import OF_KNOWN
 from headway.stores.sql.statement import DEFINITIONS, Rows, Select, Write, of
 
 _TEMPLATES = Select("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
@@ -96,7 +97,7 @@ class PostgresGates:
             return known.rows
         rows = read_templates(session.select(_TEMPLATES))
         if session.learns:
-            session.shared.templates = Templates(version, rows)
+            session.shared.templates = Templates.of_rows(version, rows)
         return rows
 
     def save_template(self, row: TemplateRow) -> None:
@@ -211,10 +212,15 @@ _ADD_PERMITS = Write(
 )
 _PERMITS_OF = f"SELECT {_PERMIT} FROM @permit AS p WHERE job {{}} ORDER BY p.job, gate"  # noqa: S608  (names only)
 PERMITS_OF_JOBS = Each(_PERMITS_OF.format("= ANY ($1)"), of("permit"), ids_of, 1)
-PERMITS_OF_KNOWN = _PERMITS_OF.format(
-    "= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))"
+PERMITS_OF_KNOWN = _PERMITS_OF.format(f"= ANY (ARRAY({OF_KNOWN}))")
+HELD = (
+    # In the order of the primary key: the index of gates would be read whole.
+    "SELECT DISTINCT name FROM (SELECT gate, pool FROM @permit AS p"  # noqa: S608  (names only)
+    f" WHERE job = ANY (ARRAY({OF_KNOWN}) || $2::uuid[]) ORDER BY p.job, gate) AS held"
+    " CROSS JOIN LATERAL unnest(ARRAY[gate, pool]) AS one (name) WHERE name <> ''"
 )
-"""The permits of the jobs that are known under keys."""
+"""The gates of which jobs hold permits, named by keys or by ids."""
+LOAD_HELD = LOAD.replace("$1::text[]", f"ARRAY({HELD})")
 _REMOVE_PERMITS = Write(
     # By a range that only the primary key serves. To a server that last saw the table empty the
     # index of gates looks equally good, and it walks over all holders of a gate.

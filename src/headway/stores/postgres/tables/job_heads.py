@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from headway.stores.ledger.feeding import FEED_HEADS
@@ -78,18 +78,46 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
         gates: how many heads of each flow may be fed, by the gate's name.
     """
     parked = session.cache.parked
-    # One more is looked at than is fed. Twice as many, because a step that settles and claims
-    # feeds from a gate twice.
-    missing = {
-        name: max(fed, min(2 * fed, FEED_HEADS)) + 1
-        for name, fed in gates.items()
-        if not parked.knows(name, fed + 1)
+    most_of = {
+        name: most_read(fed) for name, fed in gates.items() if not parked.knows(name, fed + 1)
     }
-    if not missing:
+    if not most_of:
         return []
+    names = Texts(most_of)
+    return [
+        Read(sql.PARKED, (names, Numbers(most_of.values())), _take_parked(session, most_of)),
+        Read(sql.TICKETS_OF, (names,), _take_tickets(session, most_of)),
+    ]
 
+
+def parked_at_held(
+    session: Session, most_of: Mapping[str, int], bound: tuple[object, ...]
+) -> list[Read]:
+    """Return the queries for what waits at the gates that jobs hold; see `HELD`.
+
+    Args:
+        session: of the step.
+        most_of: as `most_read(1)`, by the names of these gates; filled before the rows are taken.
+        bound: the parameters of `HELD`.
+    """
+    return [
+        Read(sql.PARKED_AT_HELD, (*bound, most_read(1)), _take_parked(session, most_of)),
+        Read(sql.TICKETS_OF_HELD, bound, _take_tickets(session, most_of)),
+    ]
+
+
+def most_read(fed: int) -> int:
+    """Return how many heads of a flow are read if so many may be fed from a gate.
+
+    One more is looked at than is fed. Twice as many, because a step that settles and claims feeds
+    from a gate twice.
+    """
+    return max(fed, min(2 * fed, FEED_HEADS)) + 1
+
+
+def _take_parked(session: Session, most_of: Mapping[str, int]) -> Callable[[Rows], None]:
     def take(rows: Rows) -> None:
-        heads: dict[str, list[tuple[int, Row]]] = {name: [] for name in missing}
+        heads: dict[str, list[tuple[int, Row]]] = {name: [] for name in most_of}
         for row in rows:
             heads[row[0]].append((row[1], row[2:]))
         for name, found in heads.items():
@@ -100,17 +128,17 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
                 session.cache.crowded.add(name)
             else:
                 each = max(sql.LEAST_PARKED, sql.MOST_PARKED // max(1, flows))
-                session.cache.parked.take(name, min(missing[name], each), found)
+                session.cache.parked.take(name, min(most_of[name], each), found)
 
-    def take_tickets(rows: Rows) -> None:
-        tickets: dict[str, list[tuple[int, Ticket]]] = {name: [] for name in missing}
+    return take
+
+
+def _take_tickets(session: Session, names: Collection[str]) -> Callable[[Rows], None]:
+    def take(rows: Rows) -> None:
+        tickets: dict[str, list[tuple[int, Ticket]]] = {name: [] for name in names}
         for name, flow, *ticket in rows:
             tickets[name].append((flow, (ticket[0], ticket[1], ticket[2], ticket[3])))
         for name, found in tickets.items():
             session.cache.parked.take_tickets(name, found)
 
-    names = Texts(missing)
-    return [
-        Read(sql.PARKED, (names, Numbers(missing.values())), take),
-        Read(sql.TICKETS_OF, (names,), take_tickets),
-    ]
+    return take

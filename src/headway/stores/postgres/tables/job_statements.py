@@ -9,7 +9,8 @@ from headway.stores.ledger import columns
 from headway.stores.postgres.arrays import Numbers, Texts, ids_of
 from headway.stores.postgres.numbers import FACT, same_store
 from headway.stores.postgres.statement import Each, Mode
-from headway.stores.postgres.tables.records import DROP_EVENTS
+from headway.stores.postgres.tables.gates import HELD
+from headway.stores.postgres.tables.records import DROP_EVENTS, OF_KNOWN
 from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
 from headway.stores.sql.statement import ANY_JOB, WIDTH, Select, Write, of
 
@@ -66,8 +67,7 @@ SAVE = Write(
 KNOWN_IDS = Select("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
 _LOAD = f"SELECT {COLUMNS} FROM @job AS job WHERE job.id {{}}"  # noqa: S608  (names only)
 JOBS = Each(_LOAD.format("= ANY ($1)"), ANY_JOB, ids_of, 1)
-JOBS_OF_KNOWN = _LOAD.format("= ANY (ARRAY(SELECT k.job FROM @known AS k WHERE key = ANY ($1)))")
-"""The jobs that are known under keys."""
+JOBS_OF_KNOWN = _LOAD.format(f"= ANY (ARRAY({OF_KNOWN}))")
 ARRIVED = Select(
     f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
     ANY_JOB,
@@ -340,9 +340,10 @@ UNFIT = Each(
     of("parked"),
     Texts,
 )
+_WANTED = "unnest($1::text[], $2::bigint[])"
 PARKED = (
     # Of no more flows of a gate than one step looks at; their arguments are not looked at.
-    "SELECT gate.name, flow.flow, head.* FROM unnest($1::text[], $2::bigint[]) AS gate (name, most)"  # noqa: S608  (names only)
+    f"SELECT gate.name, flow.flow, head.* FROM {_WANTED} AS gate (name, most)"  # noqa: S608  (names only)
     " CROSS JOIN LATERAL (WITH RECURSIVE parked (flow, n) AS ("
     " (SELECT flow, 1 FROM @job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
     " ORDER BY flow LIMIT 1)"
@@ -362,6 +363,8 @@ TICKETS_OF = (
     " WHERE ticket IS NOT NULL AND ticket = ANY ($1) AND state + 0 = 1"
     " ORDER BY priority, due_at, seq"
 )
+PARKED_AT_HELD = PARKED.replace(_WANTED, f"(SELECT name, $3::bigint FROM ({HELD}) AS held)")  # noqa: S608  (names only)
+TICKETS_OF_HELD = TICKETS_OF.replace("$1", f"ARRAY({HELD})")
 _GATES = (
     "(WITH RECURSIVE gates (gate) AS ("
     " (SELECT parked_at FROM @job WHERE state = 2 AND {0} AND parked_at > $1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,9 +13,9 @@ from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Te
 from headway.stores.postgres.numbers import HASTE
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Each, Mode, Repeat
+from headway.stores.postgres.statement import Each, Mode, Read, Repeat
 from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
-from headway.stores.sql.statement import KEPT_EVENTS, Select, Write, of
+from headway.stores.sql.statement import KEPT_EVENTS, Rows, Select, Write, of
 
 KEYS = Each(
     "SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"), Blobs
@@ -93,6 +94,8 @@ def key_hash(tenant: str, key: str) -> bytes:
 
 _EVENT = "scope, event, key, at, kept_until, payload"
 KNOWN = Each("SELECT key, job::text, run FROM @known WHERE key = ANY ($1)", of("known"), Texts)
+OF_KNOWN = "SELECT k.job FROM @known AS k WHERE key = ANY ($1)"
+"""The ids of the jobs that are known under keys."""
 _MAKE_KNOWN = Write(
     "INSERT INTO @known SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[])"
     " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run",
@@ -120,6 +123,14 @@ _SAVE_EVENTS = Write(
     " SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bigint[],"
     f" $6::bigint[], $7::bytea[]) ON CONFLICT (hash) DO NOTHING RETURNING kept_until){_ADDED}",
     of("event", "counts"),
+)
+EVENTS_READ = 16
+"""How many events of a job are read before it is known which job it is."""
+EVENTS_OF_KNOWN = (
+    # One more, which says that there are others.
+    f"SELECT one.* FROM unnest(ARRAY({OF_KNOWN})::text[]) AS of (scope) CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT hash, {_EVENT} FROM @event AS e WHERE e.scope = of.scope LIMIT {EVENTS_READ + 1})"
+    " AS one"
 )
 DROP_EVENTS = f"WITH changed AS (DELETE FROM @event WHERE {{}} RETURNING kept_until){_GONE}"  # noqa: S608  (names only)
 """Forgets events by a condition."""
@@ -224,6 +235,29 @@ def _event_columns(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 def _hash_column(rows: list[bytes]) -> tuple[Any, ...]:
     return (Blobs(rows),)
+
+
+def events_of_known(
+    session: Session, names: Sequence[str], events: Iterable[tuple[str, str]]
+) -> Read:
+    """Return the query for events of the runs that are known under keys; these are taken before.
+
+    Args:
+        session: of the step.
+        names: the keys.
+        events: by (key, event).
+    """
+
+    def take(rows: Rows) -> None:
+        known, found = session.cache.each(KNOWN), session.cache.each(EVENTS)
+        counts = Counter(row[1] for row in rows)
+        for key, event in events:
+            for _, job, _ in known.get(key, ()):
+                if counts[job] <= EVENTS_READ:
+                    found[event_hash(job, event)] = []
+        found.update((row[0], [row]) for row in rows)
+
+    return Read(EVENTS_OF_KNOWN, (Texts(names),), take)
 
 
 @lru_cache(maxsize=2_048)
