@@ -9,7 +9,7 @@ import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
-from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
+from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Verdict
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
 from headway.core.errors import LeaseLost, StoreUnavailable, UnknownGate
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
@@ -336,3 +336,31 @@ async def test_cascade_asks_one_after_another_until_one_accepts(
         ("bob", "declined"),
         ("eve", "accepted"),
     ]
+
+
+async def test_nothing_is_claimed_for_a_hand_over_or_a_return_that_frees_no_gate() -> None:
+    # Only the memory store wakes nobody for what its own process has just claimed.
+    app, store = hw.App(), WatchedStore(open_store("memory://"))
+    app.use(store)
+    started: asyncio.Queue[str] = asyncio.Queue()
+
+    @app.job(gates=[hw.Slots("line", 1)])
+    async def call(job: hw.Job) -> None:
+        await started.put(job.id)
+        await job.hand_over(job.id, timeout="30m")
+
+    async def returned() -> bool:
+        outcomes = [one for request, _ in store.asked("settle") for one in request.outcomes]
+        return any(type(one) is Returned for one in outcomes)
+
+    first, second = [await app.send_async(call) for _ in range(2)]
+    async with working(app):
+        assert await started.get() == first.id
+        await store.until(returned)
+        for _ in range(50):
+            # All that the settlements have woken runs: this store and the worker have one loop.
+            await pause(0)
+        await app.signal_async(first.id, event="end", final="succeeded")
+        assert await started.get() == second.id
+        assert len(store.asked("claim")) == 2
+    await store.inner.close()

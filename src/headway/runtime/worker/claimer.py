@@ -295,11 +295,15 @@ class Claimer:
             raise ended
 
 
-def settled(queue: ReadyQueue) -> Callable[[bool], None]:
-    """What to do after each settlement: permits that were given back may start something here."""
+def settled(queue: ReadyQueue) -> Callable[[], None]:
+    """What to do after each settlement: there may be room for outcomes again.
 
-    def ask(gave_back: bool) -> None:
-        if gave_back or queue.settler.pending > MOST_UNSETTLED // 2:
+    Whether permits that it gave back can start something is known to the store, which wakes those
+    who wait for them.
+    """
+
+    def ask() -> None:
+        if queue.settler.pending > MOST_UNSETTLED // 2:
             queue.asked.set()
 
     return ask

@@ -51,15 +51,15 @@ class Settler:
         self._closed = False
         self._over = False
         self._hurry = False
-        self._on_batch: Callable[[bool], None] = lambda _: None
+        self._on_batch: Callable[[], None] = lambda: None
 
     @property
     def pending(self) -> int:
         """Outcomes that the store has not answered yet."""
         return len(self._queue) + self._writing
 
-    def on_batch(self, call: Callable[[bool], None]) -> None:
-        """Call after each request, with whether permits were given back in it."""
+    def on_batch(self, call: Callable[[], None]) -> None:
+        """Call after each request."""
         self._on_batch = call
 
     def put(self, outcome: Outcome) -> None:
@@ -106,7 +106,8 @@ class Settler:
         self._writing = len(batch)
         verdicts = await self._deliver(batch)
         self._writing = 0
-        self._on_batch(self._finish(batch, verdicts))
+        self._finish(batch, verdicts)
+        self._on_batch()
 
     def close(self, *, hurry: bool = False) -> None:
         """Let `run` end when all is written.
@@ -156,16 +157,13 @@ class Settler:
             self._timing, "settle", lambda: self._store.settle(request), until=lambda: self._hurry
         )
 
-    def _finish(self, batch: tuple[Outcome, ...], verdicts: list[Verdict]) -> bool:
+    def _finish(self, batch: tuple[Outcome, ...], verdicts: list[Verdict]) -> None:
         runs, answers = self._held.runs, self._answers
-        gave_back = False
         for outcome, verdict in zip(batch, verdicts, strict=True):
             kind = type(outcome)
             if kind is Succeeded or kind not in STAYING:
-                claimed = runs.pop((outcome.job, outcome.run), None)
+                runs.pop((outcome.job, outcome.run), None)
                 self.settled += 1
-                if claimed is not None and claimed.gated:
-                    gave_back = True
                 if verdict is Verdict.LOST:
                     _log.warning(
                         "job %s: run %d was not live any more when it ended as %s",
@@ -173,13 +171,10 @@ class Settler:
                         outcome.run,
                         kind.__name__,
                     )
-            elif kind is GaveBack or kind is HandedOver:
-                gave_back = True
             if answers:
                 answer = answers.pop(id(outcome), None)
                 if answer is not None and not answer.done():
                     answer.set_result(verdict)
-        return gave_back
 
 
 def _in_time(outcome: Outcome, verdict: Verdict, took_ms: float) -> Verdict:
