@@ -114,6 +114,25 @@ class GateBook:
         )
         return [view for view in views if view is not None]
 
+    def is_just_full(self, flow: FlowKey) -> GateUse | None:
+        """Return a full gate of a flow of which no gate is closed, or may be outside its hours.
+
+        None if the gates must be looked at one by one, for any reason.
+        """
+        names = ("all", f"lane:{flow.lane}", f"tenant:{flow.tenant}", f"kind:{flow.kind}")
+        if any((row := self.find(name)) and row.closed_until is not None for name in names):
+            return None
+        full: GateUse | None = None
+        for use in flow.shared:
+            spec, row = self.spec(use.template), self.find(use.name)
+            if spec is None or use.amount > 1 or spec.kind is GateKind.HOURS:
+                return None
+            if row is not None and row.closed_until is not None:
+                return None
+            if full is None and RULES[spec.kind].is_full(self, use.name, spec, row):
+                full = use
+        return full
+
     def _concurrency(self, lane: str) -> int | None:
         if lane not in self.concurrencies:
             row = self.ledger.lanes.load([lane]).get(lane)

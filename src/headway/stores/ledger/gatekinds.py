@@ -50,6 +50,14 @@ class GateRules(ABC):
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
         """Fill in a view with the room that the gate has now, as if it were not closed."""
 
+    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
+        """Return whether it has certainly no room until a permit comes back.
+
+        A claim asks this of each flow before it looks at the flow's gates: most are full.
+        """
+        del gates, name, spec, row
+        return False
+
     def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
         """Return when a gate without room for an amount opens by itself, if that is known."""
         del gates, spec, amount
@@ -82,6 +90,11 @@ class SlotsRules(GateRules):
         del gates
         view.most = _limit(spec.capacity, row)
         view.free = room(view.most, row.used if row else 0)
+
+    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
+        """See `GateRules.is_full`."""
+        del gates, name
+        return row is not None and row.used >= _limit(spec.capacity, row)
 
 
 class RateRules(GateRules):
@@ -152,6 +165,15 @@ class PoolRules(GateRules):
         view.free = max((one.free for one in view.members), default=0)
         # Set even while another member is free: that one may be taken in this step.
         view.opens_at = min(opens, default=None)
+
+    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
+        """See `GateRules.is_full`."""
+        del row
+        for member, capacity in spec.members:
+            own = gates.find(member_gate(name, member))
+            if own is None or own.used < _limit(capacity, own):
+                return False
+        return True
 
     def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
         """See `GateRules.row_names`."""

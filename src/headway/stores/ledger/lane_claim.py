@@ -170,6 +170,8 @@ class LaneClaim:
         least, most = max(least, deep), max(most, deep)
         views: list[FlowView] = []
         for flow in flows:
+            if self._is_just_full(flow):
+                continue
             shared, gated = self._shared(flow)
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
             if closed and self._is_shut(flow, closed):
@@ -196,6 +198,21 @@ class LaneClaim:
             )
         self._prefetch_keyed(views)
         return views
+
+    def _is_just_full(self, flow: int) -> bool:
+        """Return whether a flow waits at a full gate; then its other gates need no look."""
+        key = self.ledger.jobs.flow(flow)
+        use = self.book.is_just_full(key)
+        if use is None:
+            return False
+        if self.fairness:
+            self.fairness.stop(flow)
+            self.fairness.held.add(key.tenant)
+        self._begin_spell(flow)
+        if (use.name, use.amount) not in self.opening:
+            self.opening[use.name, use.amount] = None
+            self._remember_lane(use.name, use.template)
+        return True
 
     def _is_shut(self, flow: int, closed: list[tuple[GateView, int]]) -> bool:
         """Return whether a flow can only wait; one that lacks several permits may reserve them."""
@@ -287,10 +304,7 @@ class LaneClaim:
             flow: its number.
             order: of its head; None if a gate has no room for any job of the flow.
         """
-        self.stopped.add(flow)
-        spell = self.ledger.shut_spells.get(flow)
-        if spell is None or spell.until is not None:
-            self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
+        self._begin_spell(flow)
         opens: list[int | None] = []
         for view, amount in self.shared[flow][0]:
             if view.fits(amount, order):
@@ -304,16 +318,25 @@ class LaneClaim:
         if opens and all(at is not None for at in opens):
             self._note_opening(max(at for at in opens if at is not None))
 
+    def _begin_spell(self, flow: int) -> None:
+        self.stopped.add(flow)
+        spell = self.ledger.shut_spells.get(flow)
+        if spell is None or spell.until is not None:
+            self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
+
     def _note_opening(self, at: int) -> None:
         self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
 
     def _note_shut(self, view: GateView, amount: int) -> None:
         """Record when a shut gate opens, and that the lane's waiters must be woken then."""
         self.opening[view.name, amount] = self.book.opens_at(view, view.template, amount)
-        row = self.book.find(view.name) or GateRow(name=view.name, template=view.template)
+        self._remember_lane(view.name, view.template)
+
+    def _remember_lane(self, gate: str, template: str) -> None:
+        row = self.book.find(gate) or GateRow(name=gate, template=template)
         lanes = row.lanes_with(self.lane)
         if lanes is not row.lanes:
-            self.book.change(view.name, view.template).lanes = lanes
+            self.book.change(gate, template).lanes = lanes
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         offered = [start.head.id for start in decision.starts if start.candidate]

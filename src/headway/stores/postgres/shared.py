@@ -28,7 +28,7 @@ MOST_KINDS = 256
 """Kinds of steps whose reads are remembered: those that were used last."""
 MOST_FLOWS = 32
 """Flows whose heads are prefetched."""
-MOST_ONCE, MOST_AGAIN = 64, 256
+MOST_ONCE, MOST_AGAIN = 64, 2_048
 """Names that are prefetched after one step has read them, and after two have."""
 MOST_SPECS = 10_000
 """Names of gates whose declared gates are remembered."""
