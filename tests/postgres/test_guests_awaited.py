@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headway.core.errors import InvalidValue
 from tests.postgres.door import Door, job, there
 
 pytest.importorskip("greenlet", reason="SQLAlchemy's asyncio needs greenlet")
@@ -42,3 +43,14 @@ async def test_awaited_connection_of_sqlalchemy_commits_the_job(
         await door.enqueue_async(db, [job(1)])
         await db.commit()
     assert there(door_url) == 1
+
+
+async def test_awaited_sessions_are_refused_where_nobody_can_await(
+    door: Door, engine: AsyncEngine, door_url: str
+):
+    async with AsyncSession(engine) as session, engine.connect() as db:
+        for given in (session, db):
+            with pytest.raises(InvalidValue, match="one that is awaited") as refused:
+                door.enqueue(given, [job(1)])
+            assert "send_async" in refused.value.hint
+    assert there(door_url) == 0

@@ -177,6 +177,7 @@ class Arguments:
             return InvalidArguments(message, hint=f"it takes {', '.join(self.names)}")
         unknown = min(given.keys() - self._known)
         takes = f"it takes {', '.join(self.names)}" if self.names else "it takes none"
+        takes = f"{takes}; the options of a send are {', '.join(sorted(RESERVED - {'kind'}))}"
         message = f"{self.kind}: there is no argument {unknown[:80]!r}"
         return InvalidArguments(message, hint=did_you_mean(unknown, self.names, takes))
 

@@ -49,6 +49,8 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     shown = f"{scheme}://…" if "://" in url else url
     message = f"{shown!r} is not the URL of a store"
     hint = _STORES
+    if scheme.startswith(("postgresql+", "postgres+")):
+        hint = "write postgresql://… without the name of a driver; Headway uses psycopg 3"
     if scheme in {"http", "https"}:
         hint = f"a server's address serves an App, to send and to work; here give the store: {hint}"
     raise InvalidValue(message, hint=hint)

@@ -31,6 +31,8 @@ _HINT = (
     "pass a connection of psycopg 3, a Session or Connection of SQLAlchemy on psycopg 3, or"
     " Django's connection"
 )
+_AWAITED = "the connection is one that is awaited"
+_AWAIT = "await app.send_async(..., connection=...)"
 _pending: WeakKeyDictionary[object, list[Callable[[], None]]] = WeakKeyDictionary()
 """What sessions of SQLAlchemy call after a commit."""
 _NAMES = {1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE"}
@@ -67,6 +69,8 @@ def find_driver(given: object) -> Driver:
         InvalidValue: there is no connection of psycopg 3.
     """
     found: Any = _unscoped(given)
+    if hasattr(found, "sync_session") or hasattr(found, "get_raw_connection"):
+        raise InvalidValue(_AWAITED, hint=_AWAIT)
     for _ in range(4):
         if isinstance(found, psycopg.Connection | psycopg.AsyncConnection):
             return cast("Driver", found)
@@ -235,8 +239,7 @@ class Inserting:
         """
         driver = find_driver(given)
         if not isinstance(driver, psycopg.Connection):
-            message = "the connection is one that is awaited"
-            raise InvalidValue(message, hint="await app.send_async(..., connection=...)")
+            raise InvalidValue(_AWAITED, hint=_AWAIT)
         with driver.lock:
             replies, woken = self._within(driver, jobs)
         self._notify(given, driver, woken)
