@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from headway.runtime.worker.endings import Failure
     from headway.runtime.worker.worker import Worker
 
+    __version__: str
+
 __all__ = [
     "AccessError",
     "App",
@@ -184,6 +186,9 @@ def __getattr__(name: str) -> object:
     Raises:
         AttributeError: there is no such name.
     """
+    if name == "__version__":
+        # Its import takes as long as the rest of the package.
+        return import_module("importlib.metadata").version("headway")
     module = _MODULES.get(name)
     if module is None:
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -147,6 +147,15 @@ def test_drain_due_passes_over_what_is_not_due_yet(headway: Headway):
     assert count("scheduled", "main") == 1
 
 
+def test_drain_idle_passes_over_what_waits_at_a_gate(headway: Headway):
+    headway("send", "noop", "--count", "3")
+    headway("send", "noop", "--lane", "closed")
+    headway("pause", "lane:closed")
+    ran = headway("worker", "--drain=idle", "--lanes", "main,closed", "--json")
+    assert (ran.code, ran.document) == (0, {"settled": 3})
+    assert count("waiting", "closed") == 1
+
+
 def test_drain_waits_for_what_is_due_later(headway: Headway):
     headway("send", "noop", "--due", "300ms")
     assert headway("worker", "--drain", "--json").document == {"settled": 1}

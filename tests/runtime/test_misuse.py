@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 import headway as hw
 from headway.core.errors import CallerError, InvalidArguments, InvalidValue, UnknownKind
+from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
 
 
@@ -84,3 +85,53 @@ def test_a_datetime_without_an_offset_is_refused_wherever_it_stands(app: hw.App)
     for given in ({"at": naive}, {"times": [naive]}, {"days": {"deep": [naive]}}):
         with pytest.raises(InvalidArguments, match="without an offset"):
             app.send(meet, **given)
+
+
+def test_an_unknown_argument_is_refused_with_the_arguments_and_options_there_are(
+    app: hw.App,
+) -> None:
+    @app.job()
+    def work(n: int) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="there is no argument 'delay'") as refused:
+        app.send(work, n=1, delay="5m")
+    assert refused.value.hint == (
+        "it takes n; the options of a send are candidates, connection, due, expires, job_id, key,"
+        " lane, priority, subject, tenant"
+    )
+
+
+@pytest.mark.parametrize("lanes", [3, [1], [("mail",)], [("mail", 1, 2)]])
+def test_what_is_no_list_of_lanes_is_refused(app: hw.App, lanes: Any) -> None:
+    with pytest.raises(InvalidValue, match="a worker's lanes are") as refused:
+        app.worker(lanes=lanes)
+    assert refused.value.hint == 'write "calls,mail:2", or a list of names and pairs'
+
+
+def test_a_url_that_names_a_driver_is_refused_with_the_one_to_write() -> None:
+    with pytest.raises(InvalidValue, match=r"'postgresql\+asyncpg://…' is not the URL") as refused:
+        hw.App("postgresql+asyncpg://shop:secret@db/shop").open()
+    assert "without the name of a driver" in refused.value.hint
+
+
+@pytest.mark.parametrize("due", ["20m", timedelta(minutes=20)])
+def test_a_due_time_may_be_a_span_from_now(due: object) -> None:
+    class At(Timing):
+        def wall_at(self) -> int:
+            return 1_000_000
+
+    app = hw.App(store=MemoryStore(), timing=At())
+
+    @app.job()
+    def work() -> None: ...
+
+    assert work.make(due=due).due_at == 1_000_000 + 20 * 60_000
+    assert work.make(due=due, expires="1h").expires_at == 1_000_000 + 80 * 60_000
+
+
+@pytest.mark.parametrize("due", ["soon", timedelta(minutes=-20), "5 minutes"])
+def test_a_due_time_that_is_neither_an_instant_nor_a_span_is_refused(
+    app: hw.App, due: object
+) -> None:
+    with pytest.raises(InvalidValue):
+        app.send("noop", due=due)

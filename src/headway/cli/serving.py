@@ -116,7 +116,7 @@ def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
     return SignalPlace(settings.public_url or base, settings.signing_keys)
 
 
-async def serve(
+async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
     app: App,
     options: ServeOptions,
     *beside: Beside,
@@ -124,6 +124,7 @@ async def serve(
     tether: int | None = None,
     signals: SignalPlace = NOWHERE,
     around: AbstractAsyncContextManager[None] | None = None,
+    until_idle: bool = False,
 ) -> int:
     """Work until asked to stop by SIGTERM or SIGINT, or by something beside it.
 
@@ -133,6 +134,7 @@ async def serve(
         beside: each runs as a task; the worker stops when one returns.
         tether: a file descriptor; the worker stops when its other end is closed.
         around: kept open for as long as it works.
+        until_idle: whether the worker stops by itself, once nothing can start.
 
     Returns:
         How many runs were settled.
@@ -142,6 +144,7 @@ async def serve(
         worker_options = options.for_worker()
         worker_options |= {"signal_base": signals.base, "signing_key": signals.keys}
         worker_options["keep_trail"] = settings.keep_trail
+        worker_options["until_idle"] = until_idle
         worker = app.worker(**worker_options)
         lanes = dict(worker.settings.lanes)
 
@@ -214,6 +217,8 @@ class Drain(StrEnum):
     """Its lanes hold no job that is not final."""
     DUE = "due"
     """The same, but for jobs that are not due yet."""
+    IDLE = "idle"
+    """No job of its own runs, and none can start now: others may wait at gates or for signals."""
 
 
 async def wait_until_drained(

@@ -72,11 +72,13 @@ class Acted(StrEnum):
     """The answer for one job."""
 
     DONE = "done"
+    """The verb was applied."""
     ASKED = "asked"
     """The job is held; it ends when its run or its deadline says so."""
     REFUSED = "refused"
     """The verb does not apply to its state; nothing was written."""
     UNKNOWN = "unknown"
+    """There is no job of this id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -71,6 +71,7 @@ class Heard(StrEnum):
     """The answer to a signal."""
 
     APPLIED = "applied"
+    """It was the first with this event id, and was applied."""
     ALREADY = "already"
     """An event of this id was applied before; nothing was written."""
     KEPT = "kept"

@@ -13,12 +13,13 @@ from typing import Any, Self, TypeVar, Unpack, cast
 from headway.contract.extensions import InsertsWithin
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
-from headway.contract.views import LanesQuery
+from headway.contract.views import JobQuery, JobView, LanesQuery, WhyQuery, WhyView
 from headway.core.duration import parse_duration
-from headway.core.errors import AccessError, InvalidValue, UnknownGate, UnknownKind
+from headway.core.errors import AccessError, InvalidValue, UnknownGate, UnknownJob, UnknownKind
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.naming import check_name, did_you_mean
+from headway.core.state import FINAL
 from headway.runtime import event_loop
 from headway.runtime.chores import Sweepers
 from headway.runtime.declaration import (
@@ -51,6 +52,10 @@ from headway.runtime.worker.worker_options import Lanes, WorkerOptions, read_lan
 Function = TypeVar("Function", bound=Callable[..., Any])
 Opener = Callable[[str], Store]
 Result = TypeVar("Result")
+
+FIRST_LOOK = 0.02
+LONGEST_LOOK = 0.5
+"""Seconds between two looks at a job that is waited for."""
 
 _log = logging.getLogger("headway.worker")
 
@@ -275,14 +280,14 @@ class App:
         self._url = url
 
     def use(self, store: Store) -> None:
-        """Live in this store, as a worker over HTTP asks for it; the app does not close it.
+        """Live in this store from now on, as in a test's; the app does not close it.
 
         Raises:
-            InvalidValue: another store was given open, or is open already.
+            InvalidValue: another store was given to the app when it was made, or is open already.
         """
         if self._lent is store:
             return
-        if self._store is not None:
+        if self._store is not None and self._lent is None:
             message = "the app has its store open already"
             raise InvalidValue(message, hint="say which store it uses before it is used")
         self._lent = store
@@ -474,6 +479,71 @@ class App:
     ) -> SignalReply:
         """As `signal`, for callers that can await."""
         return await self.store.signal(read_signal(key, event, options))
+
+    # ------------------------------------------------------------------------------------- looks
+
+    def find(self, job: str) -> JobView | None:
+        """Return a job with its state, result, runs and trail; None if there is none of this id.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return self._wait_for(self.find_async(job))
+
+    async def find_async(self, job: str) -> JobView | None:
+        """As `find`, for callers that can await."""
+        return await self.store.read(JobQuery(id=job))
+
+    def why(self, job: str) -> WhyView | None:
+        """Return why a job is where it is; None if there is none of this id.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return self._wait_for(self.why_async(job))
+
+    async def why_async(self, job: str) -> WhyView | None:
+        """As `why`, for callers that can await."""
+        return await self.store.read(WhyQuery(id=job))
+
+    def wait(self, job: str, *, within: object = "30s") -> JobView | None:
+        """Wait until a job has ended, and return it with its state and result.
+
+        Args:
+            job: its id; it is looked at every half second, and more often at first.
+            within: the longest wait, as "30s" or a timedelta; "0s" looks once.
+
+        Returns:
+            The job in a final state; None if it has not ended by then.
+
+        Raises:
+            UnknownJob: there is no job of this id.
+            StoreError: the store cannot do it now.
+        """
+        return self._background.run(self.wait_async(job, within=within))
+
+    async def wait_async(self, job: str, *, within: object = "30s") -> JobView | None:
+        """As `wait`, for callers that can await.
+
+        Raises:
+            UnknownJob: there is no job of this id.
+        """
+        timing = self._timing
+        give_up_at = timing.monotonic() + parse_duration(within) / 1000
+        seconds = FIRST_LOOK
+        while True:
+            found = await self.find_async(job)
+            if found is None:
+                message = f"there is no job {job!r:.80}"
+                hint = "pass the id that send returned; a final job is kept for its kind's `keep`"
+                raise UnknownJob(message, hint=hint)
+            if found.state in FINAL:
+                return found
+            left = give_up_at - timing.monotonic()
+            if left <= 0:
+                return None
+            await timing.pause(min(seconds, left))
+            seconds = min(seconds * 1.5, LONGEST_LOOK)
 
     # ----------------------------------------------------------------------------------- workers
 

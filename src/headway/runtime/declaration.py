@@ -32,12 +32,14 @@ class LaneOptions(TypedDict, total=False):
     """What a lane carries.
 
     Attributes:
-        concurrency: the most of its jobs in their handlers at once, over all workers.
+        concurrency: the most of its jobs in their handlers at once, over all workers; any number
+            if not given.
         fair: "tenant" shares starts between tenants.
         weights: of tenants in a fair lane; 1 if not named.
         target: its latency target, from due to start.
-        max_backlog: with more jobs that are not final, a send is refused.
-        lease: how long a worker's runs live without a beat.
+        max_backlog: with more jobs that are not final, a send is refused; any number if not given.
+        lease: how long a worker's runs live without a beat; as the worker says, "30s", if not
+            given.
     """
 
     concurrency: int
@@ -99,7 +101,8 @@ class EntryOptions(TypedDict, total=False):
         misfire_cap: the most fires that "all" makes up for.
         overlap: of a fire while an earlier one still waits or runs: "skip", "one" or "all".
         enabled: whether it fires.
-        args: the handler's arguments, and the options of `Kind.make` but `due`.
+        args: the handler's arguments, and the options of `Kind.make` but `due`, `job_id` and
+            `key`: each fire has its own.
     """
 
     schedule: str | Schedule

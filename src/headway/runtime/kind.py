@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from uuid_utils import uuid7
@@ -10,7 +11,7 @@ from uuid_utils import uuid7
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, GateUse
-from headway.core.instant import parse_instant
+from headway.core.instant import parse_instant, parse_moment
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name, placeholders
 from headway.core.state import State
@@ -181,7 +182,8 @@ class Kind:
         """Make a job to be sent, or to follow from another.
 
         Args:
-            due: an aware datetime or ISO 8601 with an offset; now if not given.
+            due: an aware datetime or ISO 8601 with an offset; or a span from now, as "20m" or a
+                timedelta; now if not given.
             priority: smaller first.
             lane: where it waits.
             tenant: for whom it is.
@@ -211,7 +213,7 @@ class Kind:
             known.take("tenant", options.tenant, tenant, empty=True)
             subject = known.take("subject", options.subject, subject)
             key = known.take("key", options.key, key)
-        due_at = None if due is None else parse_instant(due)
+        due_at = None if due is None else self._due_at(due)
         if candidates is not None or options.cascade:
             self._check_candidates(candidates)
         return NewJob(
@@ -283,6 +285,13 @@ class Kind:
             raise InvalidValue(message, hint="pass candidates=[...], in the order to be asked")
         message = f"{self.name}: candidates were given, but the kind is no cascade"
         raise InvalidValue(message, hint="declare it with cascade=True")
+
+    def _due_at(self, due: object) -> int:
+        if isinstance(due, str):
+            return parse_moment("", due).resolved(self._timing.wall_at())
+        if isinstance(due, timedelta):
+            return self._timing.wall_at() + parse_duration(due)
+        return parse_instant(due)
 
     def _expires_at(self, due_at: int | None, expires: object) -> int | None:
         span_ms = self.options.expires_ms if expires is None else parse_duration(expires)

@@ -270,9 +270,9 @@ class SourceOptions(TypedDict, total=False):
 
     Attributes:
         name: of the source; the function's name if not given.
-        every: how long to rest between two looks at the whole table.
-        rate: how many missing jobs a second are let go: the more are missing, the longer the
-            window over which they are spread.
+        every: how long to rest between two looks at the whole table; "1m" if not given.
+        rate: how many missing jobs a second are let go, 100 if not given: the more are missing,
+            the longer the window over which they are spread.
     """
 
     name: str

@@ -200,9 +200,9 @@ class WorkOptions:
     drain: Annotated[
         Drain | None,
         typer.Option(
-            metavar="[=due]",
+            metavar="[=due|=idle]",
             help="End when the lanes hold no job that is not final; =due passes over what is "
-            "not due yet.",
+            "not due yet; =idle ends when no job can start now, whatever waits at gates.",
         ),
     ] = None
     system: Annotated[
@@ -261,8 +261,8 @@ def worker(
         signals=signal_place(session.settings),
         around=around,
     )
-    if what.drain is None:
-        settled = event_loop.run(serving())
+    if what.drain is None or what.drain is Drain.IDLE:
+        settled = event_loop.run(serving(until_idle=what.drain is Drain.IDLE))
     else:
         # One of several processes draws nothing: their lines would be drawn over each other.
         watched = (

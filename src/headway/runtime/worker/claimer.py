@@ -109,6 +109,9 @@ SEEN_GATED = 5.0
 OFFER_OFTEN = 0.02
 """Seconds between offers of some handlers to jobs with gates, while such are remembered."""
 
+IDLE_LOOK = 0.02
+"""Seconds between two claims of a worker that ends once it is idle."""
+
 OFFER_EACH = 0.25
 """Seconds between offers of one handler to jobs with gates, if none was seen of late."""
 
@@ -133,7 +136,10 @@ class Claimer:
         lease: Lease,
         prefetch: Prefetch,
         timing: Timing,
+        on_idle: Callable[[], None] | None = None,
     ) -> None:
+        """Make it; `on_idle` is called when nothing runs here and nothing can start now."""
+        self._on_idle = on_idle
         self._store = store
         self._worker = worker
         self._lanes = lanes
@@ -151,6 +157,7 @@ class Claimer:
         self._offered_at = float("-inf")
         self._only_gated = False
         self._dry = True
+        self._idle = False
         self._stopping = False
 
     def stop(self) -> None:
@@ -179,6 +186,12 @@ class Claimer:
             await log_dead(self._store, reply.dead)
             if reply.again:
                 await timing.pause(0)
+            elif self._on_idle is not None:
+                if self._idle and not reply.jobs:
+                    self._on_idle()
+                    return
+                # What ends wakes no claimer unless it gave something back.
+                await timing.wait(queue.asked, IDLE_LOOK)
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
 
@@ -241,6 +254,8 @@ class Claimer:
             lease_ms=self._lease.ms,
             after=self._after.after if self._after else {},
         )
+        # Before the claim: what ends during it may be what lets another job start.
+        self._idle = self._queue.quiet and not self._queue.settler.pending
         # If the reply was lost, the first sending counts: the claim may have been done then.
         sent = timing.monotonic()
         reply = await persist(
@@ -251,7 +266,7 @@ class Claimer:
         self._lease.extend(sent, reply.lease_until - reply.now)
         self._after = reply
         held.take(self._request, reply.jobs)
-        idle = not self._queue.busy and not self._queue.plain and not self._queue.gated
+        idle = self._queue.quiet
         self._dry = len(reply.jobs) < n and not reply.again
         gated = self._queue.take(
             reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0

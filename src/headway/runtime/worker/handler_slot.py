@@ -85,6 +85,11 @@ class ReadyQueue:
         return gated
 
     @property
+    def quiet(self) -> bool:
+        """No handler runs, and no job is ready."""
+        return not self.busy and not self.plain and not self.gated
+
+    @property
     def started(self) -> int:
         """Jobs without gates that a handler has taken so far."""
         return self.put - len(self.plain)

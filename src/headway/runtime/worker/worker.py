@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Unpack
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from headway.contract.claims import BeatReply
 from headway.contract.outcomes import Outcome, Released, Verdict
 from headway.contract.store import Store
 from headway.core.errors import StoreChanged, StoreError
+from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Stop
 from headway.runtime.kind import Kind
@@ -84,6 +86,7 @@ class WorkerRun:
             lease=self._lease,
             prefetch=Prefetch(settings.prefetch),
             timing=timing,
+            on_idle=partial(self.stop, now=False) if settings.until_idle else None,
         )
         self._heartbeat = Heartbeat(
             store,
@@ -368,7 +371,7 @@ class Worker:
         return self._current.settler.settled if self._current else 0
 
     async def run(self) -> None:
-        """Work until stopped; then let handlers end, and hand back the rest.
+        """Work until stopped, or idle; then let handlers end, and hand back the rest.
 
         Raises:
             StoreError: the store cannot go on; what is held is left to its lease.
@@ -405,6 +408,13 @@ class Worker:
         before = self.settings.before
         if before is not None:
             await persist(self.settings.timing, "before the first claim", before)
+        if self.settings.until_idle and self.settings.chores:
+            # Its other chores run beside it, and may come too late for what is due now.
+            await persist(self.settings.timing, "the chores of now", self._chores_of_now)
+
+    async def _chores_of_now(self) -> None:
+        await TimetableChore(self._store, self.settings.timing).lay()
+        await self._store.sweep(MAX_BATCH, keep_trail_ms=self.settings.keep_trail_ms)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]] | None) -> None:
         """Do what comes before a run; cancelled when the worker is stopped."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from headway.contract.claims import LaneOrder
 from headway.core.duration import parse_duration
@@ -39,6 +39,8 @@ class WorkerOptions(TypedDict, total=False):
         concurrency: handlers that run at once.
         prefetch: the most jobs without gates that are held ready beyond these.
         lease: how long its runs live without a beat; it beats three times as often.
+        until_idle: whether `run` ends by itself, once none of its jobs runs and no job can start
+            now; for tests and scripts. What is due later, waits at a gate or awaits a signal stays.
         grace: how long handlers may go on after `stop`.
         name: a label, such as "host:pid".
         chores: whether it also sweeps and keeps the timetable's fires ahead. Workers of one store
@@ -66,6 +68,7 @@ class WorkerOptions(TypedDict, total=False):
     concurrency: int
     prefetch: int
     lease: object
+    until_idle: bool
     grace: object
     name: str
     chores: bool
@@ -93,6 +96,7 @@ class WorkerSettings:
     concurrency: int
     prefetch: int
     lease_ms: int
+    until_idle: bool
     grace: float
     name: str
     chores: bool
@@ -135,6 +139,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         concurrency=check_count("concurrency", options.get("concurrency", 10), least=1),
         prefetch=check_count("prefetch", options.get("prefetch", MOST_AHEAD), least=0),
         lease_ms=lease_ms,
+        until_idle=options.get("until_idle", False),
         grace=parse_duration(options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
         chores=options.get("chores", True),
@@ -194,7 +199,14 @@ def _parts(lanes: Lanes) -> list[str | tuple[str, int]]:
         return [_split(part.strip()) for part in lanes.split(",") if part.strip()]
     if isinstance(lanes, Mapping):
         return list(lanes.items())
+    if not isinstance(cast("object", lanes), Iterable):
+        raise _no_lanes(lanes)
     return list(lanes)
+
+
+def _no_lanes(given: object) -> InvalidValue:
+    message = f"a worker's lanes are {given!r:.80}"
+    return InvalidValue(message, hint='write "calls,mail:2", or a list of names and pairs')
 
 
 def _split(part: str) -> str | tuple[str, int]:
@@ -209,6 +221,9 @@ def _split(part: str) -> str | tuple[str, int]:
 
 
 def _lane(one: str | tuple[str, int]) -> tuple[str, int]:
-    name, weight = (one, 1) if isinstance(one, str) else one
+    pair = (one, 1) if isinstance(one, str) else one
+    if not isinstance(cast("object", pair), tuple | list) or len(pair) != 2:
+        raise _no_lanes(one)
+    name, weight = pair
     check_name("lane", name)
     return name, check_count(f"the weight of the lane {name!r}", weight, least=1)

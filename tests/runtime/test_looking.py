@@ -1,0 +1,160 @@
+"""A program looks at its jobs, waits for their ends, and works off what can start now."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+
+import headway as hw
+from headway.runtime.timing import Timing
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
+
+MINUTE_MS = 60_000
+
+
+class Leaping(Timing):
+    """Time passes in pauses alone, and something may happen in them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.seconds += seconds
+
+
+def declare(app: hw.App) -> hw.Kind:
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def double(n: int) -> int:
+        if n < 0:
+            raise hw.Dead("below zero")
+        return 2 * n
+
+    return double
+
+
+async def test_a_job_that_ended_is_returned_with_its_result(url: str) -> None:
+    app = hw.App(url)
+    double = declare(app)
+    async with app:
+        sent, bad = await app.send_many_async([double.make(n=21), double.make(n=-1)])
+        await app.worker(until_idle=True).run()
+        done, dead = await app.wait_async(sent.id), await app.wait_async(bad.id)
+        found = await app.find_async(sent.id)
+    assert done is not None
+    assert dead is not None
+    assert (done.state, json.loads(done.result or b"")) == (hw.State.SUCCEEDED, 42)
+    assert (dead.state, dead.reason) == (hw.State.DEAD, "below zero")
+    assert found == done
+
+
+def test_callers_that_cannot_await_look_and_wait(url: str) -> None:
+    with hw.App(url) as app:
+        sent = app.send(declare(app), n=1)
+        found, why = app.find(sent.id), app.why(sent.id)
+        assert app.wait(sent.id, within="0s") is None
+        assert app.find(str(uuid4())) is app.why(str(uuid4())) is None
+    assert found is not None
+    assert found.state is hw.State.WAITING
+    assert why is not None
+    assert why.sentence == "ready: 1st in its flow; no live worker serves lane main"
+
+
+async def test_a_wait_ends_after_its_time_and_looks_less_and_less_often() -> None:
+    timing = Leaping()
+    app = hw.App(store=MemoryStore(), timing=timing)
+    sent = await app.send_async(declare(app), n=1)
+    assert await app.wait_async(sent.id, within="10s") is None
+    assert timing.seconds == pytest.approx(10)
+    assert timing.pauses[:2] == [0.02, 0.03]
+    assert max(timing.pauses) == 0.5
+
+
+async def test_a_wait_for_an_unknown_job_is_refused() -> None:
+    app = hw.App(store=MemoryStore())
+    with pytest.raises(hw.UnknownJob, match="there is no job 'nothing'"):
+        await app.wait_async("nothing")
+
+
+async def test_a_worker_until_idle_works_off_what_can_start_and_leaves_the_rest() -> None:
+    clock = FakeClock()
+    app = hw.App(store=MemoryStore(clock))
+    app.lane("narrow", concurrency=1)
+    seen: list[str] = []
+
+    @app.job(gates=[hw.Rate("each:{who}", 1, per="1h")])
+    async def greet(job: hw.Job, who: str) -> None:
+        seen.append(who)
+        if who == "ada":
+            job.then(after.make(who=who))
+
+    @app.job(lane="narrow", retry=hw.Backoff(attempts=2, base="0s"))
+    async def after(job: hw.Job, who: str) -> None:
+        if job.attempt == 1:
+            raise ConnectionError
+        seen.append(f"after {who}")
+
+    @app.job(lane="narrow")
+    async def dial(job: hw.Job, who: str) -> None:
+        await job.hand_over()
+        seen.append(f"dial {who}")
+
+    @app.job(retry=hw.Backoff(attempts=2, base="1m", jitter="none"))
+    def fail() -> None:
+        raise ConnectionError
+
+    now = await app.send_async(greet, who="ada")
+    full = await app.send_async(greet, who="ada", priority=600)
+    calls = [await app.send_async(dial, who=who) for who in ("bob", "cleo")]
+    again = await app.send_async(fail)
+    await app.worker(until_idle=True).run()
+
+    states = {one: await app.find_async(one.id) for one in (now, full, *calls, again)}
+    assert sorted(seen) == ["ada", "after ada", "dial bob", "dial cleo"]
+    assert [one and one.state.value for one in states.values()] == [
+        "succeeded",
+        "parked",
+        "awaiting",
+        "awaiting",
+        "scheduled",
+    ]
+    clock.advance(MINUTE_MS)
+    await app.worker(until_idle=True).run()
+    view = await app.find_async(again.id)
+    assert view is not None
+    assert view.state is hw.State.DEAD
+
+
+async def test_a_worker_until_idle_with_nothing_to_do_ends(url: str) -> None:
+    async with hw.App(url) as app:
+        await app.worker(until_idle=True).run()
+
+
+def test_the_version_is_the_package_s() -> None:
+    assert hw.__version__ == "0.1.0"
+
+
+async def test_an_app_of_a_program_lives_in_one_store_after_the_other_as_tests_ask() -> None:
+    app = hw.App()
+    double = declare(app)
+    for _ in range(2):
+        app.use(MemoryStore())
+        sent = await app.send_async(double, n=3)
+        await app.worker(until_idle=True).run()
+        done = await app.find_async(sent.id)
+        assert done is not None
+        assert done.result == b"6"
+        assert done.seq == 1
+
+
+async def test_an_app_with_a_store_of_its_own_lives_in_no_other() -> None:
+    app = hw.App(store=MemoryStore())
+    with pytest.raises(hw.InvalidValue, match="has its store open already"):
+        app.use(MemoryStore())
