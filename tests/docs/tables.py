@@ -31,8 +31,9 @@ from headway.core.errors import HeadwayError
 from headway.core.gates.spec import GateSpec
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, HELD, MOVES, State
-from headway.runtime.declaration import EntryOptions, LaneOptions
+from headway.runtime.declaration import EntryOptions, LaneOptions, read_entry
 from headway.runtime.job import SyncJob
+from headway.runtime.kind import NOOP
 from headway.runtime.kind_options import JobOptions, read_options
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources import SourceOptions
@@ -117,7 +118,21 @@ def metrics(families: Iterable[Family] = FAMILIES) -> str:
 def options(of: object, *, section: str = "Attributes", skip: tuple[str, ...] = ()) -> str:
     """The items of a docstring's section."""
     found = {name: text for name, text in items(of, section).items() if name not in skip}
-    return table(("option", "meaning"), ((f"`{name}`", text) for name, text in found.items()))
+    given = defaults(of) if section == "Args" else {}
+    if not any(given.get(name) for name in found):
+        return table(("option", "meaning"), ((f"`{name}`", text) for name, text in found.items()))
+    rows = ((f"`{name}`", text, given.get(name, "")) for name, text in found.items())
+    return table(("option", "meaning", "default"), rows)
+
+
+def defaults(of: object) -> dict[str, str]:
+    """The defaults of a function's parameters, but for None."""
+    found = inspect.signature(of).parameters if callable(of) else {}
+    return {
+        name: f"`{one.default!r}`".replace("'", '"')
+        for name, one in found.items()
+        if one.default is not None and one.default is not inspect.Parameter.empty
+    }
 
 
 def options_of(of: object, record: object, *, skip: tuple[str, ...] = ()) -> str:
@@ -245,7 +260,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "notifications_told": lambda: options(Notification),
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
-    "EntryOptions": lambda: options(EntryOptions),
+    "EntryOptions": lambda: options_of(
+        EntryOptions, read_entry("name", hw.App("memory://").kinds[NOOP], {"schedule": "every 1m"})
+    ),
     "SourceOptions": lambda: options(SourceOptions),
     "SignalOptions": lambda: options(SignalOptions),
     "WorkerOptions": lambda: options_of(
