@@ -280,6 +280,7 @@ TABLES: dict[str, Callable[[], str]] = {
         skip=(
             "handlers",
             "asks",
+            "check_arguments",
             "options",
             "check_stages",
             "takes",

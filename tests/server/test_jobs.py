@@ -175,8 +175,9 @@ async def test_a_body_that_is_not_said_to_be_json_is_refused_with_the_header_tha
 
 async def test_an_unknown_field_is_named_beside_the_one_that_is_missing(rig: Rig):
     reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kin": "a"})
-    detail = problem(reply, 422, "invalid_value")["detail"]
-    assert detail == "body.kind: it is missing; body.kin: there is no such field"
+    told = problem(reply, 422, "invalid_value")
+    assert told["detail"] == "body.kind: it is missing; body.kin: there is no such field"
+    assert told["hint"] == "GET /openapi.json lists the fields of each request"
 
 
 async def test_what_is_no_json_is_told_of_the_body_and_no_place_in_it(rig: Rig):

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
 from headway.core.errors import StoreUnavailable
@@ -227,3 +228,27 @@ async def test_a_permit_is_taken_by_force_once(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/audit"))["differences"] == []
     unknown = await rig.call(OPERATOR, "DELETE", "/v1/permits", {**body, "job": str(uuid4())})
     problem(unknown, 422, "unknown_job")
+
+
+async def test_new_arguments_are_checked_by_the_kind_of_the_server_s_app():
+    app = hw.App("memory://")
+
+    @app.job()
+    async def work(n: int) -> None: ...
+
+    async with serving(app=app) as rig:
+        job = await rig.send(kind="work", args={"n": 1})
+        strange = await rig.send(kind="nobody-knows", args={"n": 1})
+        for verb in ("edit", "retry"):
+            if verb == "retry":
+                await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/kill")
+            for args in ({"n": "x"}, {"m": 1}):
+                body = {"args": args}
+                refused = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/{verb}", body)
+                problem(refused, 422, "invalid_arguments")
+            assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["args"] == {"n": 1}
+            body = {"args": {"n": 2}}
+            assert (await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/{verb}", body)).is_success
+            await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/edit", {"args": {"n": 1}})
+        other = await rig.call(OPERATOR, "POST", f"/v1/jobs/{strange}/edit", {"args": {"m": 1}})
+        assert other.is_success

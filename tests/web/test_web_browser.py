@@ -263,3 +263,15 @@ async def test_keyboard_focus_is_visible_on_each_kind_of_element(theme: Any):
                         wrong.append(f"{path}: {seen['html']}: {seen['focused']!r}")
         assert not wrong, "\n".join(wrong)
         assert kinds >= {"a", "button", "input", "select", "summary"}
+
+
+async def test_the_page_at_hand_can_be_seen_in_the_menu_of_a_telephone():
+    async with dashboard(tokens=False) as rig, browsing() as browser, opened(browser, rig) as page:
+        await page.set_viewport_size({"width": 375, "height": 800})
+        for path in (one.path for one in PAGES if one.menu):
+            await page.goto(f"{rig.url}/ui/{path}")
+            await is_live(page)
+            place = await page.eval_on_selector(
+                ".menu [aria-current]", "one => one.getBoundingClientRect()"
+            )
+            assert (place["left"] >= 0, place["right"] <= 375) == (True, True), path

@@ -218,3 +218,13 @@ class Tags(HTMLParser):
 def plain(page: str) -> str:
     """The text of a page, with single spaces."""
     return " ".join(Tags(page).text.split())
+
+
+async def test_a_form_names_its_own_field_when_it_is_refused():
+    async with operating() as (rig, http):
+        await rig.send(lane="calls")
+        refused = await do(http, "/ui/-/do/pause-lane?lane=calls", until="tomorrow")
+        assert refused.status_code == 422
+        text = plain(refused.text)
+        assert "until: the instant 'tomorrow' is not understood" in text
+        assert "body." not in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -232,6 +232,15 @@ class Kind:
             policy=self.policy,
             candidates=() if candidates is None else tuple(candidates),
         )
+
+    def check_arguments(self, arguments: Mapping[str, object]) -> None:
+        """Check arguments as `make` does.
+
+        Raises:
+            InvalidArguments: the handler's annotations refuse them.
+            PayloadTooLarge: they are above the limit.
+        """
+        self._arguments.check(dict(arguments))
 
     def uses(
         self,

@@ -274,7 +274,10 @@ class Authenticator:
                 message = "the header Authorization holds no Bearer token"
             else:
                 message = "no token was given"
-            raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
+            raise Unauthenticated(
+                message,
+                hint="send Authorization: Bearer hw_…; Headway's own programs read HEADWAY_TOKEN",
+            )
         return caller
 
 

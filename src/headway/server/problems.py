@@ -71,6 +71,7 @@ def named_by_body() -> Generator[None]:
 
 MEDIA_TYPE = "application/problem+json"
 _PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
+_FIELDS = "GET /openapi.json lists the fields of each request"
 RETRY_AFTER_S = 1
 """Seconds after which a call that a passing state refused is worth repeating."""
 
@@ -201,11 +202,14 @@ def _refused(request: Request, error: RequestValidationError) -> Response:
     media = request.headers.get("content-type", "")
     # A body of another type is bytes to the models, whose messages about it are of no use.
     unread = bool(found) and found[0].where == "body" and "json" not in media
+    hint = "send Content-Type: application/json (curl: --json instead of -d)" if unread else ""
+    if any(one.what == _PLAIN["extra_forbidden"] for one in found):
+        hint = _FIELDS
     return problem(
         422,
         code="invalid_value",
         detail=sentence(found) or "the request is not valid",
-        hint="send Content-Type: application/json (curl: --json instead of -d)" if unread else "",
+        hint=hint,
         request=request,
         errors=[{"where": one.where, "what": one.what} for one in found],
     )

@@ -16,6 +16,7 @@ from headway.contract.views import StatsQuery
 from headway.core.errors import (
     AccessError,
     HeadwayError,
+    InvalidArguments,
     InvalidValue,
     InvariantBroken,
     StoreError,
@@ -278,8 +279,10 @@ class Dashboard:
         values |= {one.name: form.get(one.name, "") for one in found.action.fields}
         try:
             told = await found.do(request, caller, values)
-        except InvalidValue as error:
-            wrong = f"{error.message}: {error.hint}" if error.hint else error.message
+        except (InvalidValue, InvalidArguments) as error:
+            # Of the form's fields: that they make a body is not what its user sees.
+            wrong = error.message.removeprefix("body.")
+            wrong = f"{wrong}: {error.hint}" if error.hint else wrong
             return await self._asked(request, caller, found, {**form, **values}, wrong)
         self._sight.expire()
         self.feed.poke()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import SCHEMAS, User
 from headway.systems.field_service.users import USERS
@@ -28,6 +30,16 @@ async def test_it_warns_while_nobody_is_a_dispatcher_or_one_cannot_be_told(tmp_p
         assert "dora is a dispatcher and has no channel" in found
         await field.user("dan", "text:+15557770001", roles=("DISPATCHER",))
         assert len(await warnings()) == 1
+
+
+async def test_a_server_that_can_reach_no_technician_says_so_when_it_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async with a_field(tmp_path, work=False, lines={}) as field:
+        told = await field.rig.ask(None, "/field-service/doctor")
+    assert told["warnings"][-1]["subject"] == "telephony"
+    said = [one.getMessage() for one in caplog.records if one.name == "headway.field_service"]
+    assert said == [f"{told['warnings'][-1]['found']}: {told['warnings'][-1]['hint']}"]
 
 
 def test_the_command_warns_where_the_system_is_configured(folder: Path, headway: Headway):

@@ -25,7 +25,7 @@ from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies import MOVED_MANY, MOVED_ONE, answer
 from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.server.visibility import visible_ids
+from headway.server.visibility import visible_ids, visible_job
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -264,6 +264,7 @@ async def retry(
     It keeps its id and its runs, and has all its attempts again. In any other state: 409.
     """
     edit = await edit_of(service, body)
+    await _check_arguments(service, caller, id, body)
     return await _one(service, _move(Verb.RETRY, caller, body, edit), id, body, repeat_key)
 
 
@@ -303,6 +304,7 @@ async def edit(
         message = "nothing to change was given"
         raise InvalidValue(message, hint="args, priority or due")
     change = await edit_of(service, body)
+    await _check_arguments(service, caller, id, body)
     return await _one(service, _move(Verb.EDIT, caller, body, change), id, body, repeat_key)
 
 
@@ -367,6 +369,25 @@ async def moves(
         fits = await count_fitting(service, move, body.filter, body.limit)
         return answer(_outcome_body(Counter(), fits=fits))
     return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
+
+
+async def _check_arguments(
+    service: Service,
+    caller: Caller,
+    id: str,  # noqa: A002  (the path's word)
+    body: EditBody,
+) -> None:
+    """Check new arguments of a job whose kind the server's App declares, as when it was sent.
+
+    Raises:
+        InvalidArguments: the handler would refuse them; nothing was written.
+        UnknownJob: there is none that the caller sees.
+    """
+    if body.args is None or service.app is None:
+        return
+    kind = service.app.kinds.get((await visible_job(service, caller, id)).kind)
+    if kind is not None:
+        kind.check_arguments(body.args)
 
 
 def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Operation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter
@@ -14,6 +15,7 @@ from headway.systems.field_service.answering import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.dispatching import ROUTES as DISPATCHER_ROUTES
 from headway.systems.field_service.doctor import ROUTES as DOCTOR_ROUTES
+from headway.systems.field_service.doctor import reach_concerns
 from headway.systems.field_service.kinds import declare
 from headway.systems.field_service.metrics import field_metrics
 from headway.systems.field_service.pages import pages_of
@@ -25,6 +27,8 @@ from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTE
 from headway.systems.field_service.users import ROUTES as USER_ROUTES
 from headway.systems.parts import Parts
 from headway.web.page import Page
+
+_log = logging.getLogger("headway.field_service")
 
 
 class FieldService:
@@ -54,6 +58,8 @@ class FieldService:
 
     async def start(self, service: Service) -> None:
         """Make the context available to its routes, and add its metrics to the server's."""
+        for one in reach_concerns(self.context.settings):
+            _log.warning("%s: %s", one.found, one.hint)
         service.scrapes.add(field_metrics(service.store, self.context.tally))
         service.system_services[NAME] = self.context
 

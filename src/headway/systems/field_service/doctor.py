@@ -28,7 +28,7 @@ class Concern:
 
 async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
     """Return what needs attention; empty if all is well."""
-    return [*await _dispatchers(directory), *_reach(settings)]
+    return [*await _dispatchers(directory), *reach_concerns(settings)]
 
 
 async def _dispatchers(directory: Directory) -> list[Concern]:
@@ -53,7 +53,8 @@ async def _dispatchers(directory: Directory) -> list[Concern]:
     ]
 
 
-def _reach(settings: FieldSettings) -> list[Concern]:
+def reach_concerns(settings: FieldSettings) -> list[Concern]:
+    """Return what keeps all technicians from being asked."""
     if settings.lines or settings.texts:
         return []
     return [

@@ -226,7 +226,7 @@ ALL = Action(
             label="At most",
             kind="number",
             required=True,
-            hint="So many fit, as far as was counted; up to 10000 at once.",
+            hint="As many as were found; 10,000 at most.",
         ),
         REASON,
     ),

@@ -227,6 +227,8 @@ document.addEventListener("DOMContentLoaded", () => {
     set(one, "in " + to.searchParams.get("tz"));
     one.hidden = one.dataset.zone === zone && zone === "UTC";
   }
+  // On a narrow screen the menu scrolls sideways.
+  document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   named();
   tick();
   setInterval(tick, 1000);
