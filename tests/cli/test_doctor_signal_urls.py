@@ -36,4 +36,4 @@ def test_with_both_settings_they_are_well_and_the_key_is_not_told(
     monkeypatch.setenv("HEADWAY_PUBLIC_URL", "https://hw.example.org")
     monkeypatch.setenv("HEADWAY_SIGNING_KEY", "k" * 32)
     found = findings(headway)
-    assert found == {"signal URLs": ("well", "signed, and lead to https://hw.example.org")}
+    assert found == {"signal URLs": ("ok", "signed, and lead to https://hw.example.org")}

@@ -78,7 +78,7 @@ def test_sound_server_has_good_findings_alone(options: PostgresOptions, url: str
             "vacuum",
             "rights",
         ],
-        Health.WELL,
+        Health.OK,
     )
 
 
@@ -92,8 +92,8 @@ def test_server_that_is_away_is_a_problem_and_its_password_is_not_told():
     ("version", "expected"),
     [
         (130_014, Health.PROBLEM),
-        (140_001, Health.WELL),
-        (180_004, Health.WELL),
+        (140_001, Health.OK),
+        (180_004, Health.OK),
         (190_000, Health.WARNING),
     ],
 )
@@ -119,7 +119,7 @@ def test_server_that_does_not_wait_for_its_device_is_told():
 @pytest.mark.parametrize(
     ("offset_ms", "expected", "word"),
     [
-        (999, Health.WELL, "same"),
+        (999, Health.OK, "same"),
         (-1_500, Health.WARNING, "behind"),
         (61_000, Health.PROBLEM, "ahead"),
     ],
@@ -131,7 +131,7 @@ def test_clock_that_is_off_is_told(seen: Checkup, offset_ms: int, expected: Heal
 
 
 def test_server_with_few_connections_left_is_a_warning(seen: Checkup, options: PostgresOptions):
-    assert server.look_at_connections(seen).health is Health.WELL
+    assert server.look_at_connections(seen).health is Health.OK
     crowded = replace(seen, connections=int(seen.settings["max_connections"]) - 8)
     assert server.look_at_connections(crowded).health is Health.WARNING
 
@@ -142,7 +142,7 @@ def test_pooler_that_the_store_does_not_know_of_is_a_warning(
     assert not seen.pooled
     pooled = replace(seen, pooled=True)
     assert server.look_at_pooler(pooled, options).health is Health.WARNING
-    assert server.look_at_pooler(pooled, replace(options, pooled=True)).health is Health.WELL
+    assert server.look_at_pooler(pooled, replace(options, pooled=True)).health is Health.OK
 
 
 def test_transaction_that_stays_open_is_named(url: str, options: PostgresOptions):
@@ -152,7 +152,7 @@ def test_transaction_that_stays_open_is_named(url: str, options: PostgresOptions
         (held,) = [one for one in seen.holders if "the report" in one.who]
         assert held.since_ms < server.OPEN_MS
         db.rollback()
-    assert server.look_at_transactions(replace(seen, holders=()))[0].health is Health.WELL
+    assert server.look_at_transactions(replace(seen, holders=()))[0].health is Health.OK
     old = replace(seen, holders=(Holder("process 7 of report", server.OPEN_MS + 1),))
     (found,) = server.look_at_transactions(old)
     assert found.health is Health.WARNING
@@ -168,7 +168,7 @@ def test_unused_slot_that_keeps_dead_rows_is_named(seen: Checkup):
 def test_table_of_dead_rows_is_a_warning(seen: Checkup):
     bloated = replace(seen, bloat=Bloat("job", 500_000, 1_000))
     assert server.look_at_vacuum(bloated).health is Health.WARNING
-    assert server.look_at_vacuum(seen).health is Health.WELL
+    assert server.look_at_vacuum(seen).health is Health.OK
 
 
 def test_missing_rights_are_named_with_the_grants_that_give_them(
@@ -179,12 +179,12 @@ def test_missing_rights_are_named_with_the_grants_that_give_them(
         theirs = parse_url(as_role(url, role))
         for grant in grants(options, role):
             found = server.look_at_rights(check(theirs), theirs)
-            if found.health is Health.WELL:
+            if found.health is Health.OK:
                 break
             assert found.health is Health.PROBLEM
             assert grant in found.hint
             owner.execute(grant.encode())
-        assert server.look_at_rights(check(theirs), theirs).health is Health.WELL
+        assert server.look_at_rights(check(theirs), theirs).health is Health.OK
         owner.execute(f'REVOKE DELETE ON headway.job FROM "{role}"'.encode())
         assert check(theirs).missing == {"table job": ("DELETE",)}
 
@@ -207,7 +207,7 @@ def test_migrate_makes_the_store_once_and_the_doctor_finds_it_well(headway: Head
     assert (code, json.loads(out)) == (0, {"before": latest(), "now": latest(), "systems": []})
     code, out, _ = headway("doctor", "--json")
     assert code == 0
-    assert {one["health"] for one in json.loads(out)["findings"]} == {"well"}
+    assert {one["health"] for one in json.loads(out)["findings"]} == {"ok"}
 
 
 def test_reading_commands_make_no_store(headway: Headway, url: str):

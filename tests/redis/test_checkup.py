@@ -25,7 +25,7 @@ def found(url: str, subject: str) -> Finding:
 
 def test_server_that_is_as_it_should_be_is_well(server: RedisServer) -> None:
     findings = look_at_place(new_url(server.url))
-    assert {one.health for one in findings} == {Health.WELL}
+    assert {one.health for one in findings} == {Health.OK}
     assert "before it is answered" in found(server.url, "durability").found
 
 
@@ -42,7 +42,7 @@ def test_evicting_server_is_a_problem_that_keeps_the_store_from_opening(
 
 @pytest.mark.parametrize(
     ("fsync", "health", "said"),
-    [("everysec", Health.WELL, "last second"), ("no", Health.WARNING, "half minute")],
+    [("everysec", Health.OK, "last second"), ("no", Health.WARNING, "half minute")],
 )
 def test_what_a_crash_may_lose_is_said(
     server: RedisServer, fsync: str, health: Health, said: str

@@ -75,4 +75,4 @@ def test_the_command_warns_where_the_system_is_configured(folder: Path, headway:
     assert "no user has the role Dispatcher" in found
     dora = User(id="d", name="D", roles=["Dispatcher"], channels=["text:+15557770001"], version=1)
     asyncio.run(make(dora))
-    assert told() == [("well", "technicians and dispatchers can be reached")]
+    assert told() == [("ok", "technicians and dispatchers can be reached")]

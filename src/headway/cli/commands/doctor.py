@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.doctor import Finding, Health, problem, well
+from headway.cli.doctor import Finding, Health, ok, problem
 from headway.cli.doctor.sqlite_file import (
     look_at_library,
     look_at_machine_clock,
@@ -93,7 +93,7 @@ async def look_at_store(store: Store) -> list[Finding]:
     total = sum(stats.counts.values())
     found = await store.suspicion() if isinstance(store, Repairable) else None
     return [
-        well("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
+        ok("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
         if found is None
         else problem("store", f"nothing is claimed: {found.message}", found.hint),
         *await look_at_clock(store),
@@ -106,7 +106,7 @@ async def look_at_store(store: Store) -> list[Finding]:
 
 app = new_command()
 
-_STYLES = {Health.WELL: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
+_STYLES = {Health.OK: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
 
 
 @command(app)
@@ -180,7 +180,7 @@ def _print_findings(session: Session, findings: list[Finding]) -> None:
     for one in findings:
         hint = f" ({one.hint})" if one.hint else ""
         line = f"{one.health.value:<8} {one.subject}: {one.found}{hint}"
-        session.terminal.line(line, "" if one.health is Health.WELL else _STYLES[one.health])
+        session.terminal.line(line, "" if one.health is Health.OK else _STYLES[one.health])
 
 
 audit_app = new_command()

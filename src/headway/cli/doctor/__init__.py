@@ -11,7 +11,7 @@ from headway.cli.terminal import rough
 class Health(StrEnum):
     """How a thing is."""
 
-    WELL = "well"
+    OK = "ok"
     WARNING = "warning"
     """It works, but needs attention."""
     PROBLEM = "problem"
@@ -32,9 +32,9 @@ class Finding(NamedTuple):
     hint: str = ""
 
 
-def well(subject: str, found: str) -> Finding:
+def ok(subject: str, found: str) -> Finding:
     """Return a finding that is as it should be."""
-    return Finding(subject, Health.WELL, found)
+    return Finding(subject, Health.OK, found)
 
 
 def warning(subject: str, found: str, hint: str) -> Finding:
@@ -59,7 +59,7 @@ def look_at_server_clock(offset_ms: int) -> Finding:
     """
     off = abs(offset_ms)
     if off <= TOLERATED_MS:
-        return well("server clock", "shows the same as this machine's")
+        return ok("server clock", "shows the same as this machine's")
     way = "ahead of" if offset_ms > 0 else "behind"
     found = f"the server's clock is {rough(off)} {way} this machine's"
     hint = "jobs fall due by the server's clock: let NTP or chrony set both"

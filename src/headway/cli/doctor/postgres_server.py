@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, look_at_server_clock, problem, warning, well
+from headway.cli.doctor import Finding, look_at_server_clock, ok, problem, warning
 from headway.cli.terminal import rough
 from headway.core.errors import StoreError
 from headway.stores.postgres.checkup import Checkup, check
@@ -53,7 +53,7 @@ def look_at_version(seen: Checkup) -> Finding:
     if major > NEWEST:
         hint = f"Headway is written for {OLDEST} to {NEWEST}: try an upgrade on a copy first"
         return warning("server", f"{found} is newer than any that was tried", hint)
-    return well("server", found)
+    return ok("server", found)
 
 
 def look_at_durability(seen: Checkup) -> list[Finding]:
@@ -67,7 +67,7 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
         found = "synchronous_commit is off: a crash of the server loses what was just answered"
         hint = "ALTER SYSTEM SET synchronous_commit = on, or ALTER ROLE or DATABASE where it is set"
         findings.append(warning("durability", found, hint))
-    return findings or [well("durability", "commits are on the device before they are answered")]
+    return findings or [ok("durability", "commits are on the device before they are answered")]
 
 
 def look_at_connections(seen: Checkup) -> Finding:
@@ -79,15 +79,15 @@ def look_at_connections(seen: Checkup) -> Finding:
     if most - seen.connections < 2 * A_PROCESS:
         hint = "raise max_connections, or run fewer processes"
         return warning("connections", found, hint)
-    return well("connections", found)
+    return ok("connections", found)
 
 
 def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
     """Return whether a pooler is in between, and the store knows it."""
     if not seen.pooled:
-        return well("pooler", "none in between")
+        return ok("pooler", "none between Headway and the server")
     if options.pooled:
-        return well("pooler", "one in between; waiting workers look 4 times a second")
+        return ok("pooler", "one in between; waiting workers look 4 times a second")
     hint = "add ?pooled=on to the URL unless it pools sessions; better, give the server's own port"
     return warning("pooler", "one is in between", hint)
 
@@ -108,7 +108,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
         findings.append(
             warning("transactions", f"the replication slot {slot} keeps dead rows, unused", hint)
         )
-    return findings or [well("transactions", f"none is open for more than {rough(OPEN_MS)}")]
+    return findings or [ok("transactions", f"none is open for more than {rough(OPEN_MS)}")]
 
 
 def look_at_vacuum(seen: Checkup) -> Finding:
@@ -120,13 +120,13 @@ def look_at_vacuum(seen: Checkup) -> Finding:
         found = f"the table {bloat.table} has {bloat.dead:,} dead rows and {bloat.live:,} live ones"
         hint = "see who keeps a transaction open; then VACUUM it"
         return warning("vacuum", found, hint)
-    return well("vacuum", "autovacuum is on")
+    return ok("vacuum", "autovacuum is on")
 
 
 def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
     """Return whether the role may do what a worker does."""
     if not seen.missing:
-        return well("rights", f"the role {seen.role} may read and write")
+        return ok("rights", f"the role {seen.role} may read and write")
     objects = list(seen.missing)
     what = ", ".join(objects[:3]) + (" …" if len(objects) > 3 else "")
     found = f"the role {seen.role} lacks rights on {what}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, look_at_server_clock, problem, warning, well
+from headway.cli.doctor import Finding, look_at_server_clock, ok, problem, warning
 from headway.core.errors import HeadwayError
 from headway.stores.redis.checkup import Checkup, check
 from headway.stores.redis.failures import RIGHTS
@@ -54,7 +54,7 @@ def look_at_version(seen: Checkup) -> Finding:
         return problem("server", f"{found} is a replica: it only reads", hint)
     if server.version[0] >= NEWEST:
         return warning("server", f"{found} is newer than any that was tried", "try it on a copy")
-    return well("server", found)
+    return ok("server", found)
 
 
 def look_at_eviction(seen: Checkup) -> Finding:
@@ -63,7 +63,7 @@ def look_at_eviction(seen: Checkup) -> Finding:
     if policy != "noeviction":
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf"
         return problem("server", f"it evicts keys ({policy}): jobs would be lost", hint)
-    return well("eviction", "a full memory refuses new jobs, and loses none")
+    return ok("eviction", "a full memory refuses new jobs, and loses none")
 
 
 def look_at_durability(seen: Checkup) -> Finding:
@@ -81,7 +81,7 @@ def look_at_durability(seen: Checkup) -> Finding:
     found = f"an append-only file, appendfsync {fsync}: {_PROMISES.get(fsync, 'unknown')}"
     if fsync == "no":
         return warning("durability", found, "appendfsync always, or everysec")
-    return well("durability", found)
+    return ok("durability", found)
 
 
 def look_at_device(seen: Checkup) -> list[Finding]:
@@ -101,24 +101,24 @@ def look_at_memory(seen: Checkup) -> Finding:
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if not most:
-        return well("memory", f"{used / 1e6:.1f} MB used, no limit but the machine's")
+        return ok("memory", f"{used / 1e6:.1f} MB used, no limit but the machine's")
     found = f"{used / 1e6:.1f} of {most / 1e6:.1f} MB used"
     if used > NEARLY_FULL * most:
         return warning("memory", found, "raise maxmemory: a full memory refuses new jobs")
-    return well("memory", found)
+    return ok("memory", found)
 
 
 def look_at_replicas(seen: Checkup) -> Finding:
     """Return whether a fail-over could lose what was answered."""
     replicas = int(seen.server.facts.get("connected_slaves", 0))
     if not replicas:
-        return well("replicas", "none")
+        return ok("replicas", "none")
     least = seen.settings.get("min-replicas-to-write", "0")
     found = f"{replicas}; writes are answered before they have them"
     if least == "0":
         hint = "CONFIG SET min-replicas-to-write 1 bounds what a fail-over can lose"
         return warning("replicas", found, hint)
-    return well("replicas", f"{found}, and refused with fewer than {least} of them")
+    return ok("replicas", f"{found}, and refused with fewer than {least} of them")
 
 
 def look_at_latency(seen: Checkup) -> Finding:
@@ -126,11 +126,11 @@ def look_at_latency(seen: Checkup) -> Finding:
     found = f"a call that does nothing takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
         return warning("latency", found, "move the workers near to it, or look at SLOWLOG GET")
-    return well("latency", found)
+    return ok("latency", found)
 
 
 def look_at_rights(seen: Checkup) -> Finding:
     """Return whether the user may do what a worker does."""
     if seen.missing:
         return problem("rights", f"the user {seen.user} lacks a right: {seen.missing}", RIGHTS)
-    return well("rights", f"the user {seen.user} may run the scripts and listen")
+    return ok("rights", f"the user {seen.user} may run the scripts and listen")

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.doctor import Finding, ok, problem, warning
 from headway.core.duration import format_duration
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 
@@ -30,7 +30,7 @@ def look_at_library() -> list[Finding]:
     if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
         hint = "install a current apsw wheel, which brings its own SQLite"
         return [problem("sqlite", f"SQLite {version} can corrupt a database", hint)]
-    return [well("sqlite", f"SQLite {version}")]
+    return [ok("sqlite", f"SQLite {version}")]
 
 
 def look_at_permissions(path: Path) -> list[Finding]:
@@ -44,7 +44,7 @@ def look_at_permissions(path: Path) -> list[Finding]:
     if mode & 0o077:
         hint = f"chmod 600 {path}"
         findings.append(warning("permissions", f"others may open it (mode {mode:04o})", hint))
-    return findings or [well("permissions", f"writable, mode {mode:04o}")]
+    return findings or [ok("permissions", f"writable, mode {mode:04o}")]
 
 
 def look_at_room(path: Path) -> list[Finding]:
@@ -54,7 +54,7 @@ def look_at_room(path: Path) -> list[Finding]:
     found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file has {_size(path) / 1e6:.1f} MB"
     if share < SCARCE or usage.free < LITTLE_BYTES:
         return [warning("room", found, "free some: a full device refuses new jobs")]
-    return [well("room", found)]
+    return [ok("room", found)]
 
 
 def look_at_machine_clock(path: Path) -> list[Finding]:
@@ -66,7 +66,7 @@ def look_at_machine_clock(path: Path) -> list[Finding]:
         side = "ahead of" if skew > 0 else "behind"
         found = f"this process's clock is {format_duration(abs(skew))} {side} that of the store"
         return [problem("file clock", found, "correct it: processes like this one write nothing")]
-    return [well("file clock", "this process's clock is that of the machine that has the file")]
+    return [ok("file clock", "this process's clock is that of the machine that has the file")]
 
 
 def look_inside(path: Path) -> list[Finding]:
@@ -92,7 +92,7 @@ def look_inside(path: Path) -> list[Finding]:
         hint = "stop all workers, keep the file, restore a backup"
         findings += [problem("integrity", one, hint) for one in wrong]
     else:
-        findings.append(well("integrity", f"SQLite finds it whole, journal mode {mode}"))
+        findings.append(ok("integrity", f"SQLite finds it whole, journal mode {mode}"))
     return findings
 
 

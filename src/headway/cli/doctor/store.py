@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from headway.cli.doctor import LONG_MS, TOLERATED_MS, Finding, problem, warning, well
+from headway.cli.doctor import LONG_MS, TOLERATED_MS, Finding, ok, problem, warning
 from headway.cli.progress import Meter, silent
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -57,7 +57,7 @@ async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]
     if not settings.signing_keys:
         hint = "set signing_key, or HEADWAY_SIGNING_KEY, for workers and servers alike"
         found.append(warning("signing key", "none is set: signal URLs need a token", hint))
-    return found or [well("signal URLs", f"signed, and lead to {settings.public_url}")]
+    return found or [ok("signal URLs", f"signed, and lead to {settings.public_url}")]
 
 
 MORE = "headway gates set {} --capacity N"
@@ -73,7 +73,7 @@ async def look_at_lanes(store: Store) -> list[Finding]:
         if lane.unfinished and not lane.workers:
             found = f"the lane {lane.name} holds {lane.unfinished} jobs and has no live worker"
             findings.append(warning("lanes", found, f"headway worker --lanes {lane.name}"))
-    return findings or [well("lanes", f"{len(lanes)} lanes, none with jobs and without a worker")]
+    return findings or [ok("lanes", f"{len(lanes)} lanes, none with jobs and without a worker")]
 
 
 async def look_at_jobs(store: Store) -> list[Finding]:
@@ -89,7 +89,7 @@ async def look_at_jobs(store: Store) -> list[Finding]:
                 stuck.setdefault(gate, []).append(job.id)
             pools |= {gate.name for gate in why.closed if gate.kind == POOL} if why else set()
     if not stuck:
-        return [well("jobs", f"{asked} waiting jobs asked, each could start one day")]
+        return [ok("jobs", f"of {asked} waiting jobs none asks a gate for more than it has")]
     return [
         problem(
             "never fits",
@@ -104,7 +104,7 @@ async def look_at_clock(store: Store) -> list[Finding]:
     """Look if the store's time runs ahead of its clock: then nothing falls due."""
     ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
     if ahead_ms <= TOLERATED_MS:
-        return [well("clock", "the store's time is its clock's")]
+        return [ok("clock", "the store's time agrees with its clock")]
     found = f"the store's time is {format_duration(ahead_ms)} ahead of its clock and stands still"
     hint = "check the machine's clock; if it is right now: headway doctor --reset-clock"
     return [(problem if ahead_ms > LONG_MS else warning)("clock", found, hint)]
@@ -145,7 +145,7 @@ async def look_at_gates(store: Store) -> list[Finding]:
     if empty:
         found = f"{_number(empty)} without a member that has room: {_some(empty)}"
         findings.append(warning("empty", found, f"nothing passes there; {ADD_MEMBERS}"))
-    return findings or [well("gates", f"{count} gates, none closed, hours known ahead")]
+    return findings or [ok("gates", f"{count} gates, none closed, hours known ahead")]
 
 
 def _number(gates: list[str]) -> str:
@@ -180,7 +180,7 @@ async def look_at_permits(store: Store) -> list[Finding]:
     """Return whether what is counted is what is there."""
     found = await whole_audit(store)
     if not found.differences:
-        return [well("permits", f"{found.permits} permits of {found.gates} gates add up")]
+        return [ok("permits", f"{found.permits} permits of {found.gates} gates add up")]
     hint = "a bug in Headway: please report it with what headway audit prints"
     return [problem("permits", f"{one.where}: {one.what}", hint) for one in found.differences][
         :_LISTED

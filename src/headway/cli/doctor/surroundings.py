@@ -8,7 +8,7 @@ from typing import cast
 
 from headway.bridges.cassandra.rows import ahead_ms, load_progress
 from headway.cli.directory import directory_url, make_link
-from headway.cli.doctor import Finding, problem, warning, well
+from headway.cli.doctor import Finding, ok, problem, warning
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -44,7 +44,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
         for (topic, partition), lag in behind.items()
     ]
     total = sum(seen.lag.values())
-    return found or [well("kafka", f"the group {read.in_.group} is {total} messages behind")]
+    return found or [ok("kafka", f"the group {read.in_.group} is {total} messages behind")]
 
 
 async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
@@ -76,7 +76,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     if progress.refused:
         kept = f"{progress.refused:,} rows were refused, and are kept apart"
         found.append(warning("calendar", kept, "see calendar_refused in docs/how-to/cassandra.md"))
-    return [*(found or [well("calendar", progress_text)]), *history]
+    return [*(found or [ok("calendar", progress_text)]), *history]
 
 
 async def _look_at_history(settings: Settings, store: Store, now: int) -> list[Finding]:
@@ -86,7 +86,7 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
         from headway.systems.notifications.notification import HISTORY_LANE  # noqa: PLC0415
     (lane,) = await store.read(LanesQuery(names=(HISTORY_LANE,)))
     if lane.oldest_due_at is None:
-        return [well("history", "no notification waits to be written")]
+        return [ok("history", "no notification waits to be written")]
     behind_ms = max(0, now - lane.oldest_due_at)
     text = f"{lane.unfinished:,} wait to be written, the first for {format_duration(behind_ms)}"
     alerts = settings.notifications.get("alerts", {})
@@ -94,7 +94,7 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
     if behind_ms > limits.history_behind_above_ms:
         hint = f"see history_behind in {limits.runbooks}"
         return [warning("history", text, hint)]
-    return [well("history", text)]
+    return [ok("history", text)]
 
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
@@ -121,7 +121,7 @@ async def look_at_field_service(settings: Settings, store_url: str) -> list[Find
         await directory.close()
         await exchange.close()
     findings = [warning(one.subject, one.found, one.hint) for one in found]
-    return findings or [well("field_service", "technicians and dispatchers can be reached")]
+    return findings or [ok("field_service", "technicians and dispatchers can be reached")]
 
 
 def _is_missing(url: str) -> bool:
