@@ -280,7 +280,7 @@ class App:
         self._url = url
 
     def use(self, store: Store) -> None:
-        """Live in this store from now on, as in a test's; the app does not close it.
+        """Live in this store from now on, such as a test's; the app does not close it.
 
         Raises:
             InvalidValue: another store was given to the app when it was made, or is open already.
