@@ -134,6 +134,18 @@ async def test_a_paused_lane_and_one_whose_jobs_are_not_due_want_no_worker(world
     assert await world.look(10 * MINUTE) == []
 
 
+async def test_the_first_dead_job_of_a_lane_is_one(world: World):
+    await world.app.send_async("noop", lane="calls")
+    assert await world.look() == []
+    asked = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), lease_ms=MINUTE)
+    (job,) = (await world.store.claim(asked)).jobs
+    died = Died(job.id, job.run, reason="bad number")
+    await world.store.settle(SettleRequest(worker="w", outcomes=(died,)))
+    await world.watch.look()
+    texts = [one.text for one in world.told.alerts if one.rule == "dead_jobs"]
+    assert texts == ["1 job of the lane calls died within 15m; it holds 1 dead one"]
+
+
 async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
     async def die(request: int) -> None:
         await world.app.send_async("noop", lane="calls")

@@ -144,8 +144,9 @@ class _Wrong:
         within = format_duration(self.at.dead_jobs_within_ms)
         return {
             lane: f"{'1 job' if new == 1 else f'{new} jobs'} of the lane {lane} died within "
-            f"{within}; it holds {dead.get(lane, 0)} dead ones"
+            f"{within}; it holds {all_dead} dead one{'s' if all_dead != 1 else ''}"
             for lane, new in grown.items()
+            for all_dead in (dead.get(lane, 0),)
             if new > self.at.dead_jobs_more_than
         }
 
