@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from headway.core.errors import StoreUnavailable, UnknownGate
 from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.caches import WAKES
+from headway.stores.sqlite.call_queue import AnyCall
 from tests.plain import LANE, job, jobs
 from tests.sqlite.rig import door_shut, drive, number, options
 
@@ -68,6 +70,37 @@ def test_caller_behind_a_stopped_process_is_refused_in_time(path: Path) -> None:
         drive(store.enqueue([job(1)]))
     assert drive(store.enqueue([job(2)]))[0].created
     assert drive(store.read(StatsQuery())).counts == {"waiting": 1}
+    drive(store.close())
+
+
+def test_caller_is_refused_that_comes_while_another_thread_closes_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was let in, and the store's thread has ended before its call stood in the queue."""
+    store = SqliteStore(options(path))
+    queue = store._writer.queue
+    find = queue._queue_of
+
+    def close_first(call: AnyCall) -> deque[AnyCall]:
+        queue.close()
+        return find(call)
+
+    monkeypatch.setattr(queue, "_queue_of", close_first)
+    errors: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            drive(store.enqueue([job(1)]))
+        except StoreUnavailable as error:
+            errors.append(error)
+
+    caller = threading.Thread(target=send, daemon=True)
+    with door_shut(path):
+        caller.start()
+        caller.join(LIMIT)
+    assert [str(error) for error in errors] == [
+        "the store is closed (open it again; nothing was written)"
+    ]
     drive(store.close())
 
 

@@ -69,6 +69,11 @@ def fail(calls: Iterable[AnyCall], error: BaseException) -> None:
     deliver(failed)
 
 
+def _closed() -> StoreUnavailable:
+    message = "the store is closed"
+    return StoreUnavailable(message, hint="open it again; nothing was written")
+
+
 _SLICE = 0.1
 """Seconds after which a caller that waits for its turn checks whether its call was refused."""
 
@@ -95,6 +100,7 @@ class CallQueue:
         self._idle = False
         self._closing = False
         self._started = False
+        self._ended = False
         self._starting = threading.Lock()
         self._turn = threading.Lock()
         self._taking = threading.Lock()
@@ -131,12 +137,14 @@ class CallQueue:
 
     def _accept(self, call: AnyCall) -> None:
         if self._closing:
-            message = "the store is closed"
-            raise StoreUnavailable(message, hint="open it again; nothing was written")
+            raise _closed()
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
         self._queue_of(call).append(call)
+        if self._ended:
+            # It was closed meanwhile, and its thread may have passed over this call.
+            self.give_up(float("inf"), _closed())
 
     def _queue_of(self, call: AnyCall) -> deque[AnyCall]:
         return self._urgent if call.urgent else self._bulk if call.bulk else self._calls
@@ -174,8 +182,14 @@ class CallQueue:
                 break
             with self._turn:
                 self._serve(True)
+        self._end()
+
+    def _end(self) -> None:
+        """Leave, and refuse what came too late to be served."""
         with self._turn:
             self._leave()
+            self._ended = True
+            self.give_up(float("inf"), _closed())
 
     @property
     def _asked(self) -> bool:
@@ -220,6 +234,8 @@ class CallQueue:
     def close(self, limit: float | None = None) -> None:
         """Serve the queued calls, then end the thread. Blocks.
 
+        Calls of other threads that come meanwhile are served or refused.
+
         Args:
             limit: seconds to wait for it; calls that are left then are refused.
         """
@@ -229,8 +245,7 @@ class CallQueue:
             self._closing = True
             started, self._started = self._started, True
         if not started:
-            with self._turn:
-                self._leave()
+            self._end()
             return
         self._idle = True
         self._ring()
