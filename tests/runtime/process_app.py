@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any
 
@@ -14,6 +15,16 @@ from headway.stores import open_store
 app = hw.App(store=open_store("memory://"))
 desk = hw.Slots("desk", 2)
 app_json = msgspec.json.decode
+
+
+class Busy(hw.Retry):
+    def __init__(self, what: str, n: int) -> None:
+        super().__init__(f"{what} {n} is busy", after="1h")
+
+
+class Refused(hw.HeadwayError):
+    def __init__(self, what: str, n: int) -> None:
+        super().__init__(f"{what} {n} is refused")
 
 
 @app.job(processes=True)
@@ -32,6 +43,17 @@ def crash(job: hw.Job, code: int) -> None:
 
 
 @app.job(processes=True, retry=hw.Backoff(attempts=1))
+def crash_with_a_child(job: hw.Job, path: str) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(str(child))
+    os._exit(7)
+
+
+@app.job(processes=True, retry=hw.Backoff(attempts=1))
 def fail(job: hw.Job, how: str) -> Any:
     match how:
         case "error":
@@ -41,6 +63,10 @@ def fail(job: hw.Job, how: str) -> Any:
             raise hw.Dead("bad number")
         case "retry":
             raise hw.Retry("busy", after="1h", close="desk")
+        case "retry of its own":
+            raise Busy("line", 7)
+        case "error of its own":
+            raise Refused("line", 7)
         case "snooze":
             return hw.Snooze(after="1h")
         case _:

@@ -124,12 +124,57 @@ async def _with_retry(job: hw.Job) -> hw.Retry:
     return hw.Retry("line busy", after="90s")
 
 
+class _Mute(Exception):
+    def __str__(self) -> str:
+        message = "no words"
+        raise RuntimeError(message)
+
+
+async def _snoozed_for_no_text(job: hw.Job) -> hw.Snooze:
+    return hw.Snooze(after="1h", reason=ValueError("later"))  # type: ignore[arg-type]
+
+
+async def _follow_up_that_is_no_job(job: hw.Job) -> None:
+    job.then("audit")  # type: ignore[arg-type]
+
+
 HANDLERS: dict[str, tuple[Callable[[hw.Job], Any], str, str, int | None]] = {
     "dead": (lambda _: _raise(hw.Dead("bad number")), "bad number", "dead", None),
     "dead, for no reason": (lambda _: _raise(hw.Dead("")), "Dead", "dead", None),
     "retry that is returned": (_with_retry, "line busy", "retry", 90_000),
     "plain handler": (lambda _: _raise(KeyError("a")), "KeyError: 'a'", "retry", 20_000),
     "answer that is no JSON": (lambda _: object(), "result", "dead", None),
+    "error that cannot be shown": (lambda _: _raise(_Mute()), "_Mute: <the str()", "retry", 20_000),
+    "dead for an error": (
+        lambda _: _raise(hw.Dead(KeyError("a"))),  # type: ignore[arg-type]
+        "KeyError: 'a'",
+        "dead",
+        None,
+    ),
+    "retry for an error": (
+        lambda _: _raise(hw.Retry(KeyError("a"), after="9s")),  # type: ignore[arg-type]
+        "KeyError: 'a'",
+        "retry",
+        9_000,
+    ),
+    "dead with half a character": (
+        lambda _: _raise(hw.Dead("a\ud800")),
+        "a?",
+        "dead",
+        None,
+    ),
+    "Ctrl-C of a thread's own": (
+        lambda _: _raise(KeyboardInterrupt()),
+        "the handler raised KeyboardInterrupt",
+        "retry",
+        20_000,
+    ),
+    "follow-up that is no job": (
+        _follow_up_that_is_no_job,
+        "'audit' is not a job",
+        "retry",
+        20_000,
+    ),
     "unknown stage": (lambda _: hw.Next("nowhere"), "nowhere", "retry", 20_000),
     "timeout": (_timed_out, "handler_timeout", "retry", 20_000),
     "after the hand-over": (_after_the_hand_over, "ValueError: rang off", "awaiting", None),
@@ -165,6 +210,36 @@ async def test_every_way_to_fail_is_logged_and_given_to_the_hook(
     ((level, line),) = lines(caplog)
     assert level == ("ERROR" if becomes == "dead" else "WARNING")
     assert f"kind=work id={sent.id} attempt=1 error=" in line
+
+
+async def test_snooze_may_give_an_error_as_its_reason(app: hw.App, store: WatchedStore) -> None:
+    kind = app.job(name="work")(_snoozed_for_no_text)
+    sent = await app.send_async(kind)
+    async with working(app):
+        view = await store.becomes(sent.id, "scheduled")
+    assert view.reason == "ValueError: later"
+
+
+async def test_reason_of_a_failed_job_is_what_was_raised_and_not_a_later_line(
+    app: hw.App, store: WatchedStore
+) -> None:
+    """Errors of several lines, and groups of them, end in a line that says nothing."""
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def work(how: str) -> None:
+        if how == "group":
+            message = "two failed"
+            raise ExceptionGroup(message, [ValueError("a"), ValueError("b")])
+        message = "1 error\n  For further information visit https://example.org"
+        raise ValueError(message)
+
+    async with working(app):
+        group = await store.ends((await app.send_async(work, how="group")).id)
+        lines = await store.ends((await app.send_async(work, how="lines")).id)
+    assert (group.reason, lines.reason) == (
+        "ExceptionGroup: two failed (2 sub-exceptions)",
+        "ValueError: 1 error",
+    )
 
 
 async def test_job_of_an_unknown_kind_is_logged(

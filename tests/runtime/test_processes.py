@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,9 +63,48 @@ async def test_answers_and_errors_come_through_whole(far: Any, store: WatchedSto
     assert error.runs[0].error.startswith("ValueError: told by its text\n")
     assert "in fail" in error.runs[0].error
     assert (dead.state, dead.reason) == ("dead", "bad number")
-    assert strange.state == "dead"
+    assert (strange.state, strange.reason) == ("dead", "unusable result")
+    assert "not JSON-serialisable" in strange.error
     assert snoozed.runs[0].outcome == "snoozed"
     assert (retried.runs[0].error, gate.open, gate.closed_reason) == ("busy", False, "busy")
+
+
+async def test_result_that_cannot_be_kept_is_not_tried_again(far: Any, store: WatchedStore) -> None:
+    """The work is done."""
+    strange = far.app.job(name="strange", processes=True, retry=hw.Backoff(attempts=3))(
+        far.fail._fn
+    )
+    async with working(far.app):
+        view = await store.ends((await far.app.send_async(strange, how="strange")).id)
+    assert (view.state, view.attempt, view.reason) == ("dead", 1, "unusable result")
+
+
+async def test_error_whose_class_takes_other_arguments_comes_through(
+    far: Any, store: WatchedStore
+) -> None:
+    retrying = far.app.job(name="retrying", processes=True)(far.fail._fn)
+    async with working(far.app, concurrency=2):
+        busy = await far.app.send_async(retrying, how="retry of its own")
+        refused = await far.app.send_async(far.fail, how="error of its own")
+        busy = await store.becomes(busy.id, "scheduled")
+        refused = await store.ends(refused.id)
+    assert (busy.runs[0].error, busy.due_at - busy.runs[0].ended_at) == (
+        "line 7 is busy",
+        3_600_000,
+    )
+    assert refused.reason.endswith(".Refused: line 7 is refused")
+
+
+async def test_end_of_a_process_is_noticed_though_one_that_it_forked_lives_on(
+    far: Any, store: WatchedStore, tmp_path: Path
+) -> None:
+    """It holds the other end of the pipe."""
+    path = tmp_path / "child"
+    async with working(far.app):
+        sent = await far.app.send_async(far.crash_with_a_child, path=str(path))
+        view = await store.ends(sent.id)
+    os.kill(int(path.read_text()), signal.SIGKILL)
+    assert view.error == "the process of the handler of 'crash_with_a_child' ended with exit code 7"
 
 
 async def test_handler_in_a_process_writes_through_its_worker(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
@@ -168,6 +169,17 @@ def derived_id(*parts: object) -> str:
     raw[8] = raw[8] & 0x3F | 0x80
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def check_made(job: object) -> None:
+    """Accept a job that a kind has made.
+
+    Raises:
+        InvalidValue: it is something else.
+    """
+    if not isinstance(job, NewJob):
+        message = f"{job!r:.80} is not a job"
+        raise InvalidValue(message, hint="pass what kind.make(...) gave")
 
 
 def fire_id(entry: str, first_seen_at: int, revision: int, fired_at: int) -> str:

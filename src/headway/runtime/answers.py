@@ -14,6 +14,7 @@ from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
 from headway.core.naming import check_name
 from headway.runtime.kind_options import Gates
+from headway.runtime.records import text_of
 
 
 class Retry(Exception):
@@ -55,7 +56,7 @@ class Retry(Exception):
                     gate=check_name("gate", close),
                     for_ms=self.after_ms,
                     until_at=self.until_at,
-                    reason=reason,
+                    reason=text_of(reason),
                 ),
             )
 

@@ -20,7 +20,7 @@ from headway.core.state import State
 from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
-from headway.runtime.records import encode
+from headway.runtime.records import encode, text_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -126,7 +126,7 @@ def _ended(answer: Ended, view: JobView, event: str, kinds: Mapping[str, Kind]) 
         event=event,
         decided=Decided(answer.final),
         body=None if answer.body is None else encode("body", answer.body),
-        reason=answer.reason,
+        reason=text_of(answer.reason),
         after_ms=answer.after_ms,
         stage=answer.stage,
         gates=gates,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from headway.contract.extensions import InsertsWithin
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.runtime.timing import pause
 
 Item = TypeVar("Item")
@@ -59,9 +59,7 @@ def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
         message = f"{jobs!r:.80} is not a list of jobs"
         raise InvalidValue(message, hint="pass what kind.make(...) gave")
     for job in jobs:
-        if not isinstance(cast("object", job), NewJob):
-            message = f"{job!r:.80} is not a job"
-            raise InvalidValue(message, hint="pass what kind.make(...) gave")
+        check_made(job)
         yield job
 
 

@@ -21,10 +21,10 @@ from headway.core.errors import (
     InvalidValue,
     LeaseLost,
 )
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name
 from headway.runtime.answers import moment
-from headway.runtime.records import encode
+from headway.runtime.records import encode, text_of
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]
 """Why a handler is asked to stop: its job is cancelled, its lease lost, its worker stops, its time
@@ -208,8 +208,10 @@ class Job:
             jobs: from a kind's `make`.
 
         Raises:
-            InvalidValue: they are too many for one step.
+            InvalidValue: one of them is not a job, or they are too many for one step.
         """
+        for job in jobs:
+            check_made(job)
         if len(self._then) + len(jobs) > MAX_BATCH:
             message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
             raise InvalidValue(message, hint="let one of them make the others")
@@ -234,7 +236,10 @@ class Job:
             message = f"the gate {gate!r} is closed without an end"
             raise InvalidValue(message, hint="give `after` or `until`; an operator can close it")
         closing = Closing(
-            gate=check_name("gate", gate), for_ms=for_ms, until_at=until_at, reason=reason
+            gate=check_name("gate", gate),
+            for_ms=for_ms,
+            until_at=until_at,
+            reason=text_of(reason),
         )
         self.follow((), (closing,))
 

@@ -88,10 +88,29 @@ def encode(what: str, value: object) -> bytes:
     """
     try:
         data = msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"the {what} is not JSON-serialisable: {error}"
+    except Exception as error:  # noqa: BLE001  (a value of a class of the user's may raise anything)
+        message = f"the {what} is not JSON-serialisable: {text_of(error, typed=False)}"
         raise InvalidValue(message[:400]) from None
     if len(data) > MAX_RESULT:
         message = f"the {what} has {len(data)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; store it, keep a reference")
     return data
+
+
+def text_of(said: object, *, typed: bool = True) -> str:
+    """Free text as a store can keep it, whatever a handler gave for it.
+
+    Args:
+        typed: whether an exception is shown with its type.
+
+    Returns:
+        Text as it is, and anything else as `str` shows it; lone surrogates are replaced.
+    """
+    kind = type(said).__name__
+    try:
+        text = str(said)
+    except Exception:  # noqa: BLE001  (a class of the user's may raise anything here)
+        text = f"<the str() of this {kind} failed>"
+    if typed and isinstance(said, BaseException):
+        text = f"{kind}: {text}"
+    return text.encode("utf-8", "replace").decode()

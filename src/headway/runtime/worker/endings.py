@@ -37,7 +37,7 @@ from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import Gates
-from headway.runtime.records import encode
+from headway.runtime.records import encode, text_of
 from headway.runtime.timing import Timing
 
 
@@ -55,6 +55,17 @@ class HandlerCrashed(HandlerError):
         super().__init__(text.partition("\n")[0])
         self.text = text
         self.died = died
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """What a handler in a process returned, if JSON cannot carry it.
+
+    Attributes:
+        error: what is wrong with it.
+    """
+
+    error: str
 
 
 def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
@@ -100,14 +111,25 @@ def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
     return error
 
 
+_MAX_LAST = 500
+
+
 def describe(error: BaseException) -> str:
-    """An error for the record: its last line first, then where it came from."""
+    """An error for the record: what was raised, then where it came from.
+
+    The last line says again what was raised, because it becomes the job's reason; that of a
+    traceback may be the end of a longer message, a note, or a line under a group of errors.
+    """
     if isinstance(error, HandlerCrashed):
         return error.text[:MAX_ERROR]
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
-    first = f"{code}{type(error).__name__}: {error}"[: MAX_ERROR // 2]
-    lines = traceback.format_exception(error, limit=20)
-    text = f"{first}\n{''.join(lines)}"
+    said = text_of(error)
+    first = f"{code}{said}"[: MAX_ERROR // 2]
+    trace = "".join(traceback.format_exception(error, limit=20))
+    last = said.strip().partition("\n")[0][:_MAX_LAST]
+    if not trace.rstrip().endswith(last):
+        trace += last
+    text = f"{first}\n{trace}"
     if len(text) > MAX_ERROR:
         # Both ends of a long trace matter: the cause stands first, the raise last.
         half = MAX_ERROR // 2
@@ -120,13 +142,14 @@ def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
         case Snooze():
             _, close = job.take_follow()
             moment = (answer.after_ms, answer.until_at)
-            return Snoozed(job.id, job.run, (), close, *moment, answer.reason)
+            return Snoozed(job.id, job.run, (), close, *moment, text_of(answer.reason))
         case Next():
             return _next_stage(job, answer, kinds)
         case _ if job.handed:
             return Returned(job.id, job.run, *job.take_follow())
         case Unfit():
-            return FoundUnfit(job.id, job.run, *job.take_follow(), reason=answer.reason)
+            reason = text_of(answer.reason)
+            return FoundUnfit(job.id, job.run, *job.take_follow(), reason=reason)
         case _:
             return _succeeded(job, answer)
 
@@ -136,7 +159,7 @@ def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcom
         case Retry():
             return _tried_again(job, error, kinds)
         case Dead():
-            return Died(job.id, job.run, *job.take_follow(), reason=error.reason)
+            return Died(job.id, job.run, *job.take_follow(), reason=text_of(error.reason))
         case _ if job.handed:
             return Returned(job.id, job.run, *job.take_follow(), error=describe(error))
         case _:
@@ -156,7 +179,7 @@ def _tried_again(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
         job.id,
         job.run,
         close=close + error.close,
-        error=error.reason,
+        error=text_of(error.reason),
         after_ms=error.after_ms,
         until_at=error.until_at,
         stage=error.stage,
@@ -171,11 +194,16 @@ def _gates(
 
 
 def _succeeded(job: Job, answer: object) -> Outcome:
-    try:
-        result = None if answer is None else encode("result", answer)
-    except (InvalidValue, PayloadTooLarge) as error:
+    result = None
+    if answer is not None and not isinstance(answer, Unusable):
+        try:
+            result = encode("result", answer)
+        except (InvalidValue, PayloadTooLarge) as error:
+            answer = Unusable(str(error))
+    if isinstance(answer, Unusable):
         # The work is done: to try again would do it twice.
-        return Died(job.id, job.run, *job.take_follow(), reason="unusable result", error=str(error))
+        follow = job.take_follow()
+        return Died(job.id, job.run, *follow, reason="unusable result", error=answer.error)
     return Succeeded(job.id, job.run, *job.take_follow(), result=result)
 
 
@@ -271,7 +299,7 @@ class Failures:
             case Returned(error=text) if text:
                 becomes = "awaiting"
             case None if error is not None and not stopped:
-                text, becomes = f"{type(error).__name__}: {error}", "lost"
+                text, becomes = text_of(error), "lost"
             case _:
                 return None
         text = text or type(error).__name__

@@ -13,14 +13,15 @@ import msgspec
 
 from headway.contract.claims import Claimed
 from headway.contract.store import Store
-from headway.core.errors import UnknownKind
+from headway.core.errors import HandlerError, UnknownKind
 from headway.runtime.answers import Dead
 from headway.runtime.awaited import reconcile
 from headway.runtime.handler import Handler, Place
 from headway.runtime.job import HandlerContext, Job
 from headway.runtime.kind import NOOP, Kind
+from headway.runtime.records import text_of
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import HandlerCrashed
+from headway.runtime.worker.endings import HandlerCrashed, Unusable
 from headway.runtime.worker.processes import Processes
 
 Begin = Callable[[Job], Awaitable[object]]
@@ -164,6 +165,8 @@ class Plans:
             raise done.raised
         if done.error:
             raise HandlerCrashed(done.error)
+        if done.unusable:
+            return Unusable(done.unusable)
         return done.answer if done.result is None else msgspec.Raw(done.result)
 
 
@@ -218,6 +221,11 @@ class _Ended(Generic[Value]):
             self._error = error
 
     def get(self) -> Value:
+        if isinstance(self._error, KeyboardInterrupt | GeneratorExit):
+            # Signals reach the main thread alone, so the handler itself has raised it. In the
+            # event loop it would end the worker.
+            message = f"the handler raised {text_of(self._error)}"
+            raise HandlerError(message) from self._error
         if self._error is not None:
             raise self._error
         return self._value

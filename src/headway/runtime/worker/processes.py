@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pickle import PicklingError
 from threading import Lock
 from typing import Any, TypeAlias, cast
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import Closing, Outcome, Verdict
-from headway.core.errors import HeadwayError, InvariantBroken
+from headway.core.errors import HeadwayError, InvalidValue, InvariantBroken, PayloadTooLarge
 from headway.core.job import NewJob
 from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.handler import Handler
@@ -27,6 +28,10 @@ from headway.runtime.records import encode
 from headway.runtime.worker.endings import HandlerCrashed, describe
 
 Write = Callable[[Outcome], Verdict]
+
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether a process still lives that sends nothing."""
 
 
 class Processes:
@@ -111,7 +116,7 @@ class Processes:
             )
         )
         while True:
-            message = pipe.recv()
+            message = process.receive()
             match message:
                 case Ask(outcome=outcome):
                     pipe.send(_answer(job, outcome, write))
@@ -144,6 +149,17 @@ class _Process:
         self.process.start()
         # Only the child may hold its end: its death must close the pipe.
         theirs.close()
+
+    def receive(self) -> Any:  # noqa: ANN401  (whatever comes through a pipe)
+        """Wait for what the process sends.
+
+        Raises:
+            EOFError: it has ended. A process that it forked may live on, and hold the pipe open.
+        """
+        while not self.pipe.poll(LOOK_EVERY):
+            if not self.process.is_alive() and not self.pipe.poll():
+                raise EOFError
+        return self.pipe.recv()
 
     def end(self) -> str:
         """End the process."""
@@ -198,12 +214,14 @@ class Done:
         result: else what it returned, as JSON.
         raised: a Retry, a Dead or an error of Headway that it raised.
         error: any other error that it raised, for the record.
+        unusable: what is wrong with what it returned, if that cannot be kept.
     """
 
     answer: object = None
     result: bytes | None = None
     raised: Exception | None = None
     error: str = ""
+    unusable: str = ""
     then: tuple[NewJob, ...] = ()
     close: tuple[Closing, ...] = ()
 
@@ -268,16 +286,37 @@ def _do(order: Order, pipe: Pipe) -> Done:
             answer = asyncio.run(answer)
         then, close = job.take_follow()
         if isinstance(answer, Retry | Dead):
-            return Done(raised=answer, then=then, close=close)
+            return _raised(answer, then, close)
         if isinstance(answer, Snooze | Next | Unfit):
             return Done(answer=answer, then=then, close=close)
-        result = None if answer is None else encode("result", answer)
+        try:
+            result = None if answer is None else encode("result", answer)
+        except (InvalidValue, PayloadTooLarge) as error:
+            return Done(unusable=str(error), then=then, close=close)
         return Done(result=result, then=then, close=close)
     except (Retry, Dead, HeadwayError) as error:
         then, close = job.take_follow()
-        return Done(raised=error, then=then, close=close)
+        return _raised(error, then, close)
     except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
         return Done(error=describe(error))
+
+
+def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> Done:
+    """Send an error as it is, if it arrives as it is sent.
+
+    A class of the user's may take other arguments than those with which it is made again there.
+    """
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))  # type: ignore[misc]  # a static method
+    except Exception:  # noqa: BLE001  (made again by code of the user's)
+        if not isinstance(error, Retry | Dead):
+            return Done(error=describe(error), then=then, close=close)
+        plain = Retry() if isinstance(error, Retry) else Dead()
+        plain.__dict__.update(
+            {name: vars(error).get(name, own) for name, own in vars(plain).items()}
+        )
+        error = plain
+    return Done(raised=error, then=then, close=close)
 
 
 def _find(order: Order) -> Handler:
