@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,60 @@ def test_first_signal_waits_for_handlers_and_the_second_does_not(
     assert back is not None
     assert (done.state, done.result) == ("succeeded", b'"uvloop"')
     assert (back.state, back.attempt) == ("waiting", 0)
+
+
+STUCK = """
+import threading
+import headway as hw
+
+app = hw.App("{url}")
+
+
+@app.job()
+def stuck() -> None:
+    print("begun", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    app.run(grace="0s")
+"""
+
+
+def test_third_signal_ends_a_process_that_a_thread_keeps_alive(
+    tmp_path: Path, new_url: NewUrl
+) -> None:
+    url = new_url("sqlite")
+    program = tmp_path / "program.py"
+    program.write_text(STUCK.format(url=url))
+    app = hw.App(url)
+
+    @app.job()
+    def stuck() -> None: ...
+
+    with app:
+        sent = app.send(stuck)
+        with subprocess.Popen(
+            [sys.executable, str(program)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGTERM)
+            waiting = process.stderr.readline()
+            for _ in range(600):
+                process.send_signal(signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+                    break
+            else:
+                process.kill()
+        view = app._background.run(app.store.read(JobQuery(id=sent.id)))
+    assert "1 handlers do not end, and the worker waits" in waiting
+    assert f"stuck {sent.id}" in waiting
+    assert process.returncode == -signal.SIGTERM
+    assert view is not None
+    assert view.state == "running"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -88,6 +89,35 @@ async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: Watch
     worker.stop(now=True)
     await ended(task)
     assert (await store.job(sent.id)).state == "waiting"
+
+
+async def test_second_stop_leaves_a_handler_behind_that_swallows_its_cancellation(
+    app: hw.App,
+    store: WatchedStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.worker.STOP_LIMIT", 0.01)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        while not go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="1h")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    worker.stop(now=True)
+    await ended(task)
+    go_on.set()
+    assert (await store.job(sent.id)).state == "running"
+    (line,) = [one.getMessage() for one in caplog.records if "do not end" in one.getMessage()]
+    assert f"the worker goes without them: work {sent.id}" in line
 
 
 async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:

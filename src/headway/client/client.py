@@ -369,6 +369,8 @@ class Client:
     def run(self, app: App, **options: Unpack[WorkerOptions]) -> None:
         """Work until SIGTERM or Ctrl-C; a second one does not wait for handlers.
 
+        A third one ends the process at once, whatever still runs in it.
+
         Args:
             app: whose handlers run here.
             options: as for `worker`.

@@ -627,6 +627,8 @@ class App:
     def run(self, **options: Unpack[WorkerOptions]) -> None:
         """Work until SIGTERM or Ctrl-C; a second one does not wait for handlers.
 
+        A third one ends the process at once, whatever still runs in it.
+
         A store that is away when it starts is tried again, as `reach` does.
 
         Args:

@@ -15,6 +15,9 @@ from headway.core.errors import InvariantBroken
 Result = TypeVar("Result")
 
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run something to its end on the fastest loop there is."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -25,7 +28,8 @@ def on_signals(stop: Callable[[bool], None]) -> None:
     """Call when the program is asked to end, by SIGTERM or Ctrl-C, in the running loop.
 
     Args:
-        stop: called with False the first time, and with True from the second on.
+        stop: called with False the first time, and with True the second. A third signal ends the
+            process at once: a thread or a task that does not end keeps it from ending by itself.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []
@@ -33,8 +37,12 @@ def on_signals(stop: Callable[[bool], None]) -> None:
     def on_signal(number: int) -> None:
         stop(bool(received))
         received.append(number)
+        if len(received) > 1:
+            for one in _ENDING:
+                loop.remove_signal_handler(one)
+                signal.signal(one, signal.SIG_DFL)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         loop.add_signal_handler(number, on_signal, number)
 
 

@@ -226,7 +226,8 @@ def worker(
     """Claim jobs of its lanes and run them, until SIGTERM or Ctrl-C.
 
     The first signal stops claiming, lets handlers end and hands back what was not started; a
-    second one does not wait for handlers. Without an App, a worker has a handler for the kind
+    second one does not wait for handlers, and a third one ends the process at once, also under a
+    handler in a thread. Without an App, a worker has a handler for the kind
     `noop` alone: it claims jobs of other kinds in its lanes too, and each attempt fails.
 
     Raises:

@@ -227,6 +227,7 @@ class WorkerRun:
         await self._while_any(lambda slot: not self._hurry and slot.job is not None, grace)
         self._interrupt_all("stop")
         await self._while_any(lambda slot: slot.job is not None and not slot.in_thread, STOP_LIMIT)
+        self._log_lasting()
         # Nothing ends a thread from outside: unless in a hurry, its run is kept until it ends.
         await self._while_any(lambda slot: not self._hurry and slot.in_thread, float("inf"))
         for slot in slots:
@@ -235,6 +236,17 @@ class WorkerRun:
         self.settler.close(hurry=self._hurry)
         await self._end(settling)
         self._plans.close()
+
+    def _log_lasting(self) -> None:
+        """Log the handlers that go on although they were asked to stop."""
+        lasting = [f"{slot.job.kind} {slot.job.id}" for slot in self._slots if slot.job is not None]
+        if lasting:
+            _log.warning(
+                "%d handlers do not end, and the worker %s: %s",
+                len(lasting),
+                "goes without them" if self._hurry else "waits for a second stop",
+                ", ".join(lasting[:10]),
+            )
 
     async def _while_any(self, holds: Callable[[HandlerSlot], bool], seconds: float) -> None:
         """Wait while something holds of any slot, but not for longer than so many seconds."""
@@ -249,13 +261,16 @@ class WorkerRun:
     async def _end(self, work: asyncio.Future[Any]) -> None:
         """Wait for work that was asked to end.
 
-        It is given up in a hurry, or when the lease has ended: nothing it writes could count.
+        It is given up in a hurry, or when the lease has ended: nothing it writes could count. What
+        swallows that is left behind.
         """
         ended = asyncio.Event()
         work.add_done_callback(lambda _: ended.set())
-        while not await self._timing.wait(ended, STOP_LIMIT):
+        given_up = False
+        while not await self._timing.wait(ended, STOP_LIMIT) and not given_up:
             if self._hurry or self._timing.monotonic() > self._lease.ends:
                 work.cancel()
+                given_up = True
 
     async def _leave(self, heartbeat: HeartbeatThread | asyncio.Task[None]) -> None:
         """Stop the heartbeat; its last beat ends the lease, unless a run is still held."""
