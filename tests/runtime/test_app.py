@@ -134,6 +134,9 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
             ({"final": "exploded"}, "a signal's final is 'exploded'"),
             ({"final": "dead", "body": object()}, "the body is not JSON-serialisable"),
             ({"progress": True, "extend": "soon"}, "the duration 'soon' is not understood"),
+            ({"final": "succeeded", "offer": "yes"}, "a signal's offer is 'yes'"),
+            ({"final": "accepted", "candidate": 5}, "candidate must be text, not int"),
+            ({"final": "succeeded", "known_as": "a\0"}, "contains NUL"),
             ({"end": 1}, "a signal has no option 'end'"),
         ]:
             with pytest.raises(hw.InvalidValue) as caught:

@@ -35,6 +35,28 @@ async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: Wat
     assert (view.state, view.result, len(view.runs)) == ("succeeded", b'{"s":31}', 1)
 
 
+async def test_early_signal_whose_reason_is_no_text_is_applied_at_the_hand_over(
+    app: hw.App, store: WatchedStore
+) -> None:
+    """A provider's code, say. It is kept, and the job's worker meets it."""
+    go_on = asyncio.Event()
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await go_on.wait()
+        await job.hand_over()
+
+    code: Any = 404
+    async with working(app):
+        sent = await app.send_async(call)
+        await store.becomes(sent.id, "running")
+        reply = await app.signal_async(f"{sent.id}:1", event="e1", final="dead", reason=code)
+        go_on.set()
+        view = await store.ends(sent.id)
+    assert reply.answer == "kept"
+    assert (view.state, view.reason) == ("dead", "404")
+
+
 async def test_job_is_known_by_its_reference_and_by_the_providers_id(
     app: hw.App, store: WatchedStore
 ) -> None:

@@ -217,6 +217,20 @@ async def test_damaged_database_is_refused_or_reported_never_served_silently(pat
         await used(path)
 
 
+async def test_database_whose_first_table_is_damaged_is_refused(path: Path) -> None:
+    """Opening it reads that table."""
+    await SqliteStore(options(path)).close()
+    db = apsw.Connection(str(path))
+    page: int = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'number'").get
+    size: int = db.execute("PRAGMA page_size").get
+    db.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+    with pytest.raises(StoreCorrupt, match="malformed"):
+        SqliteStore(options(path))
+
+
 async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 from urllib.parse import quote, urlencode
 
 from headway.contract.signals import Decided, Signal, SignalKind
@@ -17,7 +17,7 @@ from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant
 from headway.core.naming import check_name
 from headway.runtime.kind_options import refuse_unknown
-from headway.runtime.records import encode
+from headway.runtime.records import encode, text_of
 
 Final = Literal["succeeded", "retry", "dead", "accepted", "declined"]
 
@@ -52,10 +52,18 @@ class SignalOptions(TypedDict, total=False):
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
-    """Read a signal."""
+    """Read a signal.
+
+    Raises:
+        InvalidValue: it says nothing or too much, or a value is not understood.
+    """
     refuse_unknown(options, SignalOptions, "a signal has no option")
     kind = _kind(options)
     body, extend, after = options.get("body"), options.get("extend"), options.get("after")
+    offer = options.get("offer", False)
+    if not isinstance(cast("object", offer), bool):
+        message = f"a signal's offer is {offer!r:.40}"
+        raise InvalidValue(message, hint="True or False")
     return Signal(
         key=check_name("key", key),
         event=check_name("event", event),
@@ -65,10 +73,11 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
         label=check_name("note", options["note"]) if "note" in options else "",
         extend_ms=None if extend is None else parse_duration(extend),
         after_ms=None if after is None else parse_duration(after),
-        reason=options.get("reason", ""),
-        candidate=options.get("candidate", ""),
-        offer=options.get("offer", False),
-        known_as=options.get("known_as", ""),
+        # A signal that comes early is kept, and what is wrong with it would fail its job's worker.
+        reason=text_of(options.get("reason", "")),
+        candidate=check_name("candidate", options.get("candidate", ""), empty=True),
+        offer=offer,
+        known_as=check_name("known_as", options.get("known_as", ""), empty=True),
     )
 
 

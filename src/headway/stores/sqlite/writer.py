@@ -70,7 +70,10 @@ class Writer:
         self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
         db = connect(self._options)
         self._checkpoints = Checkpoints(db)
-        free = db.execute(_FREE_CLOCK, (FREE_CLOCK,)).get
+        try:
+            free = db.execute(_FREE_CLOCK, (FREE_CLOCK,)).get
+        except Failure as error:
+            raise explain(error, str(self._options.path), committing=False) from error
         clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)
         session = Session(db, clock)
         if self._seen is not None:
