@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -15,6 +17,7 @@ from headway.core.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from headway.stores.postgres.connection import connect
 from headway.stores.postgres.failures import explain, grants, is_broken, is_transient
 from headway.stores.postgres.options import PostgresOptions, parse_url
 from tests.postgres.roles import as_role, fresh_role
@@ -52,6 +55,19 @@ def test_server_that_is_away_is_unavailable_and_the_password_is_not_told():
     assert isinstance(told, StoreUnavailable)
     assert "127.0.0.1" in told.message
     assert "s3cret" not in str(told)
+
+
+def test_process_that_may_open_no_more_files_is_unavailable(url: str):
+    """The socket is its last one, and waiting for it takes another."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+    try:
+        with pytest.raises(StoreUnavailable, match="Too many open files"):
+            connect(parse_url(url))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
 def test_database_that_is_missing_says_how_to_make_it(url: str):

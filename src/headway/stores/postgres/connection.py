@@ -103,7 +103,7 @@ def connect(options: PostgresOptions) -> Connection:
         )
         if not options.pooled:
             _apply(connection, options)
-    except psycopg.Error as error:
+    except (psycopg.Error, OSError) as error:
         raised: StoreError | InvariantBroken = explain(error, options)
         raise raised from error
     connection.prepared_max = PREPARED

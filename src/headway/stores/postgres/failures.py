@@ -63,6 +63,10 @@ def explain(
         if meaning.holds(state, str(error)):
             hint = meaning.hint if isinstance(meaning.hint, str) else meaning.hint(options, error)
             return meaning.make(what, hint=f"{hint}; nothing was written")
+    if isinstance(error, OSError):
+        # Such as too many open files: the driver raises it as it is.
+        hint = "this process must be able to connect; Headway tries again by itself"
+        return StoreUnavailable(what, hint=f"{hint}; nothing was written")
     if is_broken(error):
         hint = "the server must run and be reachable; Headway tries again by itself"
         return StoreUnavailable(what, hint=f"{hint}; nothing was written")
