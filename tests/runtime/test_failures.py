@@ -328,6 +328,44 @@ async def test_hook_that_fails_is_logged_and_changes_nothing(
     assert "the tracker is away" in caplog.text
 
 
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
+async def test_hook_that_raises_what_ends_a_task_ends_nothing(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
+) -> None:
+    @app.on_failure
+    def tell(failure: hw.Failure) -> None:
+        raise raised
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def work() -> None:
+        message = "boom"
+        raise ValueError(message)
+
+    async with working(app, concurrency=1):
+        for _ in range(2):
+            view = await store.ends((await app.send_async(work)).id)
+            assert view.state == "dead"
+    assert [line for _, line in lines(caplog) if "on_failure hook failed" in line]
+
+
+async def test_slot_that_an_earlier_handlers_timer_cancels_starts_again(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    slots: list[Any] = []
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        slots.append(asyncio.current_task())
+
+    async with working(app, concurrency=1):
+        for _ in range(3):
+            sent = await app.send_async(work)
+            assert (await store.ends(sent.id)).state == "succeeded"
+            slots[-1].cancel()
+    assert len(set(slots)) == 3
+    assert "a free handler slot was cancelled from outside" in caplog.text
+
+
 def test_hook_that_would_never_be_awaited_is_refused(app: hw.App) -> None:
     async def hook(failure: hw.Failure) -> None: ...
 

@@ -122,7 +122,7 @@ class Kind:
         """
         if name not in self._needs:
             message = f"the kind {self.name!r} has no stage {name!r}"
-            raise InvalidValue(message, hint=f"it has {', '.join(filter(None, self._needs))}")
+            raise InvalidValue(message, hint=self._stages_hint())
         if name in self.handlers:
             message = f"the stage {name!r} of {self.name!r} has a handler already"
             raise InvalidValue(message, hint="each stage has one")
@@ -242,6 +242,10 @@ class Kind:
         """
         self._arguments.check(dict(arguments))
 
+    def _stages_hint(self) -> str:
+        named = ", ".join(filter(None, self._needs))
+        return f"it has {named}" if named else "it has no stages: @app.job(stages=...)"
+
     def uses(
         self,
         stage: str,
@@ -263,7 +267,7 @@ class Kind:
         """
         if stage not in self._needs:
             message = f"the kind {self.name!r} has no stage {stage!r}"
-            raise InvalidValue(message, hint=f"it has {', '.join(filter(None, self._needs))}")
+            raise InvalidValue(message, hint=self._stages_hint())
         needs = self._needs[stage]
         if gates is not None:
             names = self._arguments.names

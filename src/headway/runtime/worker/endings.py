@@ -282,7 +282,7 @@ class Failures:
         for hook in self._hooks:
             try:
                 hook(failure)
-            except Exception:  # noqa: BLE001  (a user's hook may raise anything)
+            except (Exception, SystemExit, CancelledError):  # noqa: BLE001  (a user's hook may raise anything)
                 _log.exception("on_failure hook failed hook=%(hook)r", {"hook": hook})
 
     def _failure(

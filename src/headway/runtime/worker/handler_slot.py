@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
@@ -118,13 +119,23 @@ class ReadyQueue:
                 future.set_result(None)
 
     async def wait_for_job(self) -> None:
-        """Wait until there may be a job for one more handler."""
+        """Wait until there may be a job for one more handler.
+
+        Raises:
+            CancelledError: the handler's slot was cancelled meanwhile.
+        """
         if self.hungry:
             self.asked.set()
         self.idle.set()
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future in self._waiting:
+                # Or it would be woken in the place of a handler that still waits.
+                self._waiting.remove(future)
+            raise
 
     def hand_back(self, reason: str) -> None:
         """Hand back all jobs that no handler has taken."""
@@ -156,6 +167,8 @@ class ReadyQueue:
             self.plain.extend(plain)
         return found
 
+
+_log = logging.getLogger("headway.worker")
 
 TURN = 64
 """Jobs that never wait for anything are run in a row at most so many times."""
@@ -308,6 +321,12 @@ class HandlerSlot:
         self._task = task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            if not self._aborted and not task.get_loop().is_closed():
+                # A handler that has ended may have left a timer behind that cancels its task.
+                _log.warning("a free handler slot was cancelled from outside, and starts again")
+                self._restart()
+            return
+        error = task.exception()
         if error is not None:
             self._on_crash(error)
