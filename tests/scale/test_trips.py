@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
-from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Died, Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Heard, SignalKind
@@ -173,6 +173,14 @@ async def test_gates_at_which_nothing_waits_are_opened_together(here: Site, n: i
     await change(*(CloseGate(name=gate, until_at=None, reason="") for gate in gates))
     opened = [OpenGate(name=gate) for gate in gates]
     assert await trips(lambda: change(*opened)) <= 6
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_shared_gates_are_declared_together(here: Site, n: int) -> None:
+    """What is declared already is read once, not again for each of them."""
+    items = tuple(DeclareGate(spec=Slots(f"declared {one}", 1)) for one in range(n))
+    request = DefineRequest(items=items, author="ann", reason="a drill")
+    assert await trips(lambda: here.store.define(request)) <= 6
 
 
 async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site) -> None:

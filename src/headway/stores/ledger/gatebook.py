@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
@@ -13,7 +13,7 @@ from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import RESERVED_MS, GateView
 from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES
-from headway.stores.ledger.gaterows import FOREVER, GateRow
+from headway.stores.ledger.gaterows import FOREVER, GateRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
 
@@ -22,11 +22,15 @@ FORGET_AFTER_MS = 60_000
 
 
 class GateBook:
-    """The gates that one step uses; each is loaded once, and written once at the end."""
+    """The gates that one step uses; each is loaded once, and written once at the end.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Args:
+        templates: the declared gates, if they are known.
+    """
+
+    def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
-        self.templates = ledger.gates.templates()
+        self.templates = ledger.gates.templates() if templates is None else templates
         self.rows: dict[str, GateRow | None] = {}
         self.views: dict[str, GateView] = {}
         self.dirty: set[str] = set()

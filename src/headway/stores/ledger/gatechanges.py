@@ -50,7 +50,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
 def save_template(step: Step, row: TemplateRow) -> None:
     """Write a declared gate, and apply it to all its instances."""
     step.ledger.gates.save_template(row)
-    step.book.templates = step.ledger.gates.templates()
+    step.book.templates = {**step.book.templates, row.spec.name: row}
     step.book.views.clear()
     name = row.spec.name
     if row.spec.hours is not None:

@@ -191,7 +191,13 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 
 def _matches(template: str, gate: str) -> bool:
-    return template == gate or ("{" in template and _pattern(template).fullmatch(gate) is not None)
+    fixed, brace, _ = template.partition("{")
+    if not brace:
+        return template == gate
+    # Nearly all are told by their beginning; more patterns than are kept would be made each time.
+    return template == gate or (
+        gate.startswith(fixed) and _pattern(template).fullmatch(gate) is not None
+    )
 
 
 @lru_cache(maxsize=1024)

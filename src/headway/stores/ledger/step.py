@@ -6,25 +6,35 @@ inserts follow-ups, and feeds, in that order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from headway.contract.outcomes import Closing
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
 from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.gaterows import ANY_LANE, FOREVER, PermitRow, place_of
+from headway.stores.ledger.gaterows import (
+    ANY_LANE,
+    FOREVER,
+    PermitRow,
+    TemplateRow,
+    place_of,
+)
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
 from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
 from headway.stores.ledger.rows import JobRow, KeyRow, RunRow, SignalRow
 
 
 class Step:
-    """The changes of one verb."""
+    """The changes of one verb.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Args:
+        templates: the declared gates, if they are known.
+    """
+
+    def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
-        self.book = GateBook(ledger)
+        self.book = GateBook(ledger, templates)
         self.rows: dict[str, JobRow] = {}
         self.dirty: dict[str, JobRow] = {}
         self.runs: list[RunRow] = []

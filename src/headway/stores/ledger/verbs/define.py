@@ -64,10 +64,13 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
     ledger.read_ahead(Ahead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()
+    # Read once: stores keep them only until the first item that changes one.
+    templates = ledger.gates.templates()
     for item, values in zip(request.items, said, strict=True):
-        step = Step(ledger)
+        step = Step(ledger, templates)
         entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
+        templates = step.book.templates
         if entry is None:
             continue
         changed.add(type(item))
