@@ -23,6 +23,17 @@ def test_without_arguments_the_help_lists_every_command(headway: Headway):
         assert f"\n  {name} " in ran.out
 
 
+def test_argument_in_another_encoding_is_refused_in_words(headway: Headway):
+    """As a terminal that is not set to UTF-8 gives it."""
+    sent = headway(
+        "send", "noop", "--due", "2099-01-01T00:00Z", "--json", "--store", "sqlite:///x.db"
+    )
+    job = sent.document["jobs"][0]["id"]
+    ran = headway("cancel", job, "--reason", "b\udce4h", "--store", "sqlite:///x.db")
+    assert ran.code == 2
+    assert "the argument 'b\\udce4h' is not UTF-8 (nothing was written" in ran.err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_tells_its_options_and_that_it_takes_store_and_json(
     headway: Headway, name: str

@@ -160,9 +160,20 @@ def call(arguments: Sequence[str]) -> int:
         )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except UnicodeEncodeError as error:
+        return report(_explained(error, arguments), json="--json" in options)
     except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can report)
         return report(error, json="--json" in options)
     return code if isinstance(code, int) else DONE
+
+
+def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
+    """Return what to say of a text that cannot be stored: an argument in another encoding."""
+    for one in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in one):
+            message = f"the argument {one!r:.80} is not UTF-8"
+            return InvalidValue(message, hint="nothing was written; is the terminal set to UTF-8?")
+    return error
 
 
 def main() -> None:
