@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 import headway as hw
 from headway.contract.views import JobQuery, StatsQuery
+from headway.runtime.event_loop import Background
 
 
 def test_sync_calls_do_what_async_ones_do(url: str) -> None:
@@ -142,6 +144,30 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
             with pytest.raises(hw.InvalidValue) as caught:
                 app.signal("CA1", event="e", **options)
             assert text in str(caught.value)
+
+
+def test_call_that_is_under_way_when_another_thread_closes_has_an_unknown_outcome() -> None:
+    background, begun = Background(), threading.Event()
+    errors: list[BaseException] = []
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            background.run(work())
+        except hw.OutcomeUnknown as error:
+            errors.append(error)
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    assert begun.wait(120)
+    background.close()
+    caller.join(120)
+    assert [str(error) for error in errors] == [
+        "the app was closed by another thread before this ended (repeat the call)"
+    ]
 
 
 def test_everything_public_is_named_once_and_in_order() -> None:

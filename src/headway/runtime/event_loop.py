@@ -6,11 +6,11 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from headway.core.errors import InvariantBroken
+from headway.core.errors import InvariantBroken, OutcomeUnknown
 
 Result = TypeVar("Result")
 
@@ -67,14 +67,23 @@ class Background:
 
         Args:
             inline: it ends without suspending, if no event loop runs in the caller's thread.
+
+        Raises:
+            OutcomeUnknown: another thread has closed this before the work ended.
         """
         if inline and not _in_a_loop():
             return _drive(work)
-        return self.submit(work).result()
+        try:
+            return self.submit(work).result()
+        except CancelledError:
+            message = "the app was closed by another thread before this ended"
+            raise OutcomeUnknown(message, hint="repeat the call") from None
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Run something in the loop, and do not wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._started())
+        # Under the lock, so that a thread that closes this finds the work in the loop to cancel it.
+        with self._lock:
+            return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def close(self) -> None:
         """End the loop and its thread; it starts again when it is needed again."""
@@ -86,14 +95,13 @@ class Background:
             thread.join()
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_main, args=(self._loop,), name="headway-background", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_main, args=(self._loop,), name="headway-background", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
 
 def _in_a_loop() -> bool:
