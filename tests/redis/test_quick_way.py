@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, SetGate
-from headway.contract.outcomes import Failed, Outcome, SettleRequest, Succeeded
+from headway.contract.outcomes import Failed, Outcome, Released, SettleRequest, Succeeded
 from headway.core.job import NewJob, derived_id
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.store import RedisStore
@@ -93,8 +93,8 @@ class World:
 
     async def claim(self, n: int = 10, worker: str = "w", **fields: Any) -> object:
         self.request += 1
-        asked: dict[str, Any] = {"lanes": (("main", 1),), "request": self.request, **fields}
-        asked |= {"worker": worker, "n": n, "free": n, "lease_ms": 30_000}
+        asked: dict[str, Any] = {"lanes": (("main", 1),), "request": self.request}
+        asked |= {"worker": worker, "n": n, "free": n, "lease_ms": 30_000, **fields}
         reply = await self.store.claim(ClaimRequest(**asked))
         return replace(reply, seen=0)
 
@@ -112,6 +112,13 @@ class World:
     async def lane(self, **fields: Any) -> object:
         item = DeclareLane(spec=LaneSpec(name="main", **fields))
         return await self.store.define(DefineRequest(items=(item,), author="me"))
+
+    async def leave(self) -> object:
+        return await self.store.beat(BeatRequest(worker="w", running=(), leaving=True))
+
+    async def set_back(self, ms: int) -> object:
+        self.now -= ms
+        return await self.store.reset_clock("me", "the clock was wrong")
 
     async def wait(self, ms: int) -> object:
         self.now += ms
@@ -134,6 +141,10 @@ async def _fail(world: World) -> object:
     return await world.end(Failed(_id(1), 1, error="no"))
 
 
+async def _hand_back(world: World) -> object:
+    return await world.end(Released(_id(1), 1))
+
+
 # A lane and a worker that the store knows.
 KNOWN: list[Step] = [lambda w: w.enqueue(0), lambda w: w.claim(), lambda w: w.settle(0)]
 TWO: list[Step] = [*KNOWN, lambda w: w.enqueue(1), lambda w: w.enqueue(2)]
@@ -144,6 +155,7 @@ ANSWERS: dict[str, tuple[list[Step], Step]] = {
     "claim of one of two": (TWO, lambda w: w.claim(1)),
     "claim of both": (TWO, lambda w: w.claim(2)),
     "claim of more": (TWO, lambda w: w.claim(3)),
+    "claim with a shorter lease": (TWO, lambda w: w.claim(lease_ms=10_000)),
     "claim of none": (KNOWN, lambda w: w.claim()),
     "claim of none later": ([*KNOWN, lambda w: w.wait(20_000)], lambda w: w.claim()),
     "claim before another is due": (
@@ -153,6 +165,10 @@ ANSWERS: dict[str, tuple[list[Step], Step]] = {
     "settle of one": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1)),
     "settle of two": ([*TWO, lambda w: w.claim()], lambda w: w.settle(2, 1)),
     "settle with a result": ([*TWO, lambda w: w.claim()], _of_two),
+    "settle of a subject": (
+        [*KNOWN, lambda w: w.enqueue(1, subject="s"), lambda w: w.claim()],
+        lambda w: w.settle(1),
+    ),
     "settle while a lease is young": (
         [*TWO, lambda w: w.claim(), lambda w: w.wait(29_999)],
         lambda w: w.settle(1),
@@ -186,6 +202,14 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
         [*TWO, lambda w: w.enqueue(3, expires_at=START_AT + 9), lambda w: w.wait(9)],
         lambda w: w.claim(),
     ),
+    "claim of one when another expires": (
+        [*TWO, lambda w: w.enqueue(3, expires_at=START_AT + 9), lambda w: w.wait(9)],
+        lambda w: w.claim(1),
+    ),
+    "claim by a worker that left before the clock was set back": (
+        [*TWO, lambda w: w.leave(), lambda w: w.set_back(60_000), lambda w: w.enqueue(3)],
+        lambda w: w.claim(1),
+    ),
     "claim when one is due": (
         [*TWO, lambda w: w.enqueue(3, due_at=START_AT + 9), lambda w: w.wait(9)],
         lambda w: w.claim(),
@@ -200,6 +224,10 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
         [*TWO, lambda w: w.claim()],
         lambda w: w.end(Succeeded(_id(1), 1, result=b"1" * 257)),
     ),
+    "settle with a result of a subject": (
+        [*KNOWN, lambda w: w.enqueue(1, subject="s"), lambda w: w.claim()],
+        lambda w: w.end(Succeeded(_id(1), 1, result=b"1")),
+    ),
     "settle of one twice": (
         [*TWO, lambda w: w.claim()],
         lambda w: w.end(Succeeded(_id(1), 1, result=b"1"), Succeeded(_id(1), 1, result=b"2")),
@@ -210,6 +238,14 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
         lambda w: w.settle(1, 2),
     ),
     "settle of another run": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1, run=2)),
+    "settle of an earlier run": (
+        [*TWO, lambda w: w.claim(), _hand_back, lambda w: w.claim()],
+        lambda w: w.settle(1),
+    ),
+    "settle with a result of an earlier run": (
+        [*TWO, lambda w: w.claim(), _hand_back, lambda w: w.claim()],
+        lambda w: w.end(Succeeded(_id(1), 1, result=b"1")),
+    ),
     "settle of nothing": (KNOWN, lambda w: w.settle(77)),
     "settle by another": (
         [*TWO, lambda w: w.claim(1), lambda w: w.claim(1, worker="other")],

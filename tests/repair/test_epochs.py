@@ -187,3 +187,28 @@ async def test_time_never_goes_back_across_restarts(site: AnySite, clock: FakeCl
     again = site.open()
     assert (await again.read(StatsQuery())).now == ahead
     assert (await claim(again)).now == ahead
+
+
+async def test_worker_that_left_before_the_clock_was_set_back_keeps_what_it_claims_then(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = site.open()
+    right = clock()
+    clock.advance(3_600_000)
+    await store.enqueue([job(1)])
+    (first,) = (await claim(store)).jobs
+    assert await succeed(store, [(first.id, first.run)]) == [Verdict.DONE]
+    await store.beat(BeatRequest(worker="w", running=(), leaving=True))
+    clock.jump_to(right)
+    await store.reset_clock("ann", "the clock was an hour ahead")
+    # Its lease ended at a moment that lies ahead now.
+    await store.enqueue(jobs(2, 3))
+    runs = [
+        (one.id, one.run)
+        for request in (2, 3, 4)
+        for one in (await claim(store, request=request, n=1)).jobs
+    ]
+    assert len(runs) == 3
+    assert (await store.sweep(10)).lost == 0
+    assert await succeed(store, runs) == [Verdict.DONE] * 3
+    await assert_clean(store)
