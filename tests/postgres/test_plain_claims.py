@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from headway import Slots
-from headway.contract.claims import BeatRequest, ClaimReply
+from headway import Rate, Slots
+from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import (
     CloseGate,
     DeclareGate,
@@ -22,7 +22,7 @@ from headway.contract.definitions import (
 )
 from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
 from headway.contract.views import JobQuery, WorkersQuery
-from headway.core.job import NewJob
+from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.stores.postgres import marks
 from headway.stores.postgres.options import parse_url
@@ -264,6 +264,56 @@ async def test_plain_claim_leaves_what_has_expired_to_the_verb(
     reply = await claim(store, request=3, n=3)
     assert (started(reply), reply.dead) == ([job(4).id], (late.id,))
     await assert_clean(store)
+
+
+async def test_plain_claim_leaves_cascades_to_the_verb(store: PostgresStore) -> None:
+    offered = job(1, candidates=("ann", "bob"), policy=JobPolicy(cascade=True))
+    await store.enqueue([offered, job(2)])
+    reply = await claim(store, request=2)
+    assert [(one.id, one.candidate) for one in reply.jobs] == [(offered.id, "ann"), (job(2).id, "")]
+    await assert_clean(store)
+
+
+async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    pace = Rate("pace:{phone}", 1, per="10s")
+    await define(store, DeclareGate(spec=pace))
+    await store.enqueue([job(n, lane="slow", gates=(use_of(pace, phone="7"),)) for n in (1, 2)])
+    lanes = (("slow", 1),)
+    request = ClaimRequest(worker="other", request=1, lanes=lanes, n=2, free=2)
+    assert started(await store.claim(request)) == [job(1).id]
+    await store.enqueue(jobs(3, 2))
+    before = trips(store)
+    reply = await claim(store, request=2, n=1)
+    assert (len(reply.jobs), reply.next_at) == (1, clock() + 10_000)
+    assert trips(store) == (before[0] + 1, before[1])
+    await assert_clean(store)
+
+
+async def test_plain_claim_raises_the_stores_time(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    made = jobs(1, 2)
+    await store.enqueue(made)
+    clock.advance(5_000)
+    before = trips(store)
+    assert started(await claim(store, request=2, n=1)) == of(made[:1])
+    assert trips(store) == (before[0] + 1, before[1])
+    assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
+
+
+async def test_plain_claim_does_not_shorten_a_longer_lease(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    await store.beat(BeatRequest(worker="w", lease_ms=90_000))
+    await store.enqueue(jobs(1, 2))
+    before = trips(store)
+    assert (await claim(store, request=2)).lease_until == clock() + 90_000
+    assert trips(store) == (before[0] + 1, before[1])
+    clock.advance(60_000)
+    assert (await store.sweep(10)).lost == 0
+    assert await count(store, "running") == 2
 
 
 async def test_plain_claim_whose_workers_row_a_beat_replaces_is_made_again(

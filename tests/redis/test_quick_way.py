@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from headway.contract.claims import BeatRequest, ClaimRequest
-from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, SetGate
+from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, ResetGate, SetGate
 from headway.contract.outcomes import Failed, Outcome, Released, SettleRequest, Succeeded
+from headway.core.errors import StoreChanged
 from headway.core.job import NewJob, derived_id
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.store import RedisStore
+from headway.stores.redis.values import encode
 from tests.redis.admin import admin, new_url, opened
 from tests.redis.harness import START_AT, Snippets
 from tests.servers.redis import GivenRedis, RedisServer
@@ -109,6 +111,17 @@ class World:
         item = SetGate(name=gate, capacity=1)
         return await self.store.define(DefineRequest(items=(item,), author="me"))
 
+    async def mark(self) -> object:
+        """Another process finds the store restored."""
+        mark = encode((self.now, "another", "it is older"))
+        with admin(self.url) as other:
+            other.hset(f"{{headway:{self._namespace}}}:facts", "suspect", mark)
+        return None
+
+    async def uncap(self, gate: str) -> object:
+        item = ResetGate(name=gate)
+        return await self.store.define(DefineRequest(items=(item,), author="me"))
+
     async def lane(self, **fields: Any) -> object:
         item = DeclareLane(spec=LaneSpec(name="main", **fields))
         return await self.store.define(DefineRequest(items=(item,), author="me"))
@@ -143,6 +156,12 @@ async def _fail(world: World) -> object:
 
 async def _hand_back(world: World) -> object:
     return await world.end(Released(_id(1), 1))
+
+
+async def _refused(world: World) -> object:
+    with pytest.raises(StoreChanged) as refused:
+        await world.claim()
+    return str(refused.value)
 
 
 # A lane and a worker that the store knows.
@@ -187,6 +206,7 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
     "claim by a new worker": (TWO, lambda w: w.claim(worker="other")),
     "claim when the lease has ended": ([*TWO, lambda w: w.wait(30_000)], lambda w: w.claim()),
     "claim sent again": (TWO, lambda w: w.claim(request=1)),
+    "claim in a store that another found restored": ([*TWO, lambda w: w.mark()], _refused),
     "claim of two lanes": (TWO, lambda w: w.claim(lanes=(("main", 1), ("other", 1)))),
     "claim of two kinds": ([*TWO, lambda w: w.enqueue(3, kind="mail")], lambda w: w.claim()),
     "claim of a subject": ([*TWO, lambda w: w.enqueue(3, subject="s")], lambda w: w.claim()),
@@ -215,6 +235,13 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
         lambda w: w.claim(),
     ),
     "claim in a capped lane": ([*TWO, lambda w: w.cap("lane:main")], lambda w: w.claim()),
+    "claim in a lane that was full for a while": (
+        [
+            *[*TWO, lambda w: w.cap("lane:main"), lambda w: w.claim(1), lambda w: w.claim(1)],
+            *[lambda w: w.wait(500), lambda w: w.uncap("lane:main"), lambda w: w.settle(1)],
+        ],
+        lambda w: w.claim(),
+    ),
     "claim of a capped kind": ([*TWO, lambda w: w.cap("kind:call")], lambda w: w.claim()),
     "claim of a capped tenant": ([*TWO, lambda w: w.cap("tenant:")], lambda w: w.claim()),
     "claim under a cap of all": ([*TWO, lambda w: w.cap("all")], lambda w: w.claim()),
