@@ -19,6 +19,7 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.state import State
+from headway.stores.redis import pool
 from headway.stores.redis.link import Link, NotSentError, ReplyLostError, packed
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.store import RedisStore
@@ -244,6 +245,38 @@ async def test_server_that_cannot_be_reached_is_refused_with_nothing_written(
                 await store.enqueue([new_job()])
         proxy.resume()
         await store.enqueue([new_job()])
+        await store.close()
+
+
+async def test_patience_begins_anew_after_a_server_that_was_away_for_long_has_come_back(
+    redis_server: RedisServer | GivenRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, comes_back = 0.0, False
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if comes_back:
+            proxy.resume()
+
+    monkeypatch.setattr(pool, "pause", pause)
+    monkeypatch.setattr(pool, "monotonic", lambda: now)
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url, patience_ms=1_000))
+        await store.enqueue([new_job()])
+        now += 1
+        proxy.refuse()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.to_thread(driven, store.enqueue([new_job()]))
+        proxy.resume()
+        # Over the link of this loop, which needs no patience.
+        await store.enqueue([new_job()])
+        # Long after, it is away for a moment.
+        now += 3_600
+        proxy.refuse()
+        comes_back = True
+        await asyncio.to_thread(driven, store.enqueue([new_job()]))
+        assert await count(store) == 3
         await store.close()
 
 

@@ -77,6 +77,7 @@ class Calls:
             link = await self._join(place)
         reply = None if link is None else await self._over(place, link, payload)
         if isinstance(reply, bytes):
+            self.pool.note_answer()
             return reply
         # The server is away, does not know the script, or refuses: patience needs a thread.
         return await asyncio.to_thread(self.pool.run, script, payload)

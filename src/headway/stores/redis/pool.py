@@ -129,7 +129,7 @@ class Pool:
                 raise lost from error
             else:
                 if isinstance(reply, bytes):
-                    self._away_since = None
+                    self.note_answer()
                     return reply
                 text = script.locate(str(reply))
                 failure = explain(text, self._where)
@@ -203,6 +203,10 @@ class Pool:
         if now - since >= self._options.patience_ms / 1000:
             raise failure
         pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
+
+    def note_answer(self) -> None:
+        """Begin patience anew when the server is away next: it has answered, over any link."""
+        self._away_since = None
 
     def forget(self) -> None:
         """Close the free links: they lead to a server that is master no more, or was restarted."""
