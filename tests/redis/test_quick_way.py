@@ -181,6 +181,10 @@ ANSWERS: dict[str, tuple[list[Step], Step]] = {
         [*TWO, lambda w: w.enqueue(3, due_at=START_AT + 900)],
         lambda w: w.claim(),
     ),
+    "claim by a clock that went back": (
+        [*TWO, lambda w: w.wait(5_000), lambda w: w.enqueue(3), lambda w: w.wait(-4_000)],
+        lambda w: w.claim(),
+    ),
     "settle of one": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1)),
     "settle of two": ([*TWO, lambda w: w.claim()], lambda w: w.settle(2, 1)),
     "settle with a result": ([*TWO, lambda w: w.claim()], _of_two),

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from headway.contract.claims import BeatRequest
-from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.definitions import DeclareGate, DefineRequest, LaneSpec
 from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
 from headway.core.errors import IdConflict, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
+from headway.core.state import State
 from headway.stores.ledger.gaterows import TemplateRow
+from headway.stores.ledger.rows import LaneRow
 from headway.stores.sqlite import SqliteStore, writer
 from headway.stores.sqlite.caches import WAKES
 from headway.stores.sqlite.call_queue import Call
@@ -78,6 +80,51 @@ async def test_refused_call_leaves_no_trace_in_what_the_process_remembers(
         ("other", "other"),
         ("new", "new"),
     }
+
+
+async def test_number_that_a_refused_call_gave_away_is_another_flows_where_another_process_made_it(
+    store: SqliteStore, path: Path, clock: FakeClock
+) -> None:
+    refused = [job(1, tenant="new"), job(2, gates=UNKNOWN)]
+    replies = await gathered(store, path, store.enqueue([job(3)]), store.enqueue(refused))
+    assert isinstance(replies[1], UnknownGate)
+    other = SqliteStore(options(path), clock)
+    await other.enqueue([job(1, tenant="other")])
+    await other.close()
+    reply = await claim(store)
+    assert {one.id: one.tenant for one in reply.jobs} == {job(3).id: "", job(1).id: "other"}
+
+
+async def test_call_of_a_group_that_fails_late_leaves_no_number_lane_or_wake(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.enqueue([job(0)])
+    told: list[tuple[str | None, int | None]] = []
+    monkeypatch.setattr(store._writer, "_announce", lambda _, lanes: told.extend(lanes))
+
+    def change_and_fail(ledger: SqliteLedger) -> None:
+        ledger.counts.move("main", None, State.DEAD, 7)
+        ledger.lanes.save(LaneRow(name="main", spec=LaneSpec(name="main", concurrency=1)))
+        assert ledger.lanes.load(("main",))["main"].current.concurrency == 1
+        ledger.wake("refused")
+        raise LookupError
+
+    def lane(ledger: SqliteLedger) -> int | None:
+        return ledger.lanes.load(("main",))["main"].current.concurrency
+
+    replies = await gathered(
+        store,
+        path,
+        store._write(Call(change_and_fail)),
+        store._write(Call(lane)),
+        store.enqueue([job(1)]),
+    )
+    assert isinstance(replies[0], LookupError)
+    assert replies[1] is None
+    assert told == [("main", None)]
+    assert await count(store, "dead") == 0
+    assert await store._write(Call(lane)) is None
+    await assert_clean(store)
 
 
 async def test_refused_definition_is_not_remembered_by_later_calls_of_its_group(
