@@ -22,7 +22,7 @@ from headway.core.errors import (
     UnknownGate,
 )
 from headway.core.gates.spec import GateUse
-from headway.core.job import derived_id
+from headway.core.job import NewJob, derived_id
 from headway.stores.postgres import listening
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
@@ -245,6 +245,28 @@ async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
         db.commit()
     again = await asyncio.wait_for(same, LIMIT)
     assert (again.id, again.created) == (first.id, False)
+
+
+async def test_key_of_an_open_transaction_holds_up_nobody_from_the_first_enqueue_of_a_process_on(
+    store: PostgresStore, database: str
+):
+    """A process that knows nothing of the store yet reads what later enqueues take for granted."""
+
+    def made(number: int, key: str) -> NewJob:
+        return NewJob(id=derived_id("first", number), kind="note", lane="notes", key=key)
+
+    fresh = PostgresStore(parse_url(f"{database}?patience_ms=600000"))
+    with psycopg.connect(database) as db:
+        await store.enqueue_within_async(db, [made(1, "mine")])
+        same = asyncio.ensure_future(fresh.enqueue([made(2, "mine")]))
+        await asyncio.to_thread(waited_for, database, db.info.backend_pid)
+        (sent,) = await asyncio.wait_for(fresh.enqueue([made(3, "theirs")]), LIMIT)
+        assert sent.created
+        assert not same.done()
+        db.commit()
+    (again,) = await asyncio.wait_for(same, LIMIT)
+    assert (again.id, again.created) == (made(1, "mine").id, False)
+    await fresh.close()
 
 
 async def test_key_of_an_open_transaction_that_rolls_back_is_free(
