@@ -178,6 +178,23 @@ async def test_high_water_mark_that_an_enqueue_raised_is_not_lowered_by_the_turn
     assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
 
 
+async def test_enqueue_by_a_process_whose_time_is_behind_is_made_at_the_stores_time(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    for number in (1, 2):
+        # The second takes for granted what the first has read.
+        await store.enqueue([job(number)])
+    began_at = clock()
+    clock.advance(60_000)
+    await other.lead("chores", "here", 1_000)
+    clock.jump_to(began_at)
+    await store.enqueue([job(3)])
+    view = await store.read(JobQuery(id=job(3).id))
+    assert view is not None
+    assert view.created_at == view.due_at == began_at + 60_000
+
+
 @pytest.mark.parametrize("gated", [False, True])
 async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_was_created(
     place: Place, clock: FakeClock, gated: bool

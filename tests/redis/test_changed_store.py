@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from headway.contract.definitions import DefineRequest, SetGate
 from headway.contract.outcomes import Verdict
 from headway.contract.views import TrailQuery, WhyQuery
-from headway.core.errors import StoreChanged
+from headway.core.errors import StoreChanged, UnknownGate
 from headway.stores.redis.link import Link, LoopLink, packed
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.scripts import script
@@ -56,6 +57,21 @@ async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
     assert await store.new_epoch("ann", "it was flushed") == 2
     assert await store.suspicion() is None
     assert [one.id for one in (await claim(store)).jobs] == [job.id]
+    await store.close()
+
+
+async def test_time_of_a_call_that_was_refused_is_none_that_the_store_must_have_seen(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    clock = FakeClock()
+    store = opened(new_url(redis_server.url), clock)
+    await store.enqueue([new_job()])
+    clock.advance(5_000)
+    # Its time is written, and taken back with the rest.
+    with pytest.raises(UnknownGate):
+        await store.define(DefineRequest(items=(SetGate(name="nobody", capacity=1),), author="ann"))
+    assert len((await claim(store)).jobs) == 1
+    assert await store.suspicion() is None
     await store.close()
 
 

@@ -107,7 +107,14 @@ async def test_reserve_refuses_new_jobs_while_those_under_way_can_still_be_settl
         store._writer._disk_space._looked_at = float("-inf")
         with pytest.raises(StoreFull, match="reserve"):
             await store.enqueue([job(2)])
-        assert await succeed(store, [(run.id, run.run)]) == [Verdict.DONE]
+        # In one group, too.
+        with door_shut(path):
+            more = asyncio.ensure_future(store.enqueue([job(2)]))
+            end = asyncio.ensure_future(succeed(store, [(run.id, run.run)]))
+            await one_turn()
+        with pytest.raises(StoreFull, match="reserve"):
+            await more
+        assert await end == [Verdict.DONE]
     store._writer._disk_space._looked_at = float("-inf")
     assert (await store.enqueue([job(2)]))[0].created
     await store.close()

@@ -300,6 +300,48 @@ async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, p
     assert order[:6] == ["claim", "bulk"] * 3
 
 
+@pytest.mark.usefixtures("one_call_a_group")
+async def test_calls_for_which_there_was_no_time_keep_their_order(
+    store: SqliteStore, path: Path
+) -> None:
+    order: list[int] = []
+
+    def noted(number: int) -> Call[None]:
+        return Call(lambda _: order.append(number))
+
+    await gathered(store, path, *(store._write(noted(n)) for n in range(5)))
+    assert order == list(range(5))
+
+
+@pytest.mark.usefixtures("one_call_a_group")
+async def test_enqueues_that_were_stored_together_are_not_stored_again_when_time_is_over(
+    store: SqliteStore, path: Path
+) -> None:
+    first, _, last = await gathered(
+        store,
+        path,
+        store.enqueue([job(1)]),
+        store._write(Call(lambda _: None)),
+        store.enqueue([job(2)]),
+    )
+    assert [one.created for one in (*first, *last)] == [True, True]  # type: ignore[misc]
+
+
+async def test_wakes_are_told_when_what_they_tell_of_is_committed(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    def announce(commit: int, _: object) -> None:
+        told.append((commit, number(path, WAKES)))
+
+    monkeypatch.setattr(store._writer, "_announce", announce)
+    await store.enqueue([job(1)])
+    await store.enqueue([job(2)])
+    assert len(told) == 2
+    assert all(commit == seen for commit, seen in told)
+
+
 @pytest.mark.parametrize(
     ("many", "size", "bulk"), [(1, 10, False), (17, 10, True), (1, 70_000, True), (7, 9_000, False)]
 )

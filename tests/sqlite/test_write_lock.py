@@ -45,6 +45,16 @@ def is_held(path: Path) -> bool:
         os.close(file)
 
 
+def test_one_who_does_not_wait_holds_up_nobody(path: Path) -> None:
+    mine, other, third = WriteLock(path), WriteLock(path), WriteLock(path)
+    mine.acquire()
+    assert not other.try_to_acquire()
+    mine.release()
+    assert third.try_to_acquire()
+    for one in (mine, other, third):
+        one.close()
+
+
 def test_one_who_leaves_and_comes_back_does_not_pass_one_who_waits(path: Path) -> None:
     mine = WriteLock(path)
     for _ in range(50):
