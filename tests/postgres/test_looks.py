@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from headway.contract.claims import BeatRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.core.gates.rate import Rate
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.prefetch import whether_any
@@ -12,6 +14,7 @@ from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql.statement import Select, of
 from headway.testing.clock import FakeClock
+from headway.testing.jobs import use_of
 from tests.plain import assert_clean, claim, job
 from tests.postgres.places import Place
 
@@ -68,6 +71,23 @@ async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock:
     clock.advance(MINUTE)
     assert [one.id for one in (await claim(store, request=4, n=1)).jobs] == [due.id]
     await assert_clean(store)
+
+
+async def test_claim_that_sets_a_gates_timer_says_when_it_comes(
+    place: Place, clock: FakeClock
+) -> None:
+    """Though the first timer was read ahead, in the trip of its begin."""
+    store = place.open(clock)
+    pace = Rate("pace:{phone}", 1, per="10s")
+    await store.define(DefineRequest(items=(DeclareGate(spec=pace),), author="ann"))
+
+    for request in (1, 2, 3):
+        gates = (use_of(pace, phone=f"{request}"),)
+        await store.enqueue([job(10 * request + n, gates=gates) for n in range(2)])
+        # The second of them waits for the gate; that of the claim before has waited long enough.
+        reply = await claim(store, request=request)
+        assert (len(reply.jobs), reply.next_at) == (min(request, 2), clock() + 10_000)
+        clock.advance(20_000)
 
 
 def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place) -> None:

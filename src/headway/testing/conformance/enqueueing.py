@@ -207,6 +207,19 @@ class EnqueueGroup(ConformanceGroup):
         other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
         assert await rig.enqueue(other) == [(other.id, True)]
 
+    async def test_key_that_a_later_job_took_over_stays_when_the_earlier_one_is_forgotten(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(expires_at=None)
+        await rig.cancel(job.id)
+        rig.clock.advance(POLICY.key_for_ms)
+        other = job.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(other) == [(other.id, True)]
+        await rig.pass_time(POLICY.keep_ms)
+        assert await rig.missing(job.id)
+        again = job.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(again) == [(other.id, False)]
+
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         known, unknown = Slots("line", 1), Slots("row:{id}", 1)
         await rig.declare(known)
