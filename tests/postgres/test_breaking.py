@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import count
 from typing import TypeVar
@@ -16,6 +17,9 @@ from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from tests.postgres.places import Place
+from tests.postgres.test_beats import until_it_waits
 from tests.servers.fixtures import made
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.proxy import Proxy
@@ -245,3 +249,29 @@ async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
         db.rollback()
     assert len((await claim(store, 2)).jobs) == 1
     await store.close()
+
+
+async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
+    place: Place, clock: FakeClock
+) -> None:
+    """Behind the next connection there may be a backup, in which they stand for something else."""
+
+    def of(number: int, tenant: str) -> NewJob:
+        return NewJob(id=derived_id("tenants", number), kind="noop", lane=LANE, tenant=tenant)
+
+    breaks = place.open(clock)
+    await breaks.enqueue([of(1, "a")])
+    place.back_up()
+    # Of this flow the backup knows nothing.
+    await breaks.enqueue([of(2, "b")])
+    other = psycopg.connect(place.database)
+    other.execute(f"LOCK TABLE {place.namespace}.delta")  # pyright: ignore[reportArgumentType]
+    late = asyncio.ensure_future(breaks.enqueue([of(3, "b")]))
+    await until_it_waits(place, late)
+    place.restore()
+    with pytest.raises((OutcomeUnknown, StoreUnavailable)):
+        await late
+    other.close()
+    await breaks.enqueue([of(4, "b")])
+    found = (await claim(place.open(clock), 1)).jobs
+    assert {one.id: one.tenant for one in found} == {of(1, "a").id: "a", of(4, "b").id: "b"}

@@ -123,6 +123,15 @@ async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(opt
     await until(lambda: wakes._listening._attending)
 
 
+async def test_first_waiter_of_another_lane_is_sent_to_claim_once_more(options, make):
+    wakes = make(options)
+    task = await asleep(wakes)
+    # What was committed there before this process listened for it told others.
+    await asyncio.wait_for(wakes.wait(["other"], None, wakes.count), LIMIT)
+    assert not task.done()
+    task.cancel()
+
+
 async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(here, "other")

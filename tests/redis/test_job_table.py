@@ -347,6 +347,25 @@ def test_job_is_found_at_its_new_moment_when_only_that_has_changed(lua: Snippets
     assert lua.call("Jobs.purgeable", 9) == [row.id]
 
 
+@pytest.mark.parametrize("ticket", [None, "gate"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_job_that_has_started_does_not_expire(
+    lua: Snippets, gated: bool, ticket: str | None
+) -> None:
+    pair = Pair(lua, 8)
+    row = pair.new()
+    row.state, row.expires_at, row.ticket = State.WAITING, lua.now, ticket
+    lua.call("Jobs.insert", [pair.sent(row)])
+    assert lua.call("Jobs.expired", 9) == [row.id]
+    if gated:
+        start = {**told(GatedStart(1, {"gate": ""}, "", None, 0)), "id": row.id}
+        lua.run("Jobs.start_gated(request[1], 'w', 4)", [[{**start, "members": {"gate": ""}}]])
+    else:
+        lua.call("Jobs.start_plain", [row.id], "w", 4)
+    assert lua.call("Jobs.expired", 9) == []
+    assert lua.call("Jobs.next_expiry") is None
+
+
 @pytest.mark.parametrize("members", [{}, {"other": "m"}])
 def test_start_forgets_what_an_earlier_run_took(lua: Snippets, members: dict[str, str]) -> None:
     pair = Pair(lua, 7)
