@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from headway.stores.ledger.wakes import Wakes
-from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite import SqliteStore, notifier
 from headway.stores.sqlite.notifier import Notifier, folder_of
 from headway.testing.clock import FakeClock
 from tests.plain import LANE, claim, job
@@ -123,6 +124,23 @@ def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
     one.close()
     two.close()
     assert list(folder_of(path).iterdir()) == []
+
+
+def test_process_that_comes_in_the_same_tick_of_the_folders_time_stamp_is_notified(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = (Notifier(path) for _ in range(3))
+    # As long as that has just been set, a change may leave it the same.
+    monkeypatch.setattr(notifier, "file_age_ms", lambda _: 1)
+    two.start()
+    one.notify(1, [("a", None)])
+    stamp = folder_of(path).stat().st_mtime_ns
+    three.start()
+    os.utime(folder_of(path), ns=(stamp, stamp))
+    one.notify(2, [("b", None)])
+    assert three.listen(LIMIT) == (2, [("b", None)])
+    for each in (one, two, three):
+        each.close()
 
 
 def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
