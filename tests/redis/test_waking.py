@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -106,6 +107,38 @@ async def test_waiter_is_woken_again_after_its_connection_was_reset(url: str) ->
         await asyncio.wait_for(task, LIMIT)
         await one.close()
         await other.close()
+
+
+class Pauses(threading.Event):
+    """Notes for how long the listener pauses, and does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.taken.append(timeout)
+        return super().wait(0.001)
+
+
+async def test_listener_that_was_back_for_a_while_comes_back_as_fast_as_the_first_time(
+    url: str,
+) -> None:
+    with Proxy(url) as proxy:
+        store = opened(proxy.url)
+        pauses = store._listener._leaving = Pauses()  # pyright: ignore[reportPrivateUsage]
+        await asleep(store)
+        proxy.refuse()
+        while len(pauses.taken) < 5:
+            await asyncio.to_thread(threading.Event().wait, 0.005)
+        assert pauses.taken[:3] == [0.25, 0.5, 1.0]
+        proxy.resume()
+        task = await asleep(store)
+        before = len(pauses.taken)
+        proxy.reset()
+        await asyncio.wait_for(task, LIMIT)
+        assert pauses.taken[before] == 0.25
+        await store.close()
 
 
 async def test_store_that_is_closed_leaves_no_thread(url: str) -> None:

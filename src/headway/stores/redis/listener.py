@@ -50,6 +50,7 @@ class Listener:
         self._link: Link | None = None
         self._wanted_at = 0.0
         self._registered_at = 0.0
+        self._pause = _AGAIN
 
     def ensure_listening(self) -> None:
         """Start to listen, unless it already does."""
@@ -72,17 +73,14 @@ class Listener:
             thread.join(_LOOK_EVERY)
 
     def _run(self) -> None:
-        pause = _AGAIN
         while not self._leaving.is_set():
             try:
                 self._listen()
             except (NotSentError, ReplyLostError, ReplyError, StoreError, OSError):
                 # This process gets no messages now, so its waiters check for themselves.
-                self._leaving.wait(pause)
-                pause = min(pause * 2, _LOOK_EVERY)
+                self._leaving.wait(self._pause)
+                self._pause = min(self._pause * 2, _LOOK_EVERY)
                 self._wake_all()
-            else:
-                pause = _AGAIN
             with self._lock:
                 if self._leaving.is_set() or not self._is_wanted():
                     self._thread = None
@@ -105,6 +103,7 @@ class Listener:
             self._register()
             # Wakes before the subscription were missed, so all waiters claim again.
             self._wake_all()
+            self._pause = _AGAIN
             self._receive(link)
         finally:
             with self._lock:
