@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from math import inf
 
 import pytest
 
+from headway.core.errors import OutcomeUnknown
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.store import RedisStore
+from headway.stores.redis.values import encode
 from tests.redis.admin import admin, claim, new_job, new_url, opened
 from tests.servers.proxy import Proxy
 from tests.servers.redis import GivenRedis, RedisServer
@@ -107,6 +110,36 @@ async def test_waiter_is_woken_again_after_its_connection_was_reset(url: str) ->
         await asyncio.wait_for(task, LIMIT)
         await one.close()
         await other.close()
+
+
+async def test_waiter_is_woken_by_a_job_of_its_own_process_of_which_the_reply_is_lost(
+    url: str,
+) -> None:
+    with Proxy(url) as proxy:
+        store = opened(proxy.url)
+        task = await asleep(store)
+        job = new_job()
+        proxy.lose_reply_to(job.id.encode())
+        with pytest.raises(OutcomeUnknown):
+            await store.enqueue([job])
+        # Its own message does not wake it, and the reply did not come.
+        await asyncio.wait_for(task, LIMIT)
+        await store.close()
+
+
+async def test_waiter_looks_once_more_when_its_registration_had_ended(url: str) -> None:
+    one, other = opened(url), opened(url)
+    task = await asleep(one)
+    prefix = f"{{headway:{parse_url(url).namespace}}}"
+    with admin(url) as client:
+        client.delete(f"{prefix}:waiters")
+        # Nobody is registered, so this is told to nobody.
+        await other.enqueue([new_job()])
+        one._listener._registered_at = -inf  # pyright: ignore[reportPrivateUsage]
+        client.publish(f"{prefix}:wakes", encode(("another", [("elsewhere", False)])))
+    await asyncio.wait_for(task, LIMIT)
+    await one.close()
+    await other.close()
 
 
 class Pauses(threading.Event):
