@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -15,7 +15,9 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import AuditQuery, StatsQuery
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import NewJob, derived_id
+from headway.stores.postgres.call_queue import Call, serve
 from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from tests.postgres.places import Place
@@ -249,6 +251,20 @@ async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
         db.rollback()
     assert len((await claim(store, 2)).jobs) == 1
     await store.close()
+
+
+def test_group_of_which_the_outcome_is_unknown_is_not_made_again_in_halves() -> None:
+    made: list[list[object]] = []
+
+    def together(items: Sequence[object]) -> tuple[list[object], Done]:
+        made.append(list(items))
+        message = "the connection broke"
+        raise OutcomeUnknown(message, hint="repeat the call")
+
+    calls: list[Call[object]] = [Call(item=n, together=together, own_thread=True) for n in range(4)]
+    serve(calls, lambda _: None)
+    assert made == [[0, 1, 2, 3]]
+    assert all(isinstance(call.error, OutcomeUnknown) for call in calls)
 
 
 async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(

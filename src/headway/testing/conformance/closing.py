@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headway.contract.definitions import CloseGate, SetGate
-from headway.contract.outcomes import Closing, Failed, Succeeded
+from headway.contract.outcomes import Closing, Failed, HandedOver, Succeeded
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial
-from headway.testing.conformance.worker import LANE
+from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 5)
@@ -170,6 +170,19 @@ class ImplicitGateGroup(ConformanceGroup):
         assert await rig.holders(name) == [jobs[0].id]
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[1].id]
+
+    async def test_cap_counts_what_awaits_though_its_worker_is_gone(self, rig: Rig) -> None:
+        job, other = await rig.add_many(2, expires_at=None)
+        run = await rig.worker.take_one()
+        await rig.worker.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=3_600_000))
+        await rig.pass_time(LEASE_MS + 1)
+        assert (await rig.view(job.id)).state is State.AWAITING
+        await rig.cap("all", 1)
+        assert await rig.holders("all") == [job.id]
+        worker = rig.new_worker()
+        assert await worker.take(9) == []
+        await rig.signal("call-1")
+        assert await worker.take_ids(9) == [other.id]
 
     @pytest.mark.parametrize("name", IMPLICIT)
     async def test_cap_counts_what_already_runs_and_reset_lifts_it(

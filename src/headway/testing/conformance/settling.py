@@ -424,6 +424,18 @@ class SettleGroup(ConformanceGroup):
         }  # fmt: skip
         assert lane.unfinished == 3
 
+    async def test_successes_of_one_call_are_counted_in_the_lane_of_each(self, rig: Rig) -> None:
+        lanes = {"a": 1, "b": 2, "c": 3}
+        for lane, number in lanes.items():
+            await rig.add_many(number, lane=lane, key=None, policy=DEFAULT_POLICY, expires_at=None)
+        runs = await rig.worker.take(6, *lanes)
+        assert len(runs) == 6
+        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        found = {lane.name: lane.counts for lane in (await rig.dump()).lanes}
+        assert {lane: {state: n for state, n in found[lane].items() if n} for lane in lanes} == {
+            lane: {"succeeded": number} for lane, number in lanes.items()
+        }
+
     async def test_final_job_is_forgotten_after_its_retention(self, rig: Rig) -> None:
         job, other = await rig.add(), await rig.add()
         await rig.worker.take_and_report(Succeeded)

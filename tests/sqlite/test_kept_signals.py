@@ -1,0 +1,34 @@
+"""How many signals are kept for jobs that do not await them: no store keeps more than so many."""
+
+from __future__ import annotations
+
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.signals import Heard, Signal, SignalKind
+from headway.core.job import JobPolicy
+from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.call_queue import Call
+from headway.testing.clock import FakeClock
+from tests.plain import assert_clean, job
+
+
+async def kept(store: SqliteStore) -> int:
+    return await store._write(Call(lambda ledger: ledger.signals.kept_count()))
+
+
+async def test_signals_kept_for_a_job_are_counted_no_more_when_it_is_forgotten(
+    store: SqliteStore, clock: FakeClock
+) -> None:
+    jobs = [job(n, policy=JobPolicy(keep_ms=1_000)) for n in range(3)]
+    await store.enqueue(jobs)
+    # Under the job's bare id, which names no run of it.
+    for one in jobs:
+        for event in ("first", "second"):
+            signal = Signal(key=one.id, event=event, kind=SignalKind.FINAL)
+            assert (await store.signal(signal)).answer is Heard.KEPT
+    assert await kept(store) == 6
+    ids = tuple(one.id for one in jobs[:2])
+    await store.act(ActRequest(request="1", ids=ids, verb=Verb.CANCEL, author="ann"))
+    clock.advance(2_000)
+    await store.sweep(100)
+    assert await kept(store) == 2
+    await assert_clean(store)
