@@ -171,6 +171,19 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
+    async def test_cap_that_a_later_item_refuses_counts_nothing(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        run = await rig.worker.take_one()
+        with pytest.raises(UnknownGate):
+            await rig.define(SetGate(name="all", capacity=1), SetGate(name="nowhere", capacity=1))
+        await rig.check()
+        assert await rig.gates() == ()
+        assert len(await rig.worker.take(9)) == 1
+        await rig.cap("all", 2)
+        assert await rig.used("all") == 2
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.used("all") == 1
+
     async def test_cap_counts_what_awaits_though_its_worker_is_gone(self, rig: Rig) -> None:
         job, other = await rig.add_many(2, expires_at=None)
         run = await rig.worker.take_one()

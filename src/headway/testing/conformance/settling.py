@@ -343,6 +343,22 @@ class SettleGroup(ConformanceGroup):
         assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
         assert len((await rig.view(run.id)).runs) == 1
 
+    async def test_event_that_came_early_is_kept_on_if_the_settlement_is_refused(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(2, expires_at=None)
+        one, two = await rig.worker.take(2)
+        await rig.signal("call-1", Decided.DEAD)
+        await rig.signal("call-1")
+        awaits = HandedOver(one.id, one.run, key="call-1", timeout_ms=9_000)
+        nowhere = (use_of(Slots("nowhere", 1)),)
+        with pytest.raises(UnknownGate):
+            await rig.worker.settle(awaits, NextStage(two.id, two.run, stage="x", gates=nowhere))
+        assert await rig.state(one.id) is State.RUNNING
+        await rig.worker.settle(awaits)
+        # The first that came is applied.
+        assert await rig.state(one.id) is State.DEAD
+
     async def test_event_that_came_early_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:
         one, two = await rig.add_many(2)
         runs = await rig.worker.take(2)
