@@ -3,14 +3,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec import Raw
 
 from headway.contract.definitions import DefineRequest, SetGate
 from headway.contract.outcomes import Verdict
 from headway.contract.views import TrailQuery, WhyQuery
 from headway.core.errors import StoreChanged, UnknownGate
+from headway.stores.redis.last_seen import LastSeen
 from headway.stores.redis.link import Link, LoopLink, packed
 from headway.stores.redis.options import parse_url
+from headway.stores.redis.replies import DONE, ScriptReply
 from headway.stores.redis.scripts import script
+from headway.stores.redis.values import encode
 from headway.testing.clock import FakeClock
 from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
 from tests.servers.redis import GivenRedis, RedisServer
@@ -208,3 +212,17 @@ async def test_link_to_a_server_that_was_replaced_proves_nothing(
         assert not other.hexists(facts, "suspect")
         other.flushdb()
     await store.close()
+
+
+def test_reply_of_the_epoch_before_that_was_overtaken_is_not_what_was_seen_last() -> None:
+    def told(epoch: int, high: int) -> ScriptReply:
+        nothing = Raw(b"\xc0")
+        return ScriptReply(DONE, nothing, high, [], "store", epoch, high, mismatch=False)
+
+    seen = LastSeen()
+    seen.learn(told(1, 5_000))
+    seen.learn(told(2, 3_000))
+    after = seen.packed
+    assert after == encode(("store", 2, 3_000))
+    seen.learn(told(1, 6_000))
+    assert seen.packed == after
