@@ -202,6 +202,20 @@ class CascadeGroup(ConformanceGroup):
         run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "ann")
 
+    @pytest.mark.parametrize("candidates", [("ann", "bob"), ("bob", "ann")])
+    async def test_cascade_waits_at_one_who_is_busy_not_at_one_who_never_can(
+        self, rig: Rig, candidates: tuple[str, str]
+    ) -> None:
+        await add_cascade(rig, "bob", priority=0)
+        await rig.cap("tech:ann", 0)
+        job = await add_cascade(rig, *candidates)
+        holder = await offer(rig.worker)
+        assert await rig.worker.take(5) == []
+        assert (await rig.view(job.id)).parked_at == "tech:bob"
+        await rig.signal(ref(holder), Decided.ACCEPTED)
+        run = await offer(rig.worker)
+        assert (run.id, run.candidate) == (job.id, "bob")
+
     async def test_cascade_parked_at_one_goes_to_another_that_is_free(self, rig: Rig) -> None:
         await add_cascade(rig, "ann", priority=0)
         await add_cascade(rig, "bob", priority=0)

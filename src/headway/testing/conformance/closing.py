@@ -121,6 +121,22 @@ class ClosingGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run, close=(closing,)))
         assert (await rig.gate("rate:twilio")).closed_until == until_at
 
+    @pytest.mark.parametrize("until_ms", [60_000, None])
+    async def test_handlers_closing_shortens_no_longer_one(
+        self, rig: Rig, until_ms: int | None
+    ) -> None:
+        await rig.declare(LINE)
+        await rig.add_many(2, gates=(use_of(LINE),))
+        run = await rig.worker.take_one()
+        until_at = None if until_ms is None else rig.clock() + until_ms
+        await rig.close_gate("line", until_at)
+        closing = Closing(gate="line", for_ms=1_000)
+        before = (await rig.gate("line")).closed_until
+        await rig.worker.report(Succeeded(run.id, run.run, close=(closing,)))
+        await rig.pass_time(1_000)
+        assert await rig.worker.take() == []
+        assert (await rig.gate("line")).closed_until == before
+
     async def test_closing_of_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):
             await rig.close_gate("no such gate")

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headway.contract.definitions import DeclareLane, LaneSpec
+from headway.contract.operate import Verb
 from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
@@ -219,6 +220,21 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.missing(job.id)
         again = job.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(again) == [(other.id, False)]
+
+    async def test_key_stays_with_its_job_when_an_older_one_is_retried_and_ends_again(
+        self, rig: Rig
+    ) -> None:
+        older = await rig.add()
+        await rig.cancel(older.id)
+        await rig.pass_time(POLICY.key_for_ms)
+        job = older.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(job) == [(job.id, True)]
+        await rig.act(Verb.RETRY, older.id)
+        again = older.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(again) == [(job.id, False)]
+        await rig.cancel(older.id)
+        rig.clock.advance(POLICY.key_for_ms)
+        assert await rig.enqueue(again) == [(job.id, False)]
 
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         known, unknown = Slots("line", 1), Slots("row:{id}", 1)

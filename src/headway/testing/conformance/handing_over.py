@@ -87,6 +87,15 @@ class HandOverGroup(ConformanceGroup):
         assert (await rig.worker.take_one()).candidate == "bob"
         assert await rig.worker.report(offer) is Verdict.LOST
 
+    async def test_hand_over_under_the_key_of_an_earlier_run_is_lost(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.signal(call.key, Decided.RETRY)
+        await rig.pass_time(LEASE_MS)
+        run = await rig.worker.take_one()
+        own = HandedOver(run.id, run.run, key="call-2", timeout_ms=9_000)
+        assert await rig.worker.settle(own, own) == [Verdict.DONE, Verdict.ALREADY]
+        assert await rig.worker.report(replace(own, key=call.key)) is Verdict.LOST
+
     async def test_hand_over_that_ended_cancelled_is_lost_when_it_is_repeated(
         self, rig: Rig
     ) -> None:
@@ -251,6 +260,20 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt
         assert len(await reconcilers(rig)) == 1
+
+    async def test_provider_is_asked_about_each_run(self, rig: Rig) -> None:
+        call = await dial(rig, policy=ASKING)
+        await rig.pass_time(LEASE_MS + 1)
+        await rig.signal(call.key, Decided.RETRY)
+        await rig.pass_time(LEASE_MS)
+        (run,) = [one for one in await rig.worker.take(9) if one.id == call.id]
+        await rig.worker.settle(
+            HandedOver(run.id, run.run, key="call-2", timeout_ms=LEASE_MS - 1),
+            Returned(run.id, run.run),
+        )
+        await rig.pass_time(LEASE_MS - 1)
+        assert await rig.state(call.id) is State.AWAITING
+        assert len(await reconcilers(rig)) == 2
 
     async def test_provider_is_asked_though_worker_and_deadline_are_found_gone_in_one_sweep(
         self, rig: Rig

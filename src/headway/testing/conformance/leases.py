@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.claims import BeatRequest
-from headway.contract.outcomes import Failed, HandedOver, Succeeded, Verdict
+from headway.contract.outcomes import Failed, HandedOver, Released, Succeeded, Verdict
 from headway.core.gates.slots import Slots
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
@@ -155,6 +155,16 @@ class LeaseGroup(ConformanceGroup):
         assert [view.runs[-1].outcome for view in views] == ["lost", "unused"]
         assert [view.attempt for view in views] == [1, 0]
         assert (await rig.dump()).workers[0].lease_until == rig.clock()
+
+    async def test_progress_is_that_of_the_run_at_hand(self, rig: Rig) -> None:
+        job = await rig.add()
+        run = await rig.worker.take_one()
+        await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
+        await rig.worker.report(Released(run.id, run.run))
+        assert (await rig.view(job.id)).progress is None
+        again = await rig.worker.take_one()
+        await rig.worker.beat(again, progress=[(run.id, run.run, b'{"done":5}')])
+        assert (await rig.view(job.id)).progress is None
 
     async def test_progress_is_kept_on_the_job(self, rig: Rig) -> None:
         job = await rig.add()

@@ -327,6 +327,17 @@ class NewLifeGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [job.id]
         assert await rig.holders("phone:1") == [job.id]
 
+    async def test_cancel_that_was_asked_for_ends_with_the_life(self, rig: Rig) -> None:
+        job = await rig.add()
+        run = await rig.worker.take_one()
+        await rig.cancel(job.id)
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.CANCELLED
+        await rig.act(Verb.RETRY, job.id)
+        run = await rig.worker.take_one()
+        assert (await rig.worker.beat(run, request=rig.worker.request)).cancel == ()
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.state(job.id) is State.SUCCEEDED
+
     async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.KILL, job.id)

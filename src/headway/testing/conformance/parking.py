@@ -8,6 +8,7 @@ import pytest
 
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
+from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.retry import RetryPolicy
@@ -313,6 +314,35 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         await rig.worker.report(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
+
+    async def test_smaller_one_does_not_pass_at_another_member_of_a_pool(self, rig: Rig) -> None:
+        desks = Pool("desk:{site}", {"a": 2, "b": 2})
+        await rig.declare(desks)
+        two, one = use_of(desks, 2, site="x"), use_of(desks, 1, site="x")
+        await rig.add_many(2, gates=(one,))
+        held = await rig.worker.take(9)
+        assert [run.members["desk:x"] for run in held] == ["a", "b"]
+        head, small = await rig.add(gates=(two,)), await rig.add(gates=(one,))
+        assert await rig.worker.take(9) == []
+        later = await rig.add(gates=(one,))
+        assert await rig.worker.take(9) == []
+        assert await rig.states(head, small, later) == [State.PARKED] * 3
+        await rig.worker.report(Succeeded(held[0].id, held[0].run))
+        assert await rig.worker.take_ids(9) == [head.id, small.id]
+
+    async def test_parked_one_that_leaves_lets_the_next_start_at_another_member(
+        self, rig: Rig
+    ) -> None:
+        desks = Pool("desk:{site}", {"a": 2, "b": 2})
+        await rig.declare(desks)
+        two, one = use_of(desks, 2, site="x"), use_of(desks, 1, site="x")
+        await rig.add_many(2, gates=(one,))
+        assert len(await rig.worker.take(9)) == 2
+        await rig.add(kind="big", priority=0, gates=(two,))
+        head, small = await rig.add(gates=(two,)), await rig.add(gates=(one,))
+        assert await rig.worker.take(9) == []
+        await rig.cancel(head.id)
+        assert await rig.worker.take_ids(9) == [small.id]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
     async def test_parked_head_that_leaves_lets_those_it_held_back_start(

@@ -37,6 +37,25 @@ class RateGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert len(await rig.worker.take(9)) == 2
 
+    async def test_start_counts_to_the_end_of_its_window_though_others_follow_it(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(TWILIO)
+        await rig.add_many(6, gates=(use_of(TWILIO),))
+        assert len(await rig.worker.take(1)) == 1
+        rig.clock.advance(9_999)
+        assert len(await rig.worker.take(9)) == 2
+        assert await rig.worker.take(9) == []
+        rig.clock.advance(1)
+        assert len(await rig.worker.take(9)) == 1
+
+    async def test_rate_that_is_closed_for_good_says_no_moment_of_opening(self, rig: Rig) -> None:
+        await rig.declare(TWILIO)
+        await rig.add_many(2, gates=(use_of(TWILIO),))
+        await rig.worker.take_one()
+        await rig.close_gate("rate:twilio")
+        assert (await rig.worker.ask(9)).next_at is None
+
     async def test_rate_holds_in_every_window_of_a_long_history(self, rig: Rig) -> None:
         await rig.declare(TWILIO)
         await rig.add_many(200, gates=(use_of(TWILIO),))
@@ -120,6 +139,38 @@ class RateGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         rig.clock.advance(1)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
+
+    async def test_starts_leave_a_keyed_window_one_by_one(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        await rig.add_many(6, gates=(use_of(PHONE, phone="1"),))
+        assert len(await rig.worker.take(1)) == 1
+        rig.clock.advance(1)
+        assert len(await rig.worker.take(9)) == 1
+        rig.clock.advance(59_999)
+        assert len(await rig.worker.take(9)) == 1
+        rig.clock.advance(1)
+        assert len(await rig.worker.take(9)) == 1
+
+    async def test_keyed_rate_is_forgotten_after_its_window(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        await rig.add(gates=(use_of(PHONE, phone="1"),))
+        run = await rig.worker.take_one()
+        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.pass_time(59_999)
+        assert await rig.used("phone:1") == 1
+        await rig.pass_time(3_600_000)
+        assert [gate.name for gate in await rig.gates() if gate.name == "phone:1"] == []
+
+    async def test_keyed_rate_of_a_longer_window_is_forgotten_after_that(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        await rig.add(gates=(use_of(PHONE, phone="1"),))
+        run = await rig.worker.take_one()
+        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.define(SetGate(name="phone:{phone}", per_ms=7_200_000))
+        await rig.pass_time(3_600_000)
+        assert await rig.used("phone:1") == 1
+        await rig.pass_time(8_000_000)
+        assert [gate.name for gate in await rig.gates() if gate.name == "phone:1"] == []
 
     async def test_limit_of_nothing_lets_nothing_pass(self, rig: Rig) -> None:
         await rig.declare(TWILIO)
@@ -258,6 +309,18 @@ class HoursGroup(ConformanceGroup):
         await rig.add(gates=(use_of(gate),))
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], parse_instant("2026-12-26T09:00Z"))
+
+    async def test_hours_closed_until_before_they_open_open_with_the_hours(self, rig: Rig) -> None:
+        rig.clock.jump_to(parse_instant("2026-03-02T19:00+01:00"))
+        await rig.declare(OFFICE)
+        job = await rig.add(gates=(use_of(OFFICE),))
+        await rig.close_gate("hours:office", parse_instant("2026-03-03T08:00+01:00"))
+        opening = parse_instant("2026-03-03T09:00+01:00")
+        (gate,) = (await rig.why(job.id)).closed
+        assert gate.opens_at == opening
+        await rig.close_gate("hours:office", opening + 60_000)
+        (gate,) = (await rig.why(job.id)).closed
+        assert gate.opens_at == opening + 60_000
 
     async def test_hours_can_be_closed_by_hand_too(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T10:00+01:00"))

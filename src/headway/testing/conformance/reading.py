@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.contract.outcomes import Died, HandedOver, Snoozed, Succeeded
+from headway.contract.outcomes import Died, Failed, HandedOver, Snoozed, Succeeded
 from headway.contract.views import (
     FlowsQuery,
     GatesQuery,
@@ -349,6 +349,39 @@ class StatsGroup(ConformanceGroup):
         await rig.worker.take_one()
         waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in (first, second)]
         assert waits == [0, 4_000]
+
+    async def test_wait_behind_gates_is_that_of_each_attempt(self, rig: Rig) -> None:
+        gate = Slots("repo:{url}", 1)
+        await rig.declare(gate)
+        _, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
+        run = await rig.worker.take_one()
+        await rig.worker.take()
+        rig.clock.advance(4_000)
+        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.take_and_report(Failed, after_ms=1_000)
+        rig.clock.advance(1_000)
+        assert await rig.worker.take_ids() == [second.id]
+        assert [run.blocked_ms for run in (await rig.view(second.id)).runs] == [4_000, 0]
+
+    async def test_job_that_is_parked_while_its_flow_is_shut_waits_no_longer_than_it_did(
+        self, rig: Rig
+    ) -> None:
+        line, repo = Slots("line", 2), Slots("repo:{url}", 1)
+        await rig.declare(line, repo)
+        both = (use_of(line), use_of(repo, url="a"))
+        _, parked = await rig.add_many(2, gates=both, due_at=rig.clock())
+        run = await rig.worker.take_one()
+        assert await rig.worker.take(9) == []
+        await rig.close_gate("line")
+        await rig.add(gates=(use_of(line),))
+        assert await rig.worker.take(9) == []
+        rig.clock.advance(4_000)
+        await rig.open_gate("line")
+        await rig.worker.take_one()
+        await rig.worker.report(Succeeded(run.id, run.run))
+        rig.clock.advance(500)
+        assert await rig.worker.take_ids(9) == [parked.id]
+        assert 4_000 <= (await rig.view(parked.id)).runs[0].blocked_ms <= 4_500
 
     async def test_wait_behind_a_shared_gate_is_measured_from_the_claim_that_met_it(
         self, rig: Rig

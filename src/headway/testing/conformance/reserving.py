@@ -285,6 +285,21 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9, SIDE) == [small.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
+    async def test_reservation_stays_when_another_that_asks_for_several_leaves(
+        self, rig: Rig, gate: GateSpec
+    ) -> None:
+        await rig.declare(gate)
+        await rig.add_many(3, kind="held", gates=(use(gate, 1),))
+        await rig.worker.take(9)
+        first = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
+        second = await rig.add(kind="wide", priority=1, gates=(use(gate, 2),))
+        await rig.add(kind="small", lane=SIDE, gates=(use(gate, 1),))
+        assert await rig.worker.take(9) == []
+        await rig.cancel(second.id)
+        assert await rig.worker.take(9, SIDE) == []
+        assert (await rig.gate(use(gate, 1).name)).reserved_for == first.id
+
+    @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
     async def test_reservation_ends_in_time_if_nobody_serves_its_lane(
         self, rig: Rig, gate: GateSpec
     ) -> None:
@@ -352,6 +367,31 @@ class ReserveGroup(ConformanceGroup):
             await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3), use_of(OTHER)))
         small = await rig.add_many(3, kind="small", gates=(use_of(WIDE),))
         assert await rig.worker.take_ids(9) == [small[0].id, small[1].id]
+
+    @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
+    async def test_nothing_is_kept_at_a_gate_that_is_closed(self, rig: Rig, gate: GateSpec) -> None:
+        await rig.declare(gate)
+        name = use(gate, 3).name
+        await rig.close_gate(name)
+        await rig.add(kind="big", gates=(use(gate, 3),))
+        reply = await rig.worker.ask(9)
+        assert (reply.jobs, reply.next_at) == ([], None)
+        state = await rig.gate(name)
+        assert (state.reserved, state.reserved_for) == (0, None)
+
+    async def test_member_that_never_fits_it_is_not_kept_for_it(self, rig: Rig) -> None:
+        desks = Pool("desks", {"a": 1, "b": 2})
+        await rig.declare(desks)
+        await rig.add_many(2, kind="held", gates=(use_of(desks),))
+        held = await rig.worker.take(9)
+        assert [run.members["desks"] for run in held] == ["a", "b"]
+        await rig.worker.report(Succeeded(held[0].id, held[0].run))
+        big = await rig.add(kind="big", gates=(use_of(desks, 2),))
+        small = await rig.add(kind="small", gates=(use_of(desks),))
+        (run,) = await rig.worker.take(9)
+        assert (run.id, run.members["desks"]) == (small.id, "a")
+        await rig.worker.report(Succeeded(held[1].id, held[1].run))
+        assert await rig.worker.take_ids(9) == [big.id]
 
     async def test_two_that_each_need_what_is_reserved_for_the_other_start_in_turn(
         self, rig: Rig

@@ -206,6 +206,15 @@ class SignalGroup(ConformanceGroup):
         await rig.worker.report(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
+    async def test_early_signal_under_the_runs_own_key_settles_at_hand_over_under_another(
+        self, rig: Rig
+    ) -> None:
+        await rig.add()
+        run = await rig.worker.take_one()
+        assert (await rig.signal(ref(run))).answer is Heard.KEPT
+        await rig.worker.report(HandedOver(run.id, run.run, key="CA77", timeout_ms=9_000))
+        assert await rig.state(run.id) is State.SUCCEEDED
+
     async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
         wrong = Signal(key=call.id, event="a")

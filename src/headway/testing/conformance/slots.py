@@ -221,6 +221,17 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [jobs[1].id]
         assert await rig.used(f"lane:{LANE}") == 1
 
+    @pytest.mark.parametrize("capacity", [1, 3])
+    async def test_operators_cap_of_a_lane_overrides_its_concurrency(
+        self, rig: Rig, capacity: int
+    ) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=2)))
+        await rig.add_many(5)
+        await rig.cap(f"lane:{LANE}", capacity)
+        assert len(await rig.worker.take(9)) == capacity
+        await rig.reset(f"lane:{LANE}")
+        assert len(await rig.worker.take(9)) == max(0, 2 - capacity)
+
     async def test_two_lanes_share_one_gate_by_its_name(self, rig: Rig) -> None:
         await rig.declare(LINE)
         for lane in ("a", "b"):
@@ -351,6 +362,14 @@ class PoolGroup(ConformanceGroup):
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 5_000
         rig.clock.advance(5_000)
         assert chosen(await rig.worker.take(9), "first") == "aa"
+
+    async def test_first_member_that_opens_is_waited_for(self, rig: Rig) -> None:
+        await rig.declare(FIRST)
+        job = await rig.add(gates=(use_of(FIRST),))
+        now = rig.clock()
+        for member, ms in (("a", 9_000), ("b", 4_000), ("c", 6_000)):
+            await rig.close_gate(f"first/{member}", now + ms)
+        assert [gate.opens_at for gate in (await rig.why(job.id)).closed] == [now + 4_000]
 
     @pytest.mark.parametrize("name", ["pair", "pair:{customer}"], ids=["shared", "keyed"])
     async def test_closed_member_is_waited_for_by_one_that_finds_the_others_taken(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headway.contract.outcomes import Failed, Succeeded, Verdict
+from headway.contract.outcomes import Closing, Failed, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
@@ -140,6 +140,18 @@ class WaitGroup(ConformanceGroup):
             tasks.create_task(rig.store.wait([LANE], None, reply.seen))
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
             tasks.create_task(rig.open_gate("all"))
+
+    async def test_wait_returns_when_a_gate_opens_that_a_handler_closed_meanwhile(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(Slots("line", 1))
+        await rig.add()
+        run = await rig.worker.take_one()
+        reply = await rig.worker.ask()
+        closing = Closing(gate="line", for_ms=1)
+        await rig.worker.report(Succeeded(run.id, run.run, close=(closing,)))
+        async with asyncio.timeout(LIMIT_S):
+            await rig.store.wait([LANE], None, reply.seen)
 
     async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
