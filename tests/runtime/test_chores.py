@@ -16,11 +16,13 @@ from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
-from headway.core.job import NewJob
+from headway.core.errors import StoreUnavailable
+from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime.chores import LONGEST, MOST_SHARING, Sweep, Sweepers, TimetableChore
 from headway.runtime.timing import Timing, pause
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
+from headway.testing.faulty import Fault, FaultyStore
 from headway.testing.jobs import JobFactory
 from tests.runtime.watched import WatchedStore, working
 
@@ -104,6 +106,34 @@ async def test_fires_missed_in_an_outage_are_made_up_for_by_policy(
     clock.advance(9 * HOUR + 10 * MINUTE)
     await lay(still)
     assert [at for at in await fires(still) if at != "01 01:00"] == [*made_up, "01 10:00"]
+
+
+async def test_fires_missed_in_a_short_outage_are_made_up_for(
+    timed: hw.App, still: Store, clock: FakeClock
+) -> None:
+    declare(timed, "every 5m", misfire="all", overlap="all")
+    await timed.declare()
+    await lay(still)
+    before = await fires(still)
+    assert before[-1] == "01 00:25"
+    clock.advance(40 * MINUTE)
+    await lay(still)
+    late = [at for at in await fires(still) if at not in before]
+    assert late == ["01 00:30", "01 00:35", "01 00:40", *late[3:]]
+    assert late[-1] == "01 01:05"
+
+
+async def test_fires_that_did_not_reach_the_store_are_laid_in_the_next_round(
+    timed: hw.App, still: Store
+) -> None:
+    declare(timed, "every 1s")
+    await timed.declare()
+    faulty = FaultyStore(still)
+    faulty.plan(Fault.REFUSE, operation="fire", nth=2)
+    with pytest.raises(StoreUnavailable):
+        await lay(faulty)
+    assert await lay(still) == 20 * 60 + 1 - MAX_BATCH
+    assert await lay(still) == 0
 
 
 async def test_entry_that_is_switched_off_lays_nothing(timed: hw.App, still: Store) -> None:

@@ -17,7 +17,7 @@ from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
 
 async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: WatchedStore) -> None:
@@ -105,6 +105,33 @@ async def test_exception_after_the_hand_over_is_only_recorded(
         await app.signal_async("CA18", event="e", final="dead", reason="no answer")
         view = await store.ends(sent.id)
     assert (view.state, view.reason, len(view.runs)) == ("dead", "no answer", 1)
+
+
+async def test_handler_that_is_stopped_by_a_cancel_after_its_hand_over_ends_nothing(
+    app: hw.App, store: WatchedStore
+) -> None:
+    dialled = asyncio.Event()
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over("CA19")
+        dialled.set()
+        await asyncio.Event().wait()
+
+    sent = await app.send_async(call)
+    async with working(app) as worker:
+        await soon(dialled)
+        assert await store.move(Verb.CANCEL, sent.id) == ["asked"]
+        beat_soon(worker)
+
+        async def recorded() -> bool:
+            return bool((await store.job(sent.id)).error)
+
+        await store.until(recorded)
+        assert (await store.job(sent.id)).state == "awaiting"
+        await app.signal_async("CA19", event="e", final="succeeded")
+        view = await store.ends(sent.id)
+    assert (view.state, view.runs[0].outcome) == ("cancelled", "succeeded")
 
 
 async def test_explicit_word_after_the_hand_over_settles(app: hw.App, store: WatchedStore) -> None:

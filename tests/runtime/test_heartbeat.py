@@ -75,6 +75,29 @@ async def test_beat_lists_runs_until_their_settlement_is_answered(
     assert min(named) >= claims[0]
 
 
+async def test_progress_whose_beat_failed_goes_out_with_the_next(store: WatchedStore) -> None:
+    faulty = FaultyStore(store)
+    app = hw.App(store=faulty)
+    go_on = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        faulty.plan(Fault.REFUSE, operation="beat")
+        await job.progress({"done": 1})
+        await go_on.wait()
+
+    sent = await app.send_async(work)
+    async with working(app, lease="10s", chores=False):
+
+        async def progressed() -> bool:
+            return (await store.job(sent.id)).progress == b'{"done":1}'
+
+        await store.until(progressed)
+        go_on.set()
+        await store.ends(sent.id)
+    assert faulty._planned == []
+
+
 async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_through(
     store: WatchedStore,
 ) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.contract.outcomes import GaveBack, Succeeded
 from headway.contract.views import WorkersQuery
+from headway.core.errors import StoreUnavailable
+from headway.core.job import MAX_BATCH, derived_id
+from headway.runtime.timing import Timing
+from headway.runtime.worker.lease import Held
+from headway.runtime.worker.settler import Settler
+from headway.stores.memory import MemoryStore
+from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.watched import LIMIT, WatchedStore, soon, working
 
 
@@ -242,3 +250,44 @@ async def test_worker_serves_several_lanes_in_strict_order(
 
 async def _six(order: list[str]) -> bool:
     return len(order) == 6
+
+
+def away(operation: str) -> FaultyStore:
+    """A store that refuses an operation, again and again."""
+    store = FaultyStore(MemoryStore())
+    for nth in range(1, 200):
+        store.plan(Fault.REFUSE, operation=operation, nth=nth)
+    return store
+
+
+async def test_those_who_wait_for_an_answer_are_told_that_the_worker_has_stopped() -> None:
+    settler = Settler(away("settle"), "w", Held(), Timing())
+    running = asyncio.create_task(settler.run())
+    waiting = asyncio.create_task(settler.write(GaveBack(derived_id("a"), 1, gate="line")))
+    await asyncio.sleep(0)  # noqa: TID251  (lets both begin; no time passes)
+    running.cancel()
+    await asyncio.wait((running,))
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(StoreUnavailable, match="has stopped"):
+            await waiting
+        with pytest.raises(StoreUnavailable, match="has stopped"):
+            await settler.write(GaveBack(derived_id("a"), 1, gate="line"))
+
+
+async def test_outcomes_are_given_up_in_a_hurry_while_the_store_is_away() -> None:
+    settler = Settler(away("settle"), "w", Held(), Timing())
+    settler.put(Succeeded(derived_id("a"), 1))
+    settler.close(hurry=True)
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(StoreUnavailable, match="as planned"):
+            await settler.run()
+
+
+async def test_many_outcomes_are_written_in_requests_of_a_thousand() -> None:
+    store = WatchedStore(MemoryStore())
+    settler = Settler(store, "w", Held(), Timing())  # type: ignore[arg-type]
+    for number in range(MAX_BATCH + 1):
+        settler.put(Succeeded(derived_id(str(number)), 1))
+    settler.close()
+    await settler.run()
+    assert [len(request.outcomes) for request, _ in store.asked("settle")] == [MAX_BATCH, 1]

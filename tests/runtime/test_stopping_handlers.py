@@ -181,6 +181,29 @@ async def test_handler_is_told_that_its_lease_is_lost_and_writes_nothing(
     ] == ["HandedOver"]
 
 
+async def test_slot_of_a_run_that_was_lost_takes_the_next_job(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @app.job()
+    async def after(job: hw.Job) -> None: ...
+
+    sent = await app.send_async(work)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        assert await store.move(Verb.KILL, sent.id) == ["done"]
+        beat_soon(worker)
+        later = await store.ends((await app.send_async(after)).id)
+        assert worker.running == 0
+    assert later.state == "succeeded"
+
+
 async def test_sync_handler_runs_in_a_thread_and_is_told_by_a_flag(
     app: hw.App, store: WatchedStore
 ) -> None:

@@ -11,6 +11,7 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.store import Enqueued
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
+from headway.stores.ledger.lane_claim import FLOWS
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
 
@@ -444,3 +445,18 @@ async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
         await store.until(beaten)
         assert len(store.asked("claim")) == claims
         assert (await store.job(sent.id)).state == "waiting"
+
+
+async def test_job_behind_more_shut_flows_than_a_claim_examines_is_started(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def work(job: hw.Job) -> None: ...
+
+    tenants = [f"tenant-{number:03}" for number in range(FLOWS + 1)]
+    closed = tuple(CloseGate(name=f"tenant:{tenant}") for tenant in tenants[:-1])
+    await store.inner.define(DefineRequest(items=closed, author="tester"))
+    sent = await app.send_many_async([work.make(tenant=tenant) for tenant in tenants])
+    async with working(app):
+        view = await store.ends(sent[-1].id)
+    assert view.state == "succeeded"

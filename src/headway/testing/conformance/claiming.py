@@ -14,6 +14,7 @@ from headway.contract.definitions import CloseGate
 from headway.contract.outcomes import Failed, Released, Succeeded
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
@@ -281,6 +282,24 @@ class LaneGroup(ConformanceGroup):
             share.update(job.lane for job in reply.jobs)
         assert share.total() == 60
         assert 30 <= share["a"] <= 50
+
+    async def test_opening_of_any_lane_is_told(self, rig: Rig) -> None:
+        pace = Rate("pace", 1, "10s")
+        await rig.declare(pace)
+        await rig.add_many(2, lane="b", gates=(use_of(pace),))
+        assert len(await rig.worker.take(2, "b")) == 1
+        reply = await rig.worker.ask(2, "a", "b", "c")
+        assert (reply.jobs, reply.next_at) == ([], rig.clock() + 10_000)
+
+    async def test_handlers_that_are_free_are_counted_over_all_flows(self, rig: Rig) -> None:
+        gate = Slots("line", 1000)
+        await rig.declare(gate)
+        await rig.add_many(3, kind="gated", priority=0, gates=(use_of(gate),))
+        for number in range(9):
+            await rig.add_many(4, kind=f"plain-{number}")
+        jobs = await rig.worker.take(12, free=1)
+        assert [job.kind for job in jobs].count("gated") == 1
+        assert len(jobs) == 12
 
     async def test_empty_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, lane="b")

@@ -22,7 +22,7 @@ from headway.core.errors import (
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob, derived_id
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import POLICY, JobFields, use_of
 
@@ -235,6 +235,30 @@ class EnqueueGroup(ConformanceGroup):
         await rig.cancel(older.id)
         rig.clock.advance(POLICY.key_for_ms)
         assert await rig.enqueue(again) == [(job.id, False)]
+        await rig.cancel(job.id)
+        await rig.act(Verb.RETRY, older.id)
+        rig.clock.advance(POLICY.key_for_ms)
+        assert await rig.enqueue(again) == [(again.id, True)]
+
+    async def test_job_is_kept_as_long_as_its_key_names_it(self, rig: Rig) -> None:
+        policy = policy_with(keep_ms=1_000, key_for_ms=9_000)
+        job = await rig.add(policy=policy)
+        await rig.cancel(job.id)
+        await rig.pass_time(8_999)
+        assert await rig.state(job.id) is State.CANCELLED
+        again = job.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(again) == [(job.id, False)]
+        await rig.pass_time(1)
+        assert await rig.missing(job.id)
+
+    async def test_key_of_a_cascade_that_is_over_at_once_lives_its_span(self, rig: Rig) -> None:
+        job = await rig.add(policy=policy_with(cascade=True))
+        assert await rig.state(job.id) is State.DEAD
+        rig.clock.advance(POLICY.key_for_ms - 1)
+        again = job.changed(id=rig.jobs.make().id)
+        assert await rig.enqueue(again) == [(job.id, False)]
+        rig.clock.advance(1)
+        assert await rig.enqueue(again) == [(again.id, True)]
 
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         known, unknown = Slots("line", 1), Slots("row:{id}", 1)

@@ -353,6 +353,32 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(2)
         assert await rig.state(call.id) is State.DEAD
 
+    @pytest.mark.parametrize("extensions", [1, 2])
+    async def test_provider_is_asked_once_more_after_each_extension(
+        self, rig: Rig, extensions: int
+    ) -> None:
+        call = await dial(rig, policy=ASKING)
+        await call.worker.report(Returned(call.id, call.run))
+        await rig.pass_time(TIMEOUT_MS)
+        for asked in range(2, 2 + extensions):
+            extend = Signal(
+                key=call.key, event=f"e{asked}", kind=SignalKind.PROGRESS, extend_ms=90_000
+            )
+            assert (await rig.store.signal(extend)).answer is Heard.APPLIED
+            await rig.pass_time(90_000)
+            assert len(await reconcilers(rig)) == asked
+            assert await rig.state(call.id) is State.AWAITING
+        await rig.pass_time(10_000)
+        assert await rig.state(call.id) is State.DEAD
+        assert len(await reconcilers(rig)) == 1 + extensions
+
+    async def test_death_of_its_worker_shortens_no_deadline(self, rig: Rig) -> None:
+        call = await dial(rig, policy=ASKING)
+        deadline_at = (await rig.view(call.id)).deadline_at
+        await rig.pass_time(LEASE_MS)
+        assert len(await reconcilers(rig)) == 1
+        assert (await rig.view(call.id)).deadline_at == deadline_at
+
     async def test_settled_job_is_asked_for_no_more(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.signal(call.key)

@@ -86,6 +86,32 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.state(first.id) is State.SCHEDULED
         assert await rig.worker.report(Succeeded(new.id, new.run)) is Verdict.DONE
 
+    @pytest.mark.parametrize("how", ["claim", "beat"])
+    async def test_run_is_lost_at_the_very_end_of_its_lease(self, rig: Rig, how: str) -> None:
+        job = await rig.add()
+        run = await rig.worker.take_one()
+        rig.clock.advance(LEASE_MS)
+        if how == "claim":
+            assert await rig.worker.take() == []
+        else:
+            assert (await rig.worker.beat(run, request=1)).lost == ((run.id, run.run),)
+        assert await rig.state(job.id) is State.SCHEDULED
+        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.LOST
+
+    async def test_claim_tells_of_its_workers_own_lost_jobs_that_are_dead(self, rig: Rig) -> None:
+        job = await rig.add(policy=replace(POLICY, retry=RetryPolicy(attempts=1)))
+        await rig.worker.take_one()
+        rig.clock.advance(LEASE_MS)
+        assert (await rig.worker.ask()).dead == (job.id,)
+
+    async def test_worker_that_beats_again_after_it_was_missed_is_alive(self, rig: Rig) -> None:
+        await rig.worker.beat()
+        await rig.pass_time(LEASE_MS)
+        await rig.worker.beat()
+        assert (await rig.store.sweep(100)).workers == 1
+        rig.clock.advance(LEASE_MS)
+        assert (await rig.store.sweep(100)).workers == 0
+
     async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_one()
@@ -353,6 +379,17 @@ class SweepGroup(ConformanceGroup):
         reply = await rig.store.sweep(100)
         assert (reply.workers, reply.next_at) == (2, rig.clock() + 10_000)
 
+    async def test_sweep_that_found_as_many_workers_as_it_may_has_more_to_do(
+        self, rig: Rig
+    ) -> None:
+        for worker in (rig.worker, rig.new_worker()):
+            await worker.beat()
+        rig.clock.advance(LEASE_MS)
+        assert (await rig.store.sweep(1)).again
+        await rig.store.sweep(1)
+        reply = await rig.store.sweep(1)
+        assert (reply.again, reply.workers) == (False, 0)
+
     async def test_sweep_says_when_there_is_something_to_do(self, rig: Rig) -> None:
         await rig.add(expires_at=None)
         await rig.add(expires_at=rig.clock() + 7_000)
@@ -395,6 +432,14 @@ class LeadGroup(ConformanceGroup):
         assert second is not None
         assert third is not None
         assert first < second < third
+
+    async def test_leader_that_comes_late_begins_a_new_term(self, rig: Rig) -> None:
+        first = await rig.store.lead("alerts", "one", 10_000)
+        rig.clock.advance(10_000)
+        second = await rig.store.lead("alerts", "one", 10_000)
+        assert first is not None
+        assert second is not None
+        assert first < second
 
     async def test_roles_are_led_each_by_itself(self, rig: Rig) -> None:
         assert await rig.store.lead("alerts", "one", 10_000) is not None

@@ -404,6 +404,22 @@ class RestoreGroup(ConformanceGroup):
         assert await rig.holders("line") == []
         await rig.check()
 
+    async def test_run_that_is_taken_up_has_no_number_that_was_used_before(self, rig: Rig) -> None:
+        job = await rig.add()
+        for _ in range(2):
+            await rig.worker.take_and_report(Failed, after_ms=0)
+        flight = replace(under_way(rig, job, f"{job.id}:1"), newer=True)
+        await rig.store.restore([flight])
+        assert [run.run for run in (await rig.view(job.id)).runs] == [1, 2, 3]
+
+    async def test_restored_job_takes_no_permit_that_is_given_back_at_hand_over(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(SINGLE)
+        job = rig.jobs.make(gates=(replace(use_of(SINGLE), hold="run"),))
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        assert await rig.holders("line") == []
+
     async def test_restore_is_all_or_none(self, rig: Rig) -> None:
         job = rig.jobs.make()
         bad = rig.jobs.make(gates=(use_of(SINGLE),))

@@ -11,6 +11,7 @@ from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import (
     Died,
     Failed,
+    FoundUnfit,
     HandedOver,
     NextStage,
     Outcome,
@@ -159,6 +160,20 @@ class ActGroup(ConformanceGroup):
         assert await rig.worker.report(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
         assert await rig.state(job.id) is state
 
+    async def test_job_that_is_edited_twice_is_still_the_one_that_was_sent(self, rig: Rig) -> None:
+        job = await rig.add()
+        for number in (1, 2):
+            edit = Edit(args=b'{"number":-%d}' % number)
+            assert await rig.act(Verb.EDIT, job.id, edit=edit) == [Acted.DONE]
+        assert await rig.enqueue(job) == [(job.id, False)]
+
+    async def test_job_that_is_due_keeps_its_place_when_it_is_to_run_now(self, rig: Rig) -> None:
+        first = await rig.add(due_at=rig.clock() + 1_000)
+        second = await rig.add(due_at=rig.clock() + 2_000)
+        rig.clock.advance(3_000)
+        await rig.act(Verb.RUN_NOW, first.id)
+        assert await rig.worker.take_ids(5) == [first.id, second.id]
+
 
 class CancelGroup(ConformanceGroup):
     """Queued jobs are cancelled at once; running ones are asked to stop."""
@@ -276,6 +291,18 @@ class CancelGroup(ConformanceGroup):
         await rig.cancel(*(job.id for job in jobs[::2]))
         assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[3].id]
 
+    @pytest.mark.parametrize(
+        ("verb", "state"), [(Verb.SUCCEED, State.SUCCEEDED), (Verb.KILL, State.DEAD)]
+    )
+    async def test_operators_decision_replaces_a_cancel_that_was_asked_for(
+        self, rig: Rig, verb: Verb, state: State
+    ) -> None:
+        job = await rig.add()
+        await rig.worker.take_one()
+        assert await rig.cancel(job.id) == [Acted.ASKED]
+        assert await rig.act(verb, job.id) == [Acted.DONE]
+        assert await rig.state(job.id) is state
+
 
 class NewLifeGroup(ConformanceGroup):
     """An operator's retry of a dead or cancelled job."""
@@ -337,6 +364,15 @@ class NewLifeGroup(ConformanceGroup):
         assert (await rig.worker.beat(run, request=rig.worker.request)).cancel == ()
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
         assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_new_life_of_an_exhausted_cascade_asks_all_again(self, rig: Rig) -> None:
+        job = await rig.add(candidates=("ann", "bob"), policy=policy_with(cascade=True))
+        for _ in range(2):
+            await rig.worker.take_and_report(FoundUnfit)
+        assert await rig.state(job.id) is State.DEAD
+        await rig.act(Verb.RETRY, job.id)
+        asked = [(await rig.worker.take_and_report(FoundUnfit)).candidate for _ in range(2)]
+        assert asked == ["ann", "bob"]
 
     async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
         job = await rig.add()

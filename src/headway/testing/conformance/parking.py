@@ -268,6 +268,18 @@ class ParkingGroup(ConformanceGroup):
         await rig.pass_time(3_600_000)
         assert await rig.state(jobs[1].id) is State.WAITING
 
+    async def test_timer_that_has_fed_its_gate_is_over(self, rig: Rig) -> None:
+        seldom = Rate("seldom:{phone}", 1, "10s")
+        await rig.declare(seldom)
+        await rig.add_many(2, gates=(use_of(seldom, phone="1"),))
+        await rig.worker.take(9)
+        rig.clock.advance(10_000)
+        (reply,) = await rig.sweep()
+        assert reply.fed == 1
+        reply = await rig.store.sweep(100)
+        assert reply.next_at is not None
+        assert reply.next_at > rig.clock()
+
     async def test_other_jobs_of_the_lane_start_behind_many_parked_ones(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.add_many(300, gates=(A,), priority=1)

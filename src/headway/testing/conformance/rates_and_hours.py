@@ -49,6 +49,17 @@ class RateGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert len(await rig.worker.take(9)) == 1
 
+    async def test_flow_opens_at_no_moment_while_another_of_its_gates_is_closed_for_good(
+        self, rig: Rig
+    ) -> None:
+        other = Rate("other", 9, "1s")
+        await rig.declare(TWILIO, other)
+        await rig.add_many(4, gates=(use_of(TWILIO), use_of(other)))
+        assert len(await rig.worker.take(9)) == 3
+        assert (await rig.worker.ask(9)).next_at == rig.clock() + 10_000
+        await rig.close_gate("other")
+        assert (await rig.worker.ask(9)).next_at is None
+
     async def test_rate_that_is_closed_for_good_says_no_moment_of_opening(self, rig: Rig) -> None:
         await rig.declare(TWILIO)
         await rig.add_many(2, gates=(use_of(TWILIO),))

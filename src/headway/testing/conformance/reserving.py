@@ -95,6 +95,20 @@ class TicketGroup(ConformanceGroup):
         await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
         assert await worker.take_ids(9) == [job.id for job in waiting]
 
+    async def test_job_that_fits_again_goes_before_what_was_fed_behind_it(self, rig: Rig) -> None:
+        await rig.declare(WIDE, LICENCE)
+        await rig.cap("licence:cad", 2)
+        await rig.add_many(2, gates=(use(LICENCE, 1),))
+        run, _ = await rig.worker.take(9)
+        big = await rig.add(gates=(use(LICENCE, 3),))
+        small = await rig.add(gates=(use(LICENCE, 1),))
+        assert await rig.worker.take(9) == []
+        await rig.worker.report(Succeeded(run.id, run.run))
+        assert await rig.states(big, small) == [State.PARKED, State.WAITING]
+        await rig.cap("licence:cad", 4)
+        assert await rig.states(big, small) == [State.WAITING] * 2
+        assert await rig.worker.take_ids(9) == [big.id]
+
     async def test_two_limits_that_alternate_lose_no_feed(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = [await rig.add(gates=gates) for gates in ((A, B), (A,), (B,), (B, A), (A,), (B,))]

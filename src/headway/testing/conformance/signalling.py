@@ -15,6 +15,7 @@ from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
+from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
@@ -188,6 +189,24 @@ class SignalGroup(ConformanceGroup):
         assert (await rig.signal(f"{call.id}:1")).answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
         assert (await rig.signal("call-second")).answer is Heard.APPLIED
+
+    async def test_signal_of_an_earlier_run_is_late_while_a_later_one_runs(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.signal(call.key, Decided.RETRY)
+        await rig.pass_time(LEASE_MS)
+        run = await rig.worker.take_one()
+        assert (run.id, run.run) == (call.id, 2)
+        assert (await rig.signal(call.key)).answer is Heard.LATE
+
+    async def test_what_came_under_a_key_is_not_applied_to_a_later_run(self, rig: Rig) -> None:
+        call = await dial(rig)
+        assert (await rig.signal("CA77")).answer is Heard.KEPT
+        await rig.signal(call.key, Decided.RETRY)
+        await rig.pass_time(LEASE_MS)
+        await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
+        late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA77")
+        assert (await rig.store.signal(late)).answer is Heard.LATE
+        assert await rig.state(call.id) is State.AWAITING
 
     async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
         await rig.declare(LINE)

@@ -403,6 +403,31 @@ class PoolGroup(ConformanceGroup):
         await rig.cap("first/b", 0)
         assert chosen(await rig.worker.take(9), "first") == "aaacc"
 
+    async def test_pool_that_is_reset_has_the_members_as_declared(self, rig: Rig) -> None:
+        await rig.declare(FIRST)
+        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.cap("first/a", 0)
+        await rig.cap("first/b", 1)
+        await rig.reset("first")
+        assert chosen(await rig.worker.take(9), "first") == "aabbcc"
+
+    @pytest.mark.parametrize("how", ["opened", "capped"])
+    async def test_member_that_has_room_again_feeds_its_pool(self, rig: Rig, how: str) -> None:
+        desks = Pool("desk:{site}", {"a": 1, "b": 1})
+        await rig.declare(desks)
+        await rig.close_gate("desk:x/a")
+        if how == "opened":
+            await rig.close_gate("desk:x/b")
+        else:
+            await rig.cap("desk:x/b", 0)
+        job = await rig.add(gates=(use_of(desks, site="x"),))
+        assert await rig.worker.take(9) == []
+        if how == "opened":
+            await rig.open_gate("desk:x/b")
+        else:
+            await rig.cap("desk:x/b", 1)
+        assert await rig.worker.take_ids(9) == [job.id]
+
     async def test_replaced_members_hold_for_what_already_waits(self, rig: Rig) -> None:
         await rig.declare(FIRST)
         await rig.add_many(20, gates=(use_of(FIRST),))

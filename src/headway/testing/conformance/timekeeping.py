@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Closing, Failed, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import use_of
+from headway.testing.jobs import HOUR_MS, use_of
 
 LIMIT_S = 10
 
@@ -150,6 +153,19 @@ class WaitGroup(ConformanceGroup):
         reply = await rig.worker.ask()
         closing = Closing(gate="line", for_ms=1)
         await rig.worker.report(Succeeded(run.id, run.run, close=(closing,)))
+        async with asyncio.timeout(LIMIT_S):
+            await rig.store.wait([LANE], None, reply.seen)
+
+    @pytest.mark.parametrize("verb", [Verb.RETRY, Verb.EDIT, Verb.RUN_NOW])
+    async def test_wait_returns_when_an_operator_makes_a_job_ready(
+        self, rig: Rig, verb: Verb
+    ) -> None:
+        job = await rig.add(due_at=rig.clock() + HOUR_MS)
+        if verb is Verb.RETRY:
+            await rig.cancel(job.id)
+        reply = await rig.worker.ask()
+        edit = Edit(due_at=rig.clock()) if verb is Verb.EDIT else Edit()
+        assert await rig.act(verb, job.id, edit=edit) == [Acted.DONE]
         async with asyncio.timeout(LIMIT_S):
             await rig.store.wait([LANE], None, reply.seen)
 

@@ -146,6 +146,25 @@ class TimetableGroup(ConformanceGroup):
         assert (reply.fired, reply.current) == ((), False)
         assert await fired(rig) == []
 
+    async def test_fire_under_a_revision_that_is_yet_to_come_is_refused(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        reply = await fire(rig, entry.revision + 1, 1)
+        assert (reply.fired, reply.current) == ((), False)
+
+    async def test_fires_of_a_job_with_a_key_are_apart(self, rig: Rig) -> None:
+        job = rig.jobs.make(due_at=None, expires_at=None, key="nightly")
+        await rig.define(DeclareEntry(spec=EntrySpec(name=NAME, schedule=Every(60_000), job=job)))
+        await fire(rig, (await the_entry(rig)).revision, 1, 2)
+        assert len(await fired(rig)) == 2
+
+    async def test_fires_known_ahead_are_not_taken_back_by_a_slower_scheduler(
+        self, rig: Rig
+    ) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1, 2, ahead=9)
+        await fire(rig, entry.revision, 1, ahead=4)
+        assert (await the_entry(rig)).ahead_until == minute(9)
+
     async def test_entry_declared_again_unchanged_keeps_its_revision_and_fires(
         self, rig: Rig
     ) -> None:
@@ -340,6 +359,29 @@ class TimetableGroup(ConformanceGroup):
         assert states.count(State.WAITING) == 1
         assert (await the_entry(rig)).folded == 2
 
+    async def test_overlap_one_lets_no_second_fire_wait_later(self, rig: Rig) -> None:
+        entry = await declare(rig, overlap="one")
+        await fire(rig, entry.revision, 1, 2, 3)
+        rig.clock.advance(MINUTE_MS)
+        run = await rig.worker.take_one()
+        await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
+        await rig.cap(f"lane:{LANE}", 0)
+        await rig.pass_time(MINUTE_MS)
+        await rig.pass_time(MINUTE_MS)
+        states = [job.state for job in await fired(rig)]
+        assert states == [State.RUNNING, State.WAITING, State.CANCELLED]
+
+    async def test_first_of_fires_that_are_due_together_is_the_one_that_stays(
+        self, rig: Rig
+    ) -> None:
+        entry = await declare(rig, MINUTE_MS // 2, overlap="skip")
+        moments = (minute(1), minute(1) + MINUTE_MS // 2)
+        await rig.store.fire(
+            FireRequest(entry=NAME, revision=entry.revision, moments=moments, ahead_until=minute(9))
+        )
+        rig.clock.advance(MINUTE_MS + MINUTE_MS // 2)
+        assert [run.due_at for run in await rig.worker.take(5)] == [moments[0]]
+
     async def test_overlap_all_lets_every_fire_run(self, rig: Rig) -> None:
         entry = await declare(rig, overlap="all")
         await fire(rig, entry.revision, 1, 2, 3)
@@ -353,6 +395,7 @@ class TimetableGroup(ConformanceGroup):
             (MisfirePolicy.ONCE, 100, [4]),
             (MisfirePolicy.ALL, 100, [1, 2, 3, 4]),
             (MisfirePolicy.ALL, 2, [3, 4]),
+            (MisfirePolicy.ALL, 0, []),
         ],
     )
     async def test_misfire_policy_decides_before_anything_is_dispatched(
