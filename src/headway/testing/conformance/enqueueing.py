@@ -20,7 +20,14 @@ from headway.core.errors import (
     UnknownGate,
 )
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob, derived_id
+from headway.core.job import (
+    MAX_ARGS,
+    MAX_CANDIDATES,
+    MAX_PRIORITY,
+    MAX_SHARED_GATES,
+    NewJob,
+    derived_id,
+)
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with
 from headway.testing.conformance.worker import LANE
@@ -259,6 +266,19 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.enqueue(again) == [(job.id, False)]
         rig.clock.advance(1)
         assert await rig.enqueue(again) == [(again.id, True)]
+
+    async def test_as_many_shared_gates_and_candidates_as_allowed_are_taken(self, rig: Rig) -> None:
+        specs = [Slots(f"line-{number}", 1) for number in range(MAX_SHARED_GATES + 1)]
+        await rig.declare(*specs)
+        gates = tuple(use_of(spec) for spec in specs)
+        await rig.add(gates=gates[1:])
+        with pytest.raises(InvalidValue, match="shared gates"):
+            await rig.add(gates=gates)
+        names = tuple(f"tech-{number}" for number in range(MAX_CANDIDATES + 1))
+        cascade = policy_with(cascade=True)
+        await rig.add(candidates=names[1:], policy=cascade)
+        with pytest.raises(InvalidValue, match="candidates"):
+            await rig.add(candidates=names, policy=cascade)
 
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         known, unknown = Slots("line", 1), Slots("row:{id}", 1)

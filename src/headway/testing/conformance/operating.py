@@ -374,6 +374,20 @@ class NewLifeGroup(ConformanceGroup):
         asked = [(await rig.worker.take_and_report(FoundUnfit)).candidate for _ in range(2)]
         assert asked == ["ann", "bob"]
 
+    async def test_new_life_has_waited_for_nothing(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        gates = (use_of(PHONE, phone="1"),)
+        first, second = await rig.add_many(2, gates=gates, due_at=rig.clock())
+        run = await rig.worker.take_one()
+        assert await rig.worker.take() == []
+        rig.clock.advance(4_000)
+        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.take_and_report(Died)
+        await rig.act(Verb.RETRY, second.id)
+        await rig.worker.take_one()
+        waits = [run.blocked_ms for run in (await rig.view(second.id)).runs]
+        assert (first.id, waits) == (run.id, [4_000, 0])
+
     async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.KILL, job.id)

@@ -49,6 +49,21 @@ class RateGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert len(await rig.worker.take(9)) == 1
 
+    async def test_flow_opens_with_the_last_of_its_gates(self, rig: Rig) -> None:
+        slow = Rate("slow", 3, "30s")
+        await rig.declare(TWILIO, slow)
+        await rig.add_many(4, gates=(use_of(slow), use_of(TWILIO)))
+        assert len(await rig.worker.take(9)) == 3
+        assert (await rig.worker.ask(9)).next_at == rig.clock() + 30_000
+
+    async def test_first_flow_that_opens_is_waited_for(self, rig: Rig) -> None:
+        slow = Rate("slow", 3, "30s")
+        await rig.declare(TWILIO, slow)
+        for gate in (TWILIO, slow):
+            await rig.add_many(4, gates=(use_of(gate),))
+        assert len(await rig.worker.take(9)) == 6
+        assert (await rig.worker.ask(9)).next_at == rig.clock() + 10_000
+
     async def test_flow_opens_at_no_moment_while_another_of_its_gates_is_closed_for_good(
         self, rig: Rig
     ) -> None:

@@ -29,7 +29,7 @@ from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, ref
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import POLICY, use_of
 
@@ -122,6 +122,8 @@ class SettleGroup(ConformanceGroup):
                 await rig.worker.settle(Failed(run.id, run.run, error="boom"))
                 delay_ms = (await rig.view(run.id)).due_at - rig.clock()
                 assert whole_ms // 2 <= delay_ms <= whole_ms
+                # As a worker says in its log, which draws it from the run's reference.
+                assert delay_ms == retry.delay_ms(run.attempt, ref(run))
                 delays[run.id].append(delay_ms)
             rig.clock.advance(whole_ms)
         for found in delays.values():
