@@ -102,28 +102,23 @@ def accept(step: Step, row: JobRow, body: bytes | None) -> State:
     return row.state
 
 
-def lapse(step: Step, worker: WorkerRow, most: int | None = None) -> tuple[int, int]:
-    """Take all jobs, or the first ones, from a worker whose lease has ended.
-
-    The rest is fenced by the end of its lease. The worker is marked as lapsed when nothing is left:
-    until then each sweep finds it, and its own beat or claim takes the rest first.
+def lapse(step: Step, worker: WorkerRow) -> None:
+    """Take all jobs from a worker whose lease has ended.
 
     Args:
         step: the step; this worker's runs are flushed.
         worker: its row; marked and saved here.
-        most: how many jobs are taken at most, from 1; None for all.
-
-    Returns:
-        How many runs it lost, and how many jobs were taken.
     """
-    held = step.ledger.jobs.held_by(worker.id, most)
+    held = step.ledger.jobs.held_by(worker.id)
     step.load(one.id for one in held)
-    whole = most is None or len(held) < most
-    return take_from(step, worker, held, whole=whole), len(held)
+    take_from(step, worker, held, whole=True)
 
 
 def take_from(step: Step, worker: WorkerRow, held: Sequence[HeldRow], *, whole: bool) -> int:
     """Take jobs from a worker whose lease has ended.
+
+    The rest is fenced by the end of its lease. The worker is marked as lapsed when nothing is left:
+    until then each sweep finds it, and its own beat or claim takes the rest first.
 
     Args:
         step: the step, which has loaded the jobs.
