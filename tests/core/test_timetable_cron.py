@@ -195,6 +195,13 @@ def test_wildcard_hours_follow_elapsed_time():
         assert {later - earlier for earlier, later in pairwise(found)} == {20 * MINUTE_MS}
 
 
+def test_wildcard_hours_skip_a_reading_that_never_is():
+    assert fired("0 */2 * * *", "Europe/Berlin", "2026-03-29T00:00+01:00", 2) == [
+        "2026-03-29T04:00:00+02:00",
+        "2026-03-29T06:00:00+02:00",
+    ]
+
+
 def test_the_autumn_fold_of_helsinki_does_not_hang():
     for expr in ("0 3 * * *", "30 3 * * *", "*/5 3 * * *", "*/30 * * * *", "0 3,4 * * sun"):
         found = next_fires(Cron(expr, tz="Europe/Helsinki"), parse_instant("2026-10-24T12:00Z"), 99)
