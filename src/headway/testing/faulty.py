@@ -35,65 +35,50 @@ class StoreProxy:
 
     @property
     def runs_inline(self) -> bool:
-        """As the store."""
         return self.inner.runs_inline
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """As the store."""
         return await self._call("enqueue", lambda: self.inner.enqueue(jobs))
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As the store."""
         return await self._call("claim", lambda: self.inner.claim(request))
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """As the store."""
         return await self._call("settle", lambda: self.inner.settle(request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """As the store."""
         return await self._call("beat", lambda: self.inner.beat(request))
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """As the store."""
         return await self._call("signal", lambda: self.inner.signal(signal))
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """As the store."""
         return await self._call("restore", lambda: self.inner.restore(jobs))
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """As the store."""
         return await self._call("act", lambda: self.inner.act(request))
 
     async def define(self, request: DefineRequest) -> int:
-        """As the store."""
         return await self._call("define", lambda: self.inner.define(request))
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """As the store."""
         return await self._call(
             "release_permit", lambda: self.inner.release_permit(gate, job, author, reason)
         )
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """As the store."""
         return await self._call("fire", lambda: self.inner.fire(request))
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """As the store."""
         return await self._call("sweep", lambda: self.inner.sweep(n, keep_trail_ms=keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """As the store."""
         return await self._call("lead", lambda: self.inner.lead(role, holder, lease_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """As the store."""
         await self._call("wait", lambda: self.inner.wait(lanes, until_at, seen))
 
     async def read(self, query: Query[Reply]) -> Reply:
-        """As the store."""
         return await self._call("read", lambda: self.inner.read(query))
 
     async def close(self) -> None:

@@ -86,7 +86,6 @@ class SlotsRules(GateRules):
     has_own_limit = True
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        """See `GateRules.look`."""
         del gates
         view.most = _limit(spec.capacity, row)
         view.free = room(view.most, row.used if row else 0)
@@ -105,7 +104,6 @@ class RateRules(GateRules):
     has_own_limit = True
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        """See `GateRules.look`."""
         view.most = _limit(spec.limit, row)
         if row is not None and row.used:
             after_at = gates.ledger.now - (spec.per_ms or 0)
@@ -113,7 +111,6 @@ class RateRules(GateRules):
         view.free = room(view.most, view.counted)
 
     def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
-        """See `GateRules.opens_at`."""
         if view.opens_at is not None:
             return view.opens_at
         if gates.is_shut(gates.find(view.name)) or amount > view.most:
@@ -133,7 +130,6 @@ class HoursRules(GateRules):
     """Open at some hours; nothing is taken."""
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        """See `GateRules.look`."""
         del spec
         now, opens = gates.ledger.now, row.opens if row else ()
         if not is_open(opens, now):
@@ -149,7 +145,6 @@ class PoolRules(GateRules):
     settable = frozenset({"members"})
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
-        """See `GateRules.look`."""
         view.strategy = spec.strategy
         view.last = row.last if row else ""
         opens: list[int] = []
@@ -176,11 +171,9 @@ class PoolRules(GateRules):
         return True
 
     def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
-        """See `GateRules.row_names`."""
         return (name, *(member_gate(name, member) for member, _ in spec.members))
 
     def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
-        """See `GateRules.permit_gate`."""
         return member_gate(name, members[name]), name
 
 

@@ -120,69 +120,53 @@ class MemoryStore:
         return answer
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """See `Store.enqueue`."""
         return self._step(lambda ledger: verbs.enqueue(ledger, jobs))
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """See `Store.claim`."""
         seen = self._wakes.seen
         reply = self._step(lambda ledger: verbs.claim(ledger, request))
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         return self._step(lambda ledger: verbs.settle(ledger, request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`."""
         return self._step(lambda ledger: verbs.beat(ledger, request))
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """See `Store.signal`."""
         return self._step(lambda ledger: verbs.signal(ledger, signal))
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """See `Store.restore`."""
         return self._step(lambda ledger: verbs.restore(ledger, jobs))
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """See `Store.act`."""
         return self._step(lambda ledger: verbs.act(ledger, request))
 
     async def define(self, request: DefineRequest) -> int:
-        """See `Store.define`."""
         return self._step(lambda ledger: verbs.define(ledger, request))
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """See `Store.release_permit`."""
         return self._step(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """See `Store.fire`."""
         return self._step(lambda ledger: verbs.fire(ledger, request))
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """See `Store.sweep`."""
         return self._step(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """See `Store.lead`."""
         return self._step(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """See `Store.wait`."""
         await self._wakes.wait(lanes, until_at, seen)
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """See `Store.read`."""
         return self._step(lambda ledger: verbs.read(ledger, query))
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """See `Movable.export_chunk`."""
         return self._step(lambda ledger: verbs.export_chunk(ledger, cursor))
 
     async def import_chunk(self, chunk: ExportChunk) -> None:
-        """See `Movable.import_chunk`."""
         self._step(lambda ledger: verbs.import_chunk(ledger, chunk))
 
     async def close(self) -> None:

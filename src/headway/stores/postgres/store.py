@@ -107,7 +107,6 @@ class PostgresStore(SqlStore):
     # Producing
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """See `Store.enqueue`."""
         call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
         try:
             return await _ask(self._insert_queue, call)
@@ -124,17 +123,14 @@ class PostgresStore(SqlStore):
         return replies
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """See `InsertsWithin.enqueue_within`."""
         return self._inserting.enqueue(connection, jobs)
 
     async def enqueue_within_async(
         self, connection: object, jobs: Sequence[NewJob]
     ) -> list[Enqueued]:
-        """See `InsertsWithin.enqueue_within_async`."""
         return await self._inserting.enqueue_async(connection, jobs)
 
     def wake(self, lanes: Sequence[str]) -> None:
-        """See `InsertsWithin.wake`."""
         self._wakes.announce([(lane, None) for lane in lanes] or [(None, None)])
 
     # Working
@@ -175,14 +171,12 @@ class PostgresStore(SqlStore):
         return reply
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         if not self._settles.beside(request):
             return await self._take_turn(request)
         call: Call[list[Verdict]] = Call(item=request, together=self._settles.settle)
         return await _ask(self._share_queue, call)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`."""
         reply = await _ask(self._beat_queue, Call(lambda: self._beats.beat(request)))
         if reply is not None:
             return reply
@@ -191,7 +185,6 @@ class PostgresStore(SqlStore):
         return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """See `Store.signal`."""
         return await self._take_turn(signal)
 
     # Operating
@@ -201,11 +194,9 @@ class PostgresStore(SqlStore):
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """See `Store.sweep`."""
         return await _ask(self._turn_queue, Call(lambda: self._looks.sweep(n, keep_trail_ms)))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """See `Store.wait`."""
         await self._wakes.wait(lanes, until_at, seen)
 
     def _close(self) -> None:

@@ -111,7 +111,6 @@ class RedisStore:
     # Producing
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """See `Store.enqueue`."""
         batch = requests.enqueue_request(jobs)
         if not jobs:
             return []
@@ -123,13 +122,11 @@ class RedisStore:
         return replies.enqueued(reply.value, jobs)
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """See `Store.restore`."""
         request = requests.restore_request(jobs)
         reply = await self._do("verbs.restore", request)
         return replies.restored(reply.value)
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """See `Store.fire`."""
         check_batch("fire", len(request.moments))
         reply = await self._do("verbs.chores.fire", requests.as_request(request))
         return replies.fire_reply(reply.value)
@@ -148,18 +145,15 @@ class RedisStore:
         return with_seen(request, replies.claim_reply(reply.value, reply.now), seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         sent = requests.settle_request(request)
         reply = await self._do("verbs.settle", sent)
         return replies.verdicts(reply.value, sent, len(request.outcomes))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`."""
         reply = await self._do("verbs.beat", requests.beat_request(request), urgent=True)
         return replies.beat_reply(reply.value, reply.now)
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """See `Store.signal`."""
         check_signal(signal)
         reply = await self._do("verbs.signal", requests.as_request(signal))
         return replies.signal_reply(reply.value)
@@ -167,7 +161,6 @@ class RedisStore:
     # Operating
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """See `Store.act`."""
         check_batch("act", len(request.ids))
         check_name("author", request.author)
         check_name("request", request.request)
@@ -176,12 +169,10 @@ class RedisStore:
         return replies.acted(reply.value)
 
     async def define(self, request: DefineRequest) -> int:
-        """See `Store.define`."""
         reply = await self._do("verbs.define", requests.define_request(request))
         return replies.read(reply.value, int)
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """See `Store.release_permit`."""
         check_name("author", author)
         request = {**_authored(author, reason), "gate": gate, "job": job}
         reply = await self._do("verbs.act.release_permit", request)
@@ -208,22 +199,18 @@ class RedisStore:
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """See `Store.sweep`."""
         reply = await self._do("verbs.chores.sweep", {"n": n, "keep_trail_ms": keep_trail_ms})
         return replies.sweep_reply(reply.value)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """See `Store.lead`."""
         request: Request = {"role": role, "holder": holder, "lease_ms": lease_ms}
         return replies.term((await self._do("verbs.store.lead", request)).value)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """See `Store.wait`."""
         self._listener.ensure_listening()
         await self._wakes.wait(lanes, until_at, seen)
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """See `Store.read`."""
         query = views.bounded(query)
         wanted = views.request_of(query)
         reply = await self._do(wanted.script, wanted.request)
@@ -232,13 +219,11 @@ class RedisStore:
     # Moving
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """See `Movable.export_chunk`."""
         wanted = views.chunk_request(cursor)
         reply = await self._do(wanted.script, wanted.request)
         return views.chunk(cursor, replies.untyped(reply.value))
 
     async def import_chunk(self, chunk: ExportChunk) -> None:
-        """See `Movable.import_chunk`."""
         await self._do("verbs.import_chunk", requests.import_chunk_request(chunk))
 
     async def close(self) -> None:

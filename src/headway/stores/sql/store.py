@@ -63,53 +63,41 @@ class SqlStore(ABC):
         """Release everything. Blocks until running operations have ended."""
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
-        """See `Store.restore`."""
         return await self._decide(lambda ledger: verbs.restore(ledger, jobs), adds=True)
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """See `Store.fire`."""
         return await self._decide(lambda ledger: verbs.fire(ledger, request), adds=True)
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """See `Store.act`."""
         return await self._decide(lambda ledger: verbs.act(ledger, request))
 
     async def define(self, request: DefineRequest) -> int:
-        """See `Store.define`."""
         return await self._decide(lambda ledger: verbs.define(ledger, request))
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """See `Store.release_permit`."""
         return await self._decide(
             lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
         )
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """See `Store.lead`."""
         return await self._decide(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """See `Store.read`."""
         return await self._look(lambda ledger: verbs.read(ledger, query))
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """See `Movable.export_chunk`."""
         return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
 
     async def import_chunk(self, chunk: ExportChunk) -> None:
-        """See `Movable.import_chunk`."""
         await self._decide(lambda ledger: verbs.import_chunk(ledger, chunk), adds=True)
 
     async def suspicion(self) -> Suspicion | None:
-        """See `Repairable.suspicion`."""
         return await self._decide(lambda ledger: ledger.facts.suspicion())
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """See `Repairable.new_epoch`."""
         return await self._decide(lambda ledger: _new_epoch(ledger, author, reason))
 
     async def reset_clock(self, author: str, reason: str) -> int:
-        """See `Repairable.reset_clock`."""
         return await self._decide(lambda ledger: _reset_clock(ledger, author, reason))
 
     async def close(self) -> None:

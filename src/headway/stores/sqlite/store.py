@@ -85,7 +85,6 @@ class SqliteStore(SqlStore):
     # Producing
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """See `Store.enqueue`."""
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
         return await self._write(call)
 
@@ -105,15 +104,12 @@ class SqliteStore(SqlStore):
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         return await self._write(Call(lambda ledger: verbs.settle(ledger, request)))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`."""
         return await self._write(Call(lambda ledger: verbs.beat(ledger, request), urgent=True))
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """See `Store.signal`."""
         return await self._write(Call(lambda ledger: verbs.signal(ledger, signal)))
 
     # Operating
@@ -121,11 +117,9 @@ class SqliteStore(SqlStore):
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """See `Store.sweep`."""
         return await self._decide(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """See `Store.wait`."""
         if self._background.start_listening():
             # A commit may have come before the socket was bound: the caller claims again.
             self._background.start()
