@@ -193,7 +193,6 @@ class Notice:
     Attributes:
         event: initiated, ringing, answered, or completed whatever the end.
         number: of the webhook among those of its call, from 0.
-        at: ms UTC.
     """
 
     event: str
@@ -237,11 +236,7 @@ class Application(Protocol):
 
 
 class DirectApplication:
-    """An application in this process, called without a network: on virtual time, or in a test.
-
-    Args:
-        handler: called with each event.
-    """
+    """An application in this process, called without a network: on virtual time, or in a test."""
 
     def __init__(self, name: str, handler: EventHandler) -> None:
         self._name = name

@@ -48,7 +48,6 @@ class Simulated:
     Its calls live in this process and end with it; other processes do not see them.
 
     Attributes:
-        world: in which its calls are.
         answers_ms: see `Voice` and `Texts`.
     """
 

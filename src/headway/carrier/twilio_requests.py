@@ -31,7 +31,6 @@ class CarrierSettings(SimulatedSettings):
     """What a carrier is started with; account and token follow from the seed if not given.
 
     Attributes:
-        account_sid: of the only account.
         auth_token: of the account; signs webhooks too.
         api_keys: more names and secrets that may ask.
     """
@@ -61,8 +60,6 @@ class Services:
     """What the carrier's routes work with.
 
     Attributes:
-        world: in which calls are made.
-        account: the only one.
         secrets: of each name that may ask.
     """
 

@@ -171,11 +171,7 @@ _CONTROL: tuple[tuple[str, str, Answer], ...] = (
 
 
 class Carrier:
-    """A carrier that speaks Twilio's API.
-
-    Attributes:
-        world: in which its calls are.
-    """
+    """A carrier that speaks Twilio's API."""
 
     def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
         """Make a carrier; it listens once it is started."""

@@ -20,7 +20,6 @@ def define(
     """Make one change and say so.
 
     Args:
-        done: the line to print afterwards.
         about: the name of a gate; if it is a lane that the store does not know, a note says so.
     """
 

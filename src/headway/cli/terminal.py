@@ -34,7 +34,6 @@ class LocalClock:
         """Show an instant.
 
         Args:
-            instant: ms UTC.
             exact: with milliseconds; else these are cut off.
 
         Returns:

@@ -303,7 +303,6 @@ class Client:
         """Cancel a queued job, and asks a running or awaiting one to end.
 
         Args:
-            job: its id.
             reason: stands on the trail.
 
         Returns:
@@ -323,7 +322,6 @@ class Client:
         """Give a dead or cancelled job a new life.
 
         Args:
-            job: its id.
             reason: stands on the trail.
             args: new arguments, in place of all the old.
 
@@ -353,7 +351,6 @@ class Client:
         From now on all that the App sends goes to the server too. The server does the chores.
 
         Args:
-            app: whose handlers run here.
             options: see `WorkerOptions`; it serves all lanes of the app if none are given.
 
         Returns:
@@ -372,7 +369,6 @@ class Client:
         A third one ends the process at once, whatever still runs in it.
 
         Args:
-            app: whose handlers run here.
             options: as for `worker`.
         """
         event_loop.run(self._work(app, options))

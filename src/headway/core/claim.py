@@ -39,11 +39,8 @@ class Start(NamedTuple):
     """A job that starts.
 
     Attributes:
-        head: the job.
-        flow: its flow.
         members: the member chosen in each pool, by the pool's name.
         candidate: the candidate whose turn it is, of a cascade; else empty.
-        gated: whether it holds anything.
     """
 
     head: Head
@@ -57,9 +54,6 @@ class Park(NamedTuple):
     """A job that is set aside at a keyed gate.
 
     Attributes:
-        head: the job.
-        flow: its flow.
-        gate: where it waits.
         never_fits: it asks for more than the gate's capacity, and so does not block others.
     """
 
@@ -108,7 +102,6 @@ def decide(
         flows: of one lane, none empty.
         gate: gives the view of a keyed gate; the same view each time.
         ahead: returns the order of the first job parked at a gate.
-        n: how many jobs may start.
         free: how many of them may be gated.
         fairness: of a fair lane; counts the starts.
 
@@ -175,7 +168,6 @@ class _Round:
     Attributes:
         gate: gives the view of a keyed gate; the same view each time.
         ahead: returns the order of the first job parked at a gate.
-        n: how many jobs may start.
         free: how many of them may be gated.
         fairness: of a fair lane; counts the starts.
         decision: what the round comes to.
@@ -307,7 +299,6 @@ def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
     is wasted only if another flow was faster, or if a pool has enough room but not in one member.
 
     Args:
-        gate: as it is now.
         ahead: what the gate's ticketed jobs before it in the flow ask for together.
         amount: what it asks for itself.
         order: its own.

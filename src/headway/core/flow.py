@@ -15,14 +15,12 @@ class Head(NamedTuple):
 
     Attributes:
         order: its place in its flow.
-        id: the job.
         keyed: its keyed gates, in the order declared.
         ticket: the gate that it was fed from, or None.
         candidates: of a cascade, in the order to be asked; the first free one is taken.
         run: its last run.
         attempt: attempts used in this life.
         stage: of a kind with stages.
-        subject: what it is about.
         args: a JSON object.
         policy: the number of its policy in the store.
         blocked_ms: time spent parked since it was due.
@@ -48,7 +46,6 @@ class FlowView:
 
     Attributes:
         flow: its id in the store.
-        tenant: whose jobs these are.
         shared: gates and the amounts that each of its jobs takes there, implicit ones included.
         gated: whether its jobs hold a permit or count as a start, and so must not be prefetched.
         heads: its first waiting jobs, in order.

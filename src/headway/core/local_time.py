@@ -184,7 +184,6 @@ def first_instant(zone: ZoneInfo, wall: datetime) -> int:
     """The one instant that stands for a reading of the wall clock.
 
     Args:
-        zone: whose clock.
         wall: a datetime without a zone.
 
     Returns:
@@ -205,7 +204,6 @@ def stretches(zone: ZoneInfo, start_at: int, end_at: int) -> Iterator[Stretch]:
     """The stretches of constant offset that [start_at, end_at) meets, in order.
 
     Args:
-        zone: which zone.
         start_at: the first instant of interest.
         end_at: the first instant of no interest.
 

@@ -122,7 +122,6 @@ def did_you_mean(
     """Return a hint for a name that is not known.
 
     Args:
-        name: what was written.
         known: all that could have been meant.
         otherwise: the hint if none of them is near.
         before: written before each of them.

@@ -51,10 +51,6 @@ A queued job becomes `succeeded` only by an operator; `restore` alone makes jobs
 def check_move(old: State, new: State) -> None:
     """Accept a move of the table.
 
-    Args:
-        old: the state before.
-        new: the state after.
-
     Raises:
         InvariantBroken: the table has no such move; the step must be rolled back.
     """

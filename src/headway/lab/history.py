@@ -64,7 +64,6 @@ class History:
     """A stretch of time as it went.
 
     Attributes:
-        start_at: its first instant.
         sent: the ids of all jobs that were acknowledged.
         jobs: as in the store, with their runs.
         changes: what operators changed, in order.

@@ -86,7 +86,6 @@ class Carrier:
         deliver: is given each webhook.
 
     Attributes:
-        calls: every call by its reference.
         live: calls that last, by line.
         peak: the most that lasted at once, by line.
         counts: ends by outcome, and webhooks lost, late and twice.

@@ -235,7 +235,6 @@ class WorkersTable(Table):
 
     Attributes:
         lanes: that they serve, and the weight of each.
-        concurrency: handlers of each.
         lease: how long its runs live without a beat.
         starts: when they come; at the start where nothing is said.
         stops: when they go, in good order.

@@ -88,7 +88,6 @@ class _CachedToken:
 
     Attributes:
         spec: the token; None if there is none.
-        caller: who holds it.
         read_at: when the store said so.
         asked_at: when it was asked last, though it may have been away.
     """

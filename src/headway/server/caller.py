@@ -57,7 +57,6 @@ class Caller:
     Attributes:
         id: the token's; "open" where the server is open.
         name: recorded as the author in the trail.
-        may: its permissions.
         tenants: only these; None for any.
         lanes: only these, or those that fit these patterns; None for any.
         closes: gates that its runs may close, or patterns of these.

@@ -40,10 +40,6 @@ class Dump:
     Attributes:
         jobs: by arrival, with their runs and trails.
         gates: by name, with their first holders.
-        lanes: by name.
-        workers: by id.
-        timetable: by name.
-        tokens: by id.
         trail: oldest first.
     """
 

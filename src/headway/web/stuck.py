@@ -50,7 +50,6 @@ class Cause:
         gate: the gate that holds them, if one does.
         lane: the lane, where the cause is the lane's own.
         about: whether the count is an estimate from a sample.
-        lanes: where they are, by name.
         keys: of a keyed gate, how many of its instances were seen to hold jobs.
         sentence: why that one does not run, whole.
         oldest_at: when the oldest of them was due, ms UTC.

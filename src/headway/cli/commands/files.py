@@ -42,9 +42,6 @@ async def write_export(
 ) -> int:
     """Write the jobs that fit a filter, with their runs.
 
-    Args:
-        write: takes one line after another.
-
     Returns:
         How many jobs were written.
     """

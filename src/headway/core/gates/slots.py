@@ -33,7 +33,6 @@ def room(capacity: int | None, used: int) -> int:
 
     Args:
         capacity: None for unlimited.
-        used: permits out.
 
     Returns:
         Free permits.

@@ -41,7 +41,6 @@ class GateSpec:
 
     Attributes:
         name: fixed, or with placeholders over a job's arguments.
-        kind: which of the four limits.
         shared: jobs wait for it in their flow; else each is parked at it by itself.
         capacity: permits of a Slots.
         limit: starts of a Rate in any window.

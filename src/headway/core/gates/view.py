@@ -44,7 +44,6 @@ class MemberView:
 
     Attributes:
         name: the member's name.
-        capacity: its permits.
         used: its permits out, those of this claim included.
         free: its permits that can be taken; none while the member is closed.
     """
@@ -60,7 +59,6 @@ class GateView:
     """One gate, in this claim.
 
     Attributes:
-        name: its resolved name.
         template: under which it is declared; "" for an implicit gate.
         kind: None for an implicit gate that is only open or closed.
         most: the largest amount it could ever give at once.

@@ -54,7 +54,6 @@ def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]
 
     Args:
         moments: the missed fires, ms UTC, in order.
-        policy: which of them.
         cap: with `all`, at most so many.
 
     Returns:

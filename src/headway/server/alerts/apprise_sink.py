@@ -59,7 +59,6 @@ class AppriseAddress:
         """Send a text, once; blocks until the service has answered or apprise gives up.
 
         Args:
-            title: a line; may be empty.
             text: plain.
             kind: how bad it is, for services that show it.
 

@@ -161,7 +161,6 @@ class LongPoll:
 
     Attributes:
         worker: as the store knows it.
-        wanted: from which lanes.
         n: the most jobs, 1 to 1000.
         free: the most jobs with gates.
         lease_ms: how long the worker's runs live without a beat.
@@ -274,7 +273,6 @@ class PollClaimer:
         If it is cancelled, what was claimed is given back.
 
         Args:
-            pull: what to claim.
             known: the store's lanes, if the pull has patterns.
 
         Returns:

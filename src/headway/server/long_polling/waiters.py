@@ -33,8 +33,6 @@ class ClaimAttempt:
     """The result of one claim for a poll.
 
     Attributes:
-        reply: of the claim.
-        lanes: that were claimed from.
         request: the claim's number.
         is_repeat: the jobs were handed out before, in answer to the same number.
     """

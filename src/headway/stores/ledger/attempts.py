@@ -19,7 +19,6 @@ class Stage(NamedTuple):
     Attributes:
         name: empty in a kind without stages.
         flow: the number of the flow in which the job waits for it.
-        keyed: its keyed gates.
     """
 
     name: str

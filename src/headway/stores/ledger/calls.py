@@ -20,7 +20,6 @@ class CallBase(Generic[Answer]):
         future: what a caller in a loop waits for.
         done_lock: what a caller in its own thread waits for; released when the reply is there.
         delivered: the caller has its reply.
-        answer: the operation's result.
     """
 
     __slots__ = ("answer", "delivered", "done_lock", "error", "future", "loop")

@@ -108,7 +108,6 @@ class PermitRow(NamedTuple):
     Attributes:
         gate: what it is a permit of; of a pool, the member's gate.
         pool: the pool's name; else "".
-        hold: how long it is kept.
     """
 
     gate: str

@@ -63,8 +63,6 @@ def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
     """Return how many heads of each flow a round of a claim reads: at least, and at most.
 
     Args:
-        n: how many jobs may start.
-        flows: how many flows there are.
         rounds: before this one.
     """
     least = LEAST_HEADS
@@ -301,7 +299,6 @@ class LaneClaim:
         """Record that a flow is shut, when it opens, and which lane to wake.
 
         Args:
-            flow: its number.
             order: of its head; None if a gate has no room for any job of the flow.
         """
         self._begin_spell(flow)

@@ -65,7 +65,6 @@ def page_of(
     """Select the rows of a page.
 
     Args:
-        query: the filter.
         rows: in its order.
         flow_of: returns the flow of a number.
 

@@ -41,7 +41,6 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
         ticket_amount: how many permits it asks for there.
         parked_at: the keyed gate where it is parked.
         unfit: it asks for more than that gate's capacity.
-        parked_since: when it was parked last.
         blocked_ms: time spent parked since it was due.
         worker: the holder of the run; while awaiting, only until its handler has returned.
         last_worker: the holder of the run that ended or whose handler has returned.
@@ -237,8 +236,6 @@ class SignalRow:
     Attributes:
         scope: the job's id, or the key's text while no run is known under it.
         event: the event's id; unique in the scope.
-        key: of its signal.
-        at: when it arrived.
         kept_until: until when it is kept for a run that does not await it yet; None once applied.
         payload: the signal, encoded, while it is kept; then `LATE`, or empty if it was applied.
     """

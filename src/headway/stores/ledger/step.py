@@ -114,8 +114,6 @@ class Step:
 
         Args:
             state: from the run, signal, deadline or operator.
-            outcome: of the run.
-            reason: a short text.
             result: JSON.
 
         Returns:
@@ -163,7 +161,6 @@ class Step:
         One with a requested cancel, or a cascade without candidates left, ends instead.
 
         Args:
-            outcome: of the run.
             due_at: when it is due again; None keeps its due time, and so its place.
             repeat: whether the attempt is repeated rather than counted.
 

@@ -88,8 +88,6 @@ class JobTable(Protocol):
 
         Args:
             seqs: of the jobs.
-            worker: its id.
-            request: the number of its claim.
         """
         ...
 

@@ -45,11 +45,7 @@ class _LaneWakes:
 
 
 class Wakes:
-    """Counts wakes, and wakes the waiters.
-
-    Args:
-        clock: returns ms since 1970.
-    """
+    """Counts wakes, and wakes the waiters."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -51,8 +51,6 @@ def explain(
     """Return the error of Headway's tree for an error of PostgreSQL or its driver.
 
     Args:
-        error: the error.
-        options: of the store.
         committing: whether COMMIT was sent already, so that the step may have been written.
     """
     state = getattr(error, "sqlstate", None) or ""

@@ -93,9 +93,7 @@ class Marks:
         """Raise the marks of a flow: nothing waits before these places any more.
 
         Args:
-            flow: of the jobs that started.
             floors: the places, by priority.
-            started: how many jobs started.
             lowered: as it was before the jobs were read beside other steps; if it has changed,
                 nothing is noted, because what those steps let wait was not seen. None for a step
                 that ran alone.

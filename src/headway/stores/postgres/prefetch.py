@@ -30,7 +30,6 @@ def begin_with_prefetch(
 
     Args:
         session: no step is under way.
-        mode: of the step.
         kind: of the step; None if nothing of it is remembered.
         first: what it certainly reads.
         reads: makes further queries for what it certainly reads.

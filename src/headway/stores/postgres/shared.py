@@ -47,8 +47,6 @@ class Done(NamedTuple):
     """What a step has done.
 
     Attributes:
-        wrote: whether it wrote anything.
-        woken: lanes to wake.
         notified: whether waiters in other processes were notified.
     """
 
@@ -115,8 +113,6 @@ class Prefetch:
     """What a kind of step read last, so that the next one can read it in the trip of its begin.
 
     Attributes:
-        selects: queries, with their parameters.
-        gates: the names of gates.
         fed: gates whose parked jobs it read.
         queues: flows at gates, of which it read the first parked job.
         heads: how many heads of flows, by flow.
@@ -139,7 +135,6 @@ class Prefetch:
         """Return what a step has read, and the next one will probably read as well.
 
         Args:
-            cache: of the step.
             n: how many jobs it could start.
             before: what was expected of the step.
         """

@@ -83,7 +83,6 @@ class StepKind(NamedTuple):
     """Steps that read alike: what one has read is prefetched by the next.
 
     Attributes:
-        name: of the kind.
         n: how many jobs this step may start; 0 if it starts none.
         like: names of kinds whose reads are prefetched while nothing is known of this one.
     """

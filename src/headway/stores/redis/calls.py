@@ -32,9 +32,6 @@ class Calls:
     """The ways to the server of one store: links for each event loop, a pool for the others.
 
     An urgent call has a link of its own: replies on one link come in the order of the calls.
-
-    Args:
-        options: how to reach it.
     """
 
     def __init__(self, options: RedisOptions) -> None:

@@ -42,7 +42,6 @@ class Link:
     """One connection.
 
     Args:
-        options: how to talk to it.
         account: who we say we are.
         database: to be used; 0 where it is not chosen.
 

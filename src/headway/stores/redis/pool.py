@@ -34,7 +34,6 @@ class Pool:
     """The links of one store that no call uses now.
 
     Args:
-        options: how to reach it.
         key: one of the store's keys.
 
     Attributes:

@@ -105,8 +105,6 @@ class Walks(NamedTuple):
     """The statements of a store's listings; of each pair the second begins at the newest.
 
     Attributes:
-        all: over all jobs.
-        about: over those with one subject.
         by_state: over those in one state, by its code, for the states that have an index.
         read_flows: reads the flows of a `look`.
     """

@@ -102,7 +102,6 @@ def open_database(path: Path, *, write: bool) -> Database:
     """Open an existing file.
 
     Args:
-        path: of the file.
         write: whether it may be written; if not, not a byte of it changes.
     """
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
@@ -150,8 +149,6 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
     """Return the error of Headway's tree for an error of SQLite.
 
     Args:
-        error: the error.
-        path: of the database.
         committing: whether COMMIT itself failed, so that the step may have been written.
     """
     what = f"the database {path}: {error}"

@@ -182,12 +182,7 @@ LOOK_EVERY = 1.0
 
 
 class BackgroundThread:
-    """One thread for work that no call asks for.
-
-    Args:
-        on_notification: called with each notification.
-        check: called each second.
-    """
+    """One thread for work that no call asks for."""
 
     def __init__(
         self,

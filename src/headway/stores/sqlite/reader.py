@@ -16,11 +16,7 @@ from headway.stores.sqlite.session import Session
 
 
 class Reader:
-    """Serves all calls that only read, so that a long listing does not delay claims.
-
-    Args:
-        clock: returns ms since 1970.
-    """
+    """Serves all calls that only read, so that a long listing does not delay claims."""
 
     def __init__(self, options: SqliteOptions, clock: Clock) -> None:
         self._options = options

@@ -131,11 +131,7 @@ class Session:
     # A step
 
     def begin(self, *, write: bool) -> None:
-        """Begin a step: it excludes other writers until it ends, or reads one snapshot.
-
-        Args:
-            write: whether anything may be written.
-        """
+        """Begin a step: it excludes other writers until it ends, or reads one snapshot."""
         self.db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         if not write:
             # The snapshot is taken by the first read, and the version is known only then.

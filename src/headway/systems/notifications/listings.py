@@ -107,7 +107,6 @@ async def timeline(
 
     Args:
         asked: with `newest`.
-        now: the store's time.
 
     Raises:
         InvalidValue: the cursor is not one of a timeline.

@@ -58,7 +58,6 @@ def gate_states(book: GateBook, names: Sequence[str]) -> tuple[GateState, ...]:
     """Return the states of gates; an undeclared name is shown as an implicit gate that is open.
 
     Args:
-        book: the gates of the snapshot.
         names: of gates; what they need is read together.
     """
     gates = _Gates(book, names)

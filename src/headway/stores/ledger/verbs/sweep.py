@@ -21,9 +21,6 @@ from headway.stores.ledger.step import Step
 def expire(step: Step, limit: int) -> int:
     """End queued jobs past their `expires_at`.
 
-    Args:
-        limit: the most jobs.
-
     Returns:
         How many ended.
     """

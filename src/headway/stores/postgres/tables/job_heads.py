@@ -34,9 +34,7 @@ class HeadsRead(NamedTuple):
     """A read of the first waiting jobs of flows.
 
     Attributes:
-        wanted: how many heads, by flow.
         marked: the flows that are read from their marks on.
-        bound: the parameters of `HEADS`.
     """
 
     wanted: Mapping[int, int]
@@ -74,7 +72,6 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
     """Return the queries for what waits at gates.
 
     Args:
-        session: of the step.
         gates: how many heads of each flow may be fed, by the gate's name.
     """
     parked = session.cache.parked
