@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -67,20 +68,12 @@ class _JobRest(NamedTuple):
 
 _NO_JOB_REST = _JobRest(b"", 1, None, False, 0, "", None, None)
 _decode_job_rest = decoder(_JobRest)
+_rest_of_job = attrgetter(*_JobRest._fields)
 
 
 def encode_job_rest(row: JobRow) -> bytes | None:
     """Encode the rarely used fields; None if all are empty."""
-    rest = _JobRest(
-        row.body,
-        row.life,
-        row.handed_at,
-        row.in_doubt,
-        row.reconciles,
-        row.error,
-        row.result,
-        row.progress,
-    )
+    rest = _rest_of_job(row)
     return encode(rest) if rest != _NO_JOB_REST else None
 
 
@@ -198,21 +191,12 @@ class _GateRest(NamedTuple):
 
 _NO_GATE_REST = _GateRest(None, None, "", "", "", (), None, ())
 _decode_gate_rest = decoder(_GateRest)
+_rest_of_gate = attrgetter(*_GateRest._fields)
 
 
 def encode_gate_rest(row: GateRow) -> bytes | None:
     """Encode the rarely used fields; None if all are empty."""
-    rest = _GateRest(
-        row.capacity,
-        row.closed_until,
-        row.closed_by,
-        row.closed_reason,
-        row.last,
-        row.lanes,
-        row.zone,
-        row.opens,
-        row.reserved,
-    )
+    rest = _rest_of_gate(row)
     return encode(rest) if rest != _NO_GATE_REST else None
 
 

@@ -20,16 +20,33 @@ from headway.stores.ledger.rows import FlowKey
 Value = TypeVar("Value")
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
+"""Equal policies give equal bytes: their numbers are found by these."""
+encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
+
+
+def encode_some(value: object) -> bytes | None:
+    """Encode a value; None for one that is None or empty."""
+    return encode(value) if value else None
+
+
+def decoder(kind: type[Value]) -> Callable[[bytes], Value]:
+    """Return a decoder of one type."""
+    made: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
+    return made.decode
+
+
+decode_policy = decoder(JobPolicy)
+decode_gate_spec = decoder(GateSpec)
+decode_lane_spec = decoder(LaneSpec)
+decode_names = decoder(tuple[str, ...])
+decode_signal: Callable[[bytes], Signal] = msgspec.json.Decoder(Signal).decode
+decode_replies: Callable[[bytes], list[ActReply]] = msgspec.json.Decoder(list[ActReply]).decode
 
 _Use = tuple[str, str, int, Hold, bool, str | None]
-_uses = msgspec.msgpack.Decoder(list[_Use])
-_flows = msgspec.msgpack.Decoder(tuple[str, str, str, list[_Use]])
-_members = msgspec.msgpack.Decoder(dict[str, str])
-_cascades = msgspec.msgpack.Decoder(tuple[tuple[str, ...], str, tuple[Asked, ...]])
-_policies = msgspec.msgpack.Decoder(JobPolicy)
-_gate_specs = msgspec.msgpack.Decoder(GateSpec)
-_lane_specs = msgspec.msgpack.Decoder(LaneSpec)
-_names = msgspec.msgpack.Decoder(tuple[str, ...])
+_uses = decoder(list[_Use])
+_flows = decoder(tuple[str, str, str, list[_Use]])
+_members = decoder(dict[str, str])
+_cascades = decoder(tuple[tuple[str, ...], str, tuple[Asked, ...]])
 
 
 def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
@@ -39,7 +56,7 @@ def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
 
 def decode_uses(data: bytes | None) -> tuple[GateUse, ...]:
     """Decode the gates of a job."""
-    return _whole_uses(_uses.decode(data)) if data is not None else ()
+    return _whole_uses(_uses(data)) if data is not None else ()
 
 
 def _bare_uses(uses: tuple[GateUse, ...]) -> list[_Use]:
@@ -60,28 +77,13 @@ def encode_flow(key: FlowKey) -> bytes:
 
 def decode_flow(data: bytes) -> FlowKey:
     """Decode a flow's key."""
-    lane, tenant, kind, shared = _flows.decode(data)
+    lane, tenant, kind, shared = _flows(data)
     return FlowKey(lane, tenant, kind, _whole_uses(shared))
-
-
-def encode_policy(policy: JobPolicy) -> bytes:
-    """Encode a policy; equal policies give equal bytes."""
-    return encode(policy)
-
-
-def decode_policy(data: bytes) -> JobPolicy:
-    """Decode a policy."""
-    return _policies.decode(data)
-
-
-def encode_members(members: dict[str, str]) -> bytes | None:
-    """Encode the members that a run took; None for none."""
-    return encode(members) if members else None
 
 
 def decode_members(data: bytes | None) -> dict[str, str]:
     """Decode the members that a run took."""
-    return _members.decode(data) if data is not None else {}
+    return _members(data) if data is not None else {}
 
 
 def encode_cascade(cascade: Cascade | None) -> bytes | None:
@@ -93,33 +95,8 @@ def decode_cascade(data: bytes | None) -> Cascade | None:
     """Decode a job's candidates."""
     if data is None:
         return None
-    left, turn, asked = _cascades.decode(data)
+    left, turn, asked = _cascades(data)
     return Cascade(left=left, turn=turn, asked=asked)
-
-
-def encode_gate_spec(spec: GateSpec | None) -> bytes | None:
-    """Encode a declared gate; None for none."""
-    return encode(spec) if spec is not None else None
-
-
-def decode_gate_spec(data: bytes) -> GateSpec:
-    """Decode a declared gate."""
-    return _gate_specs.decode(data)
-
-
-def encode_lane_spec(spec: LaneSpec | None) -> bytes | None:
-    """Encode a lane's settings; None for none."""
-    return encode(spec) if spec is not None else None
-
-
-def decode_lane_spec(data: bytes | None) -> LaneSpec | None:
-    """Decode a lane's settings."""
-    return _lane_specs.decode(data) if data is not None else None
-
-
-def decode_names(data: bytes) -> tuple[str, ...]:
-    """Decode a list of names."""
-    return _names.decode(data)
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -136,7 +113,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     at: At | None = None
 
 
-_entries = msgspec.msgpack.Decoder(_Entry)
+_entries = decoder(_Entry)
 
 
 def encode_entry(spec: EntrySpec | None) -> bytes | None:
@@ -163,7 +140,7 @@ def decode_entry(data: bytes | None) -> EntrySpec | None:
     """Decode a timetable entry."""
     if data is None:
         return None
-    kept = _entries.decode(data)
+    kept = _entries(data)
     schedule = kept.cron or kept.every or kept.at
     assert schedule is not None  # noqa: S101  (encode_entry wrote one of them)
     return EntrySpec(
@@ -175,34 +152,3 @@ def decode_entry(data: bytes | None) -> EntrySpec | None:
         overlap=kept.overlap,
         enabled=kept.enabled,
     )
-
-
-def decoder(kind: type[Value]) -> Callable[[bytes], Value]:
-    """Return a decoder of one type."""
-    made: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
-    return made.decode
-
-
-_encoder = msgspec.json.Encoder()
-_signals = msgspec.json.Decoder(Signal)
-_replies = msgspec.json.Decoder(list[ActReply])
-
-
-def encode_signal(signal: Signal) -> bytes:
-    """Encode a signal for storage."""
-    return _encoder.encode(signal)
-
-
-def decode_signal(data: bytes) -> Signal:
-    """Decode a stored signal."""
-    return _signals.decode(data)
-
-
-def encode_replies(replies: list[ActReply]) -> bytes:
-    """Encode replies that a repeated request gets again."""
-    return _encoder.encode(replies)
-
-
-def decode_replies(data: bytes) -> list[ActReply]:
-    """Decode stored replies."""
-    return _replies.decode(data)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from headway.core.job import JobPolicy
-from headway.stores.ledger.packing import decode_flow, decode_policy, encode_flow, encode_policy
+from headway.stores.ledger.packing import decode_flow, decode_policy, encode, encode_flow
 from headway.stores.ledger.rows import FlowKey
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.failures import is_broken
@@ -191,7 +191,7 @@ class Registry:
             self._send, lock, "flow", encode_flow, decode_flow, hashed=True
         )
         self.policies: PostgresInterned[JobPolicy] = PostgresInterned(
-            self._send, lock, "policy", encode_policy, decode_policy, hashed=True
+            self._send, lock, "policy", encode, decode_policy, hashed=True
         )
         self.lanes: PostgresInterned[str] = PostgresInterned(
             self._send, lock, "lane", str, str, hashed=False

@@ -17,7 +17,7 @@ from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy
 from headway.core.records import field_names
 from headway.core.timetable.schedule import At, Cron, Every
-from headway.stores.ledger.packing import decode_signal, encode_signal
+from headway.stores.ledger.packing import decode_signal, encode_json
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 
@@ -188,4 +188,4 @@ def signal_from_script(payload: bytes) -> bytes:
     reply = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))
     if "body" in reply:
         reply["body"] = reply["body"].encode("utf-8", "surrogateescape")
-    return encode_signal(msgspec.convert(reply, Signal))
+    return encode_json(msgspec.convert(reply, Signal))

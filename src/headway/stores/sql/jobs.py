@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headway.contract.views import JobsQuery
 from headway.core.job import JobPolicy
 from headway.stores.ledger.columns import CODES, encode_job_rest
-from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
+from headway.stores.ledger.packing import encode_cascade, encode_some, encode_uses
 from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.sql.statement import ANY_JOB, Select, SqlSession
@@ -85,7 +85,7 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
         row.unfit,
         row.parked_since,
         row.gated,
-        encode_members(row.members),
+        encode_some(row.members),
         row.candidate or None,
         encode_cascade(row.cascade),
         row.cancel_requested,

@@ -16,8 +16,8 @@ from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.packing import (
     decode_flow,
     decode_policy,
+    encode,
     encode_flow,
-    encode_policy,
 )
 from headway.stores.ledger.rows import FlowKey, LaneRow
 from headway.stores.sql.statement import (
@@ -98,7 +98,7 @@ class Session:
         self.numbers = Numbers(db)
         self.flows: SqliteInterned[FlowKey] = SqliteInterned(db, _FLOWS, encode_flow, decode_flow)
         self.policies: SqliteInterned[JobPolicy] = SqliteInterned(
-            db, _POLICIES, encode_policy, decode_policy
+            db, _POLICIES, encode, decode_policy
         )
         self.lanes: SqliteInterned[str] = SqliteInterned(db, _LANES, _text, _text)
         self.words: SqliteInterned[str] = SqliteInterned(db, _WORDS, _text, _text)

@@ -13,7 +13,7 @@ from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.attempts import Stage, enter, stage_of
 from headway.stores.ledger.feeding import feed_gate
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.packing import decode_replies, encode_replies
+from headway.stores.ledger.packing import decode_replies, encode_json
 from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
 from headway.stores.ledger.step import Step, run_error
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -47,7 +47,7 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
             if reply.answer in {Acted.DONE, Acted.ASKED}
         ]
     )
-    ledger.trail.keep_answer(request.request, encode_replies(replies))
+    ledger.trail.keep_answer(request.request, encode_json(replies))
     return replies
 
 

@@ -12,11 +12,10 @@ from headway.contract.extensions import ExportChunk
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, JobPolicy
 from headway.core.state import State
+from headway.stores.ledger.columns import entry_values, read_entry
 from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.packing import decode_entry, encode_entry
 from headway.stores.ledger.rows import (
-    EntryRow,
     FlowKey,
     JobRow,
     KeyRow,
@@ -53,8 +52,8 @@ class ExportedJob(msgspec.Struct, kw_only=True):
     key: KeyRow | None
 
 
-class ExportedEntry(msgspec.Struct, kw_only=True):
-    """A timetable entry; its spec is encoded as stores keep it."""
+class ExportedEntry(msgspec.Struct):
+    """A timetable entry, as the columns `ENTRY`."""
 
     name: str
     spec: bytes | None
@@ -206,35 +205,12 @@ def _import_lanes(ledger: Ledger, rows: Sequence[ExportedLane]) -> None:
 
 
 def _export_entries(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
-    return _all_rows(
-        [
-            ExportedEntry(
-                name=row.name,
-                spec=encode_entry(row.spec),
-                revision=row.revision,
-                last_fired=row.last_fired,
-                ahead_until=row.ahead_until,
-                folded=row.folded,
-                first_seen_at=row.first_seen_at,
-            )
-            for row in ledger.entries.all()
-        ]
-    )
+    return _all_rows([ExportedEntry(*entry_values(row)) for row in ledger.entries.all()])
 
 
 def _import_entries(ledger: Ledger, rows: Sequence[ExportedEntry]) -> None:
     for row in rows:
-        ledger.entries.save(
-            EntryRow(
-                name=row.name,
-                spec=decode_entry(row.spec),
-                revision=row.revision,
-                last_fired=row.last_fired,
-                ahead_until=row.ahead_until,
-                folded=row.folded,
-                first_seen_at=row.first_seen_at,
-            )
-        )
+        ledger.entries.save(read_entry(msgspec.structs.astuple(row)))
 
 
 def _export_tokens(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)

@@ -8,7 +8,7 @@ import msgspec
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
-from headway.stores.ledger.packing import encode, encode_gate_spec
+from headway.stores.ledger.packing import encode, encode_some
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
@@ -102,7 +102,7 @@ class PostgresGates:
 
     def save_template(self, row: TemplateRow) -> None:
         session = self._session
-        spec, override = encode_gate_spec(row.spec), encode_gate_spec(row.override)
+        spec, override = encode_some(row.spec), encode_some(row.override)
         session.write(_SAVE_TEMPLATE, row.spec.name, spec, override)
         session.put(DEFINITIONS, session.number(DEFINITIONS) + 1)
         session.defined = True

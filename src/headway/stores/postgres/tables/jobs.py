@@ -8,7 +8,7 @@ from typing import Any
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED, State
 from headway.stores.ledger.columns import STATES, read_heads, read_job
-from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
+from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
@@ -231,7 +231,7 @@ class PostgresJobs(SqlJobs):
             who,
             request,
             Numbers(start.blocked_ms for start in starts),
-            Blobs(encode_members(start.members) for start in starts),
+            Blobs(encode_some(start.members) for start in starts),
             Texts(start.candidate or None for start in starts),
             Blobs(encode_cascade(start.cascade) for start in starts),
         )

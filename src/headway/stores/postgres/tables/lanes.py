@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.core.state import State
 from headway.stores.ledger.columns import CODES
-from headway.stores.ledger.packing import encode_lane_spec
+from headway.stores.ledger.packing import encode_some
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.numbers import LANES
@@ -82,7 +82,7 @@ class PostgresLanes(SqlLanes):
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
             session.write(_SAVE_LEVEL, row.name, row.level)
             return
-        spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
+        spec, override = encode_some(row.spec), encode_some(row.override)
         session.write(_SAVE, row.name, spec, override, row.level)
         session.put(LANES, session.number(LANES) + 1)
         session.defined = True

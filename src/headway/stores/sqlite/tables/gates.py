@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
-from headway.stores.ledger.packing import encode_gate_spec
+from headway.stores.ledger.packing import encode_some
 from headway.stores.sql.statement import DEFINITIONS
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
@@ -52,7 +52,7 @@ class SqliteGates:
         return memory.templates
 
     def save_template(self, row: TemplateRow) -> None:
-        spec, override = encode_gate_spec(row.spec), encode_gate_spec(row.override)
+        spec, override = encode_some(row.spec), encode_some(row.override)
         self._db.execute(_SAVE_TEMPLATE, (row.spec.name, spec, override))
         self._session.numbers.add(DEFINITIONS, 1)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED
 from headway.stores.ledger.columns import STATES, encode_job_rest, read_heads, read_job
-from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_members
+from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
@@ -134,7 +134,7 @@ class SqliteJobs(SqlJobs):
         # Jobs of one flow usually take the same, so they share one statement.
         alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
         for seq, members, candidate, cascade, blocked_ms in starts:
-            taken = encode_members(members)
+            taken = encode_some(members)
             same = (blocked_ms, taken, candidate, encode_cascade(cascade) if cascade else None)
             alike.setdefault(same, []).append(seq)
         for (blocked_ms, taken, candidate, kept), seqs in alike.items():
@@ -328,6 +328,6 @@ def _ended_values(row: JobRow, word: Callable[[str], int]) -> Row:
         row.request,
         row.claimed_at,
         row.gated,
-        encode_members(row.members) if row.members else None,
+        encode_some(row.members),
         encode_job_rest(row),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headway.stores.ledger.packing import encode_lane_spec
+from headway.stores.ledger.packing import encode_some
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
 from headway.stores.sqlite.session import Session
@@ -49,7 +49,7 @@ class SqliteLanes(SqlLanes):
 
     def save(self, row: LaneRow) -> None:
         self.ensure((row.name,))
-        spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
+        spec, override = encode_some(row.spec), encode_some(row.override)
         self._db.execute(_SAVE, (spec, override, row.level, row.name))
         self._session.memory.lanes.pop(row.name, None)
 
