@@ -43,13 +43,21 @@ REMOVE_EVENTS = "DELETE FROM event WHERE scope IN carray(?)"
 REMOVE_KEY = "DELETE FROM dedupe WHERE tenant = ? AND key = ? AND job = ?"
 ADD_RUN = "INSERT INTO run VALUES ((SELECT seq FROM job WHERE id = ?), ?, ?)"
 RUNS = "SELECT body FROM run WHERE job = ? ORDER BY run"
+
+
+def _distinct(column: str, index: str, where: str, above: str) -> str:
+    """Return a table `found` of a column's distinct values above one, each found by one seek."""
+    rows = f"FROM job INDEXED BY {index} WHERE {where} AND job.{column}"
+    return (
+        f"WITH RECURSIVE found (one) AS (SELECT min(job.{column}) {rows} > {above}"  # noqa: S608  (names only)
+        f" UNION ALL SELECT (SELECT min(job.{column}) {rows} > found.one)"
+        " FROM found WHERE found.one IS NOT NULL)"
+    )
+
+
+_FOUND = " SELECT one FROM found WHERE one IS NOT NULL"
 FLOWS_WAITING = (
-    "WITH RECURSIVE waiting (flow) AS ("
-    " SELECT min(flow) FROM job INDEXED BY job_waiting WHERE state = 1 AND lane = ?1 AND flow > ?2"
-    " UNION ALL SELECT (SELECT min(job.flow) FROM job INDEXED BY job_waiting"
-    " WHERE state = 1 AND lane = ?1 AND job.flow > waiting.flow)"
-    " FROM waiting WHERE waiting.flow IS NOT NULL)"
-    " SELECT flow FROM waiting WHERE flow IS NOT NULL LIMIT ?3"
+    f"{_distinct('flow', 'job_waiting', 'state = 1 AND lane = ?1', '?2')}{_FOUND} LIMIT ?3"
 )
 HEADS = (
     f"SELECT {HEAD} FROM job INDEXED BY job_waiting"  # noqa: S608  (names only)
@@ -87,14 +95,7 @@ TAKEN_BY = (
     " WHERE state IN (3, 4) AND worker = ? AND request = ? AND state = 3"
     " ORDER BY priority, due_at, seq"
 )
-HOLDERS = (
-    "WITH RECURSIVE holder (worker) AS ("
-    " SELECT min(worker) FROM job INDEXED BY job_worker WHERE state IN (3, 4) AND worker > 0"
-    " UNION ALL SELECT (SELECT min(job.worker) FROM job INDEXED BY job_worker"
-    " WHERE state IN (3, 4) AND job.worker > holder.worker)"
-    " FROM holder WHERE holder.worker IS NOT NULL)"
-    " SELECT worker FROM holder WHERE worker IS NOT NULL"
-)
+HOLDERS = f"{_distinct('worker', 'job_worker', 'state IN (3, 4)', '0')}{_FOUND}"
 HELD_IDS = (
     "SELECT id FROM job INDEXED BY job_worker"
     " WHERE state IN (3, 4) AND worker IS ? AND id > ? ORDER BY id LIMIT ?"
@@ -107,14 +108,10 @@ FLOWS_OF = "SELECT DISTINCT flow FROM job WHERE seq IN carray(?)"
 PROMOTE = "UPDATE job SET state = 1 WHERE seq IN carray(?)"
 NEXT_DUE = "SELECT min(due_at) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane = ?"
 LANES_DUE = (
-    "WITH RECURSIVE scheduled (lane) AS ("
-    " SELECT min(lane) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane > 0"
-    " UNION ALL SELECT (SELECT min(job.lane) FROM job INDEXED BY job_scheduled"
-    " WHERE state = 0 AND job.lane > scheduled.lane)"
-    " FROM scheduled WHERE scheduled.lane IS NOT NULL)"
-    " SELECT name FROM scheduled JOIN lane ON lane.no = scheduled.lane"
+    f"{_distinct('lane', 'job_scheduled', 'state = 0', '0')}"  # noqa: S608  (names only)
+    " SELECT name FROM found JOIN lane ON lane.no = found.one"
     " WHERE (SELECT min(due_at) FROM job INDEXED BY job_scheduled"
-    " WHERE state = 0 AND job.lane = scheduled.lane) <= ?"
+    " WHERE state = 0 AND job.lane = found.one) <= ?"
     " ORDER BY name LIMIT ?"
 )
 EXPIRED = (
@@ -143,30 +140,17 @@ OF_ENTRY = (
     f"SELECT {COLUMNS} FROM job INDEXED BY job_entry"  # noqa: S608  (names only)
     " WHERE entry IS NOT NULL AND state <= 4 AND entry = ? ORDER BY fired_at, seq"
 )
+_PARKED = "state = 2 AND unfit = 0"
 PARKED_FLOWS = (
-    "WITH RECURSIVE parked (flow) AS ("
-    " SELECT min(flow) FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at = ?1 AND flow > ?2"
-    " UNION ALL SELECT (SELECT min(job.flow) FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at = ?1 AND job.flow > parked.flow)"
-    " FROM parked WHERE parked.flow IS NOT NULL)"
-    " SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT ?3"
+    f"{_distinct('flow', 'job_parked', f'{_PARKED} AND parked_at = ?1', '?2')}{_FOUND} LIMIT ?3"
 )
-PARKED_HEADS = (
-    f"SELECT {HEAD} FROM job INDEXED BY job_parked"  # noqa: S608  (names only)
-    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
-    " ORDER BY priority, due_at, seq LIMIT ?"
+_FIRST_PARKED = (
+    f"FROM job INDEXED BY job_parked WHERE {_PARKED} AND parked_at = ? AND flow = ?"
+    " ORDER BY priority, due_at, seq LIMIT"
 )
-PARKED_ORDER = (
-    "SELECT priority, due_at, seq FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
-    " ORDER BY priority, due_at, seq LIMIT 1"
-)
-PARKED_IDS = (
-    "SELECT id FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at = ? AND flow = ?"
-    " ORDER BY priority, due_at, seq LIMIT ?"
-)
+PARKED_HEADS = f"SELECT {HEAD} {_FIRST_PARKED} ?"
+PARKED_ORDER = f"SELECT priority, due_at, seq {_FIRST_PARKED} 1"
+PARKED_IDS = f"SELECT id {_FIRST_PARKED} ?"
 COUNT_FIT = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_parked"
     " WHERE state = 2 AND unfit = 0 AND parked_at = ? LIMIT ?)"
@@ -179,23 +163,9 @@ UNFIT_AT = (
     "SELECT id FROM job INDEXED BY job_unfit"
     " WHERE state = 2 AND unfit = 1 AND parked_at = ? ORDER BY seq LIMIT ?"
 )
-GATES_FIT = (
-    "WITH RECURSIVE gates (gate) AS ("
-    " SELECT min(parked_at) FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at > ?1"
-    " UNION ALL SELECT (SELECT min(parked_at) FROM job INDEXED BY job_parked"
-    " WHERE state = 2 AND unfit = 0 AND parked_at > gates.gate)"
-    " FROM gates WHERE gates.gate IS NOT NULL)"
-    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT ?2"
-)
+GATES_FIT = f"{_distinct('parked_at', 'job_parked', _PARKED, '?1')}{_FOUND} LIMIT ?2"
 GATES_UNFIT = (
-    "WITH RECURSIVE gates (gate) AS ("
-    " SELECT min(parked_at) FROM job INDEXED BY job_unfit"
-    " WHERE state = 2 AND unfit = 1 AND parked_at > ?1"
-    " UNION ALL SELECT (SELECT min(parked_at) FROM job INDEXED BY job_unfit"
-    " WHERE state = 2 AND unfit = 1 AND parked_at > gates.gate)"
-    " FROM gates WHERE gates.gate IS NOT NULL)"
-    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT ?2"
+    f"{_distinct('parked_at', 'job_unfit', 'state = 2 AND unfit = 1', '?1')}{_FOUND} LIMIT ?2"
 )
 TICKETS = (
     "SELECT priority, due_at, seq, ticket_amount FROM job INDEXED BY job_ticket"
@@ -222,18 +192,13 @@ WALKS = Walks(
     json.loads,
 )
 BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names only)
-BEFORE = (
+_BEFORE = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
-    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority < ?3 LIMIT ?4)"
+    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND {} LIMIT ?4)"
 )
-BEFORE_DUE = (
-    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
-    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at < ?5 LIMIT ?4)"
-)
-BEFORE_SEQ = (
-    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting WHERE state = 1"
-    " AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at = ?5 AND seq < ?6 LIMIT ?4)"
-)
+BEFORE = _BEFORE.format("priority < ?3")
+BEFORE_DUE = _BEFORE.format("priority = ?3 AND due_at < ?5")
+BEFORE_SEQ = _BEFORE.format("priority = ?3 AND due_at = ?5 AND seq < ?6")
 WAITING = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
     " WHERE state = 1 AND lane = ? AND flow = ? LIMIT ?)"
