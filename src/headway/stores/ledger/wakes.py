@@ -52,7 +52,8 @@ class Wakes:
         self._lock = Lock()
         self._count = 0
         self._lane_wakes: dict[str | None, _LaneWakes] = {}
-        self._waiters: set[_Waiter] = set()
+        # In order of arrival, so that a simulation is reproducible.
+        self._waiters: dict[_Waiter, None] = {}
 
     @property
     def count(self) -> int:
@@ -73,12 +74,12 @@ class Wakes:
         """
         with self._lock:
             self._count += 1
-            poked: set[_Waiter] = set()
+            poked: dict[_Waiter, None] = {}
             for lane, at in lanes:
                 self._note(lane, at)
                 for waiter in self._waiters:
                     if lane is None or lane in waiter.lanes:
-                        poked.add(waiter)
+                        poked[waiter] = None
                         if at is None:
                             waiter.awake = True
                         elif waiter.until_at is None or at < waiter.until_at:
@@ -131,7 +132,7 @@ class Wakes:
         with self._lock:
             if self._was_woken(waiter, seen):
                 return
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
         try:
             while not waiter.awake:
                 waiter.poked.clear()
@@ -145,7 +146,7 @@ class Wakes:
                     return
         finally:
             with self._lock:
-                self._waiters.discard(waiter)
+                del self._waiters[waiter]
 
     def _was_woken(self, waiter: _Waiter, seen: int) -> bool:
         """Return whether a wake came since; a wake for a later moment shortens the wait."""

@@ -19,6 +19,7 @@ from headway.stores.ledger import verbs
 from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.wakes import Wakes
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
 from headway.stores.memory.jobs import MemoryJobs
 from headway.stores.memory.journal import Journal
@@ -34,7 +35,6 @@ from headway.stores.memory.records import (
     MemoryWorkers,
 )
 from headway.stores.memory.timing import StepTime, machine_clock
-from headway.stores.memory.wakes import Wakes
 
 
 class MemoryLedger:
@@ -115,15 +115,15 @@ class MemoryStore:
                 raise
             ledger.commit()
             woken = list(ledger.woken)
-        for lane, at in woken:
-            self._wakes.wake(lane, at)
+        if woken:
+            self._wakes.wake(woken)
         return answer
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._step(lambda ledger: verbs.enqueue(ledger, jobs))
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        seen = self._wakes.seen
+        seen = self._wakes.count
         reply = self._step(lambda ledger: verbs.claim(ledger, request))
         return with_seen(request, reply, seen)
 
