@@ -102,12 +102,7 @@ def accept(step: Step, row: JobRow, body: bytes | None) -> State:
 
 
 def lapse(step: Step, worker: WorkerRow) -> None:
-    """Take all jobs from a worker whose lease has ended.
-
-    Args:
-        step: the step; this worker's runs are flushed.
-        worker: its row; marked and saved here.
-    """
+    """Take all jobs from a worker whose lease has ended; its runs are flushed."""
     held = step.ledger.jobs.held_by(worker.id)
     step.load(one.id for one in held)
     take_from(step, worker, held, whole=True)

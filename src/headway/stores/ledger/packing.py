@@ -99,7 +99,7 @@ def decode_cascade(data: bytes | None) -> Cascade | None:
     return Cascade(left=left, turn=turn, asked=asked)
 
 
-class _Entry(msgspec.Struct, kw_only=True):
+class StoredEntry(msgspec.Struct, kw_only=True):
     """An entry; exactly one of the three schedules is there."""
 
     name: str
@@ -113,7 +113,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     at: At | None = None
 
 
-_entries = decoder(_Entry)
+_entries = decoder(StoredEntry)
 
 
 def encode_entry(spec: EntrySpec | None) -> bytes | None:
@@ -122,7 +122,7 @@ def encode_entry(spec: EntrySpec | None) -> bytes | None:
         return None
     schedule = spec.schedule
     return encode(
-        _Entry(
+        StoredEntry(
             name=spec.name,
             job=spec.job,
             misfire=spec.misfire,
@@ -138,11 +138,13 @@ def encode_entry(spec: EntrySpec | None) -> bytes | None:
 
 def decode_entry(data: bytes | None) -> EntrySpec | None:
     """Decode a timetable entry."""
-    if data is None:
-        return None
-    kept = _entries(data)
+    return entry_spec(_entries(data)) if data is not None else None
+
+
+def entry_spec(kept: StoredEntry) -> EntrySpec:
+    """Return the entry as it was declared."""
     schedule = kept.cron or kept.every or kept.at
-    assert schedule is not None  # noqa: S101  (encode_entry wrote one of them)
+    assert schedule is not None  # noqa: S101  (every entry has one of them)
     return EntrySpec(
         name=kept.name,
         schedule=schedule,

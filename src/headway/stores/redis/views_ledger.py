@@ -12,17 +12,16 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from headway.contract.definitions import EntrySpec, Overlap
+from headway.contract.definitions import EntrySpec
 from headway.contract.extensions import Suspicion
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head, Order
 from headway.core.gates.spec import GateUse
-from headway.core.job import JobPolicy, NewJob
+from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.core.timetable.fires import MisfirePolicy
-from headway.core.timetable.schedule import At, Cron, Every, Schedule
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.packing import StoredEntry, entry_spec
 from headway.stores.ledger.rows import (
     EntryRow,
     FlowKey,
@@ -131,34 +130,9 @@ def _signal_row(record: Record) -> SignalRow:
     return _row(SignalRow, record, payload=kept)
 
 
-class _Entry(msgspec.Struct, kw_only=True):
-    """An entry; exactly one of the three schedules is there."""
-
-    name: str
-    job: NewJob
-    misfire: MisfirePolicy
-    misfire_cap: int
-    overlap: Overlap
-    enabled: bool
-    cron: Cron | None = None
-    every: Every | None = None
-    at: At | None = None
-
-
 def _entry_spec(record: Record) -> EntrySpec:
     job = {**record["job"], "args": payload(record["job"]["args"])}
-    kept = msgspec.convert({**record, "job": job}, _Entry)
-    schedule: Schedule | None = kept.cron or kept.every or kept.at
-    assert schedule is not None  # noqa: S101  (every declared entry has one of them)
-    return EntrySpec(
-        name=kept.name,
-        schedule=schedule,
-        job=kept.job,
-        misfire=kept.misfire,
-        misfire_cap=kept.misfire_cap,
-        overlap=kept.overlap,
-        enabled=kept.enabled,
-    )
+    return entry_spec(msgspec.convert({**record, "job": job}, StoredEntry))
 
 
 def ledger_of(reply: Record) -> Ledger:

@@ -167,34 +167,15 @@ function Signals.stale(limit)
   return events_of(redis.call('ZRANGEBYSCORE', Keys.stale, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- The fields under which jobs are known: their own lists, and keys that no other job took over;
--- and these keys.
-local function known_fields(jobs)
-  local lists, fields, keys, owners, names = {}, {}, {}, {}, {}
-  for place, job in ipairs(jobs) do
-    lists[place] = 'j' .. job
-  end
-  for place, kept in ipairs(Write.read(Keys.known, lists)) do
-    if kept then
-      fields[#fields + 1] = lists[place]
-      local names_kept = cmsgpack.unpack(kept)
-      for _, key in ipairs(names_kept) do
-        keys[#keys + 1], owners[#owners + 1] = 'k' .. key, jobs[place]
-      end
-    end
-  end
-  for place, kept in ipairs(Write.read(Keys.known, keys)) do
-    if kept and (cmsgpack.unpack(kept))[1] == owners[place] then
-      fields[#fields + 1] = keys[place]
-      names[#names + 1] = string.sub(keys[place], 2)
-    end
-  end
-  return fields, names
-end
-
--- Removes the signal keys and events of removed jobs.
+-- Removes the signal keys and events of removed jobs; a key that another job took over stays.
 function Signals.forget_jobs(jobs)
-  local fields, names = known_fields(jobs)
+  local fields, names = {}, {}
+  for place, job in ipairs(jobs) do
+    fields[place] = 'j' .. job
+  end
+  for place, one in ipairs(Signals.known_as(jobs)) do
+    fields[#fields + 1], names[place] = 'k' .. one[1], one[1]
+  end
   Write.hdel(Keys.known, fields)
   Write.zrem(Keys.known_names, names)
   if redis.call('ZCARD', Keys.scopes) == 0 then

@@ -66,20 +66,17 @@ local function make(new)
   Jobs.save(rows)
 end
 
-local function permit_of(kept)
-  return {
-    gate = kept[1],
-    job = kept[2],
-    run = kept[3],
-    pool = kept[4],
-    amount = kept[5],
-    since = kept[6],
-    hold = kept[7],
-  }
-end
+-- The names of the fields that come by their place.
+local PERMIT = { 'gate', 'job', 'run', 'pool', 'amount', 'since', 'hold' }
+local KEY = { 'tenant', 'key', 'job', 'body', 'until_at' }
+local LINE = { 'seq', 'at', 'author', 'reason', 'verb', 'target', 'detail' }
 
-local function key_of(kept)
-  return { tenant = kept[1], key = kept[2], job = kept[3], body = kept[4], until_at = kept[5] }
+local function by_names(names, kept)
+  local row = {}
+  for place, name in ipairs(names) do
+    row[name] = kept[place]
+  end
+  return row
 end
 
 -- What belongs to jobs: the runs that ended, permits and keys.
@@ -90,10 +87,10 @@ local function add_belongings(new)
       runs[#runs + 1] = run
     end
     for _, kept in ipairs(one.permits) do
-      permits[#permits + 1] = permit_of(kept)
+      permits[#permits + 1] = by_names(PERMIT, kept)
     end
     if one.key ~= nil then
-      keys[#keys + 1] = key_of(one.key)
+      keys[#keys + 1] = by_names(KEY, one.key)
     end
   end
   Jobs.add_runs(runs)
@@ -128,17 +125,6 @@ function PARTS.events(rows)
   end
 end
 
-local function line_of(kept)
-  return {
-    at = kept[2],
-    author = kept[3],
-    reason = kept[4],
-    verb = kept[5],
-    target = kept[6],
-    detail = kept[7],
-  }
-end
-
 local function is_same_line(one, other)
   for name, value in pairs(other) do
     if one[name] ~= value then
@@ -151,7 +137,8 @@ end
 function PARTS.trail(rows)
   local lines, newest = {}, Trail.page(nil, nil, 1)[1]
   for place, kept in ipairs(rows) do
-    lines[place] = line_of(kept)
+    lines[place] = by_names(LINE, kept)
+    lines[place].seq = nil
   end
   if #lines > 0 and not (newest and is_same_line(newest, lines[#lines])) then
     Trail.add(lines)
