@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -231,22 +231,38 @@ Operator = Annotated[Caller, needs(Permission.ACT)]
 _NOTHING = ReasonBody()
 
 
-@ROUTES.post(
-    "/jobs/{id}/cancel", operation_id="cancel", summary="Cancel a job", response_model=MOVED_ONE
-)
-async def cancel(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Operator,
-    body: ReasonBody = _NOTHING,
-    repeat_key: RepeatKey = None,
-) -> Response:
-    """A queued job is cancelled at once.
+def _operate(verb: Verb, summary: str, description: str) -> Callable[..., Awaitable[Response]]:
+    """Add the route of an operation that takes only a reason, and return its function."""
 
-    A running or awaiting one: its worker is notified, and it ends cancelled when its run or its
-    deadline ends. A final one is refused with 409.
-    """
-    return await _one(service, _move(Verb.CANCEL, caller, body), id, body, repeat_key)
+    async def operate(
+        id: str,  # noqa: A002  (the path's word)
+        service: TheService,
+        caller: Operator,
+        body: ReasonBody = _NOTHING,
+        repeat_key: RepeatKey = None,
+    ) -> Response:
+        return await _one(service, _move(verb, caller, body), id, body, repeat_key)
+
+    ROUTES.add_api_route(
+        f"/jobs/{{id}}/{verb.replace('_', '-')}",
+        operate,
+        methods=["POST"],
+        name=verb,
+        operation_id=verb,
+        summary=summary,
+        description=description,
+        response_model=MOVED_ONE,
+    )
+    return operate
+
+
+cancel = _operate(
+    Verb.CANCEL,
+    "Cancel a job",
+    "A queued job is cancelled at once.\n\n"
+    "A running or awaiting one: its worker is notified, and it ends cancelled when its run or its\n"
+    "deadline ends. A final one is refused with 409.",
+)
 
 
 @ROUTES.post(
@@ -268,21 +284,9 @@ async def retry(
     return await _one(service, _move(Verb.RETRY, caller, body, edit), id, body, repeat_key)
 
 
-@ROUTES.post(
-    "/jobs/{id}/run-now",
-    operation_id="run_now",
-    summary="Make a job due now",
-    response_model=MOVED_ONE,
+run_now = _operate(
+    Verb.RUN_NOW, "Make a job due now", "Make a queued job due at once; every gate still holds."
 )
-async def run_now(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Operator,
-    body: ReasonBody = _NOTHING,
-    repeat_key: RepeatKey = None,
-) -> Response:
-    """Make a queued job due at once; every gate still holds."""
-    return await _one(service, _move(Verb.RUN_NOW, caller, body), id, body, repeat_key)
 
 
 @ROUTES.post(
@@ -308,38 +312,18 @@ async def edit(
     return await _one(service, _move(Verb.EDIT, caller, body, change), id, body, repeat_key)
 
 
-@ROUTES.post(
-    "/jobs/{id}/succeed",
-    operation_id="succeed",
-    summary="Say that a job succeeded",
-    response_model=MOVED_ONE,
+_operate(
+    Verb.SUCCEED,
+    "Say that a job succeeded",
+    "End a job that is not final as succeeded, by force; its permits are given back.",
 )
-async def succeed(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Operator,
-    body: ReasonBody = _NOTHING,
-    repeat_key: RepeatKey = None,
-) -> Response:
-    """End a job that is not final as succeeded, by force; its permits are given back."""
-    return await _one(service, _move(Verb.SUCCEED, caller, body), id, body, repeat_key)
 
 
-@ROUTES.post(
-    "/jobs/{id}/kill",
-    operation_id="kill",
-    summary="Say that a job is dead",
-    response_model=MOVED_ONE,
+_operate(
+    Verb.KILL,
+    "Say that a job is dead",
+    "End a job that is not final as dead, by force; its permits are given back.",
 )
-async def kill(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Operator,
-    body: ReasonBody = _NOTHING,
-    repeat_key: RepeatKey = None,
-) -> Response:
-    """End a job that is not final as dead, by force; its permits are given back."""
-    return await _one(service, _move(Verb.KILL, caller, body), id, body, repeat_key)
 
 
 @ROUTES.post(
