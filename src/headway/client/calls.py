@@ -137,7 +137,7 @@ class HttpCall:
     Attributes:
         path: below the server's address, quoted.
         body: the JSON to send; None for none.
-    waits_s: how long the server may take beyond the timeout, for a long poll.
+        waits_s: how long the server may take beyond the timeout, for a long poll.
         patience_s: for how long it is repeated while the server is unavailable or answers 429.
     """
 
@@ -288,11 +288,9 @@ def _encoded(call: HttpCall) -> bytes:
 
 
 def _reply_lost(call: HttpCall, error: Exception) -> HeadwayError:
-    text = str(error) or type(error).__name__
+    message = f"no answer to {call.what}: {str(error) or type(error).__name__}"
     if call.writes:
-        message = f"no answer to {call.what}: {text}"
         return OutcomeUnknown(message, hint="repeating the call is safe")
-    message = f"no answer to {call.what}: {text}"
     return StoreUnavailable(message)
 
 

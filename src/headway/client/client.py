@@ -287,17 +287,15 @@ class Client:
 
     why = _waiting(why_async)
 
-    def read(self, query: Query[Answer]) -> Answer:
+    async def read_async(self, query: Query[Answer]) -> Answer:
         """Answer one of the contract's questions, such as `LanesQuery()`.
 
         Raises:
             CallerError: the HTTP API does not answer it.
         """
-        return self.wait_for(self.remote.read(query))
-
-    async def read_async(self, query: Query[Answer]) -> Answer:
-        """As `read`, for callers that can await."""
         return await self.remote.read(query)
+
+    read = _waiting(read_async)
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
         """Cancel a queued job, and asks a running or awaiting one to end.

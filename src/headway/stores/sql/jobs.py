@@ -12,7 +12,7 @@ from headway.stores.ledger.columns import CODES, encode_job_rest
 from headway.stores.ledger.packing import encode_cascade, encode_some, encode_uses
 from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
-from headway.stores.sql.statement import ANY_JOB, Select, SqlSession
+from headway.stores.sql.statement import ANY_JOB, Select, SessionOf, SqlSession, SqlTable
 
 NEW = (
     *("id", "state", "lane", "flow", "policy", "priority", "due_at", "created_at", "care"),
@@ -168,13 +168,10 @@ class Listed:
         return [seq for (seq,) in self._session.select(self._walk.fitting, *asked)]
 
 
-class SqlJobs(ABC):
+class SqlJobs(SqlTable[SessionOf], ABC):
     """Flows and policies by number, and pages of a listing; see `JobTable`."""
 
     walks: Walks
-
-    def __init__(self, session: SqlSession) -> None:
-        self._session = session
 
     @abstractmethod
     def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:

@@ -9,7 +9,16 @@ from headway.core.state import State
 from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.packing import decode_lane_spec
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.sql.statement import FIRST_TOTAL, WIDTH, Rows, Select, SqlSession, of
+from headway.stores.sql.statement import (
+    FIRST_TOTAL,
+    WIDTH,
+    Rows,
+    Select,
+    SessionOf,
+    SqlSession,
+    SqlTable,
+    of,
+)
 
 LANE = Select("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
 _STARTS = Select(
@@ -34,11 +43,8 @@ def read_lane(name: str, rows: Rows) -> LaneRow | None:
     )
 
 
-class SqlLanes:
+class SqlLanes(SqlTable[SessionOf]):
     """The starts of tenants; see `LaneTable`. Lanes are cached by each store in its own way."""
-
-    def __init__(self, session: SqlSession) -> None:
-        self._session = session
 
     def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
         session, wanted = self._session, tuple(sorted(tenants))

@@ -22,7 +22,9 @@ from headway.stores.sql.statement import (
     REVISION,
     Row,
     Select,
+    SessionOf,
     SqlSession,
+    SqlTable,
     Write,
     of,
 )
@@ -77,11 +79,8 @@ def read_event(kept: Row) -> SignalRow:
     )
 
 
-class SqlEntries:
+class SqlEntries(SqlTable[SqlSession]):
     """See `EntryTable`."""
-
-    def __init__(self, session: SqlSession) -> None:
-        self._session = session
 
     def load(self, name: str) -> EntryRow | None:
         rows = self._session.select(_ENTRY, name)
@@ -94,11 +93,8 @@ class SqlEntries:
         self._session.write(_SAVE_ENTRY, *entry_values(row))
 
 
-class SqlTokens:
+class SqlTokens(SqlTable[SqlSession]):
     """See `TokenTable`."""
-
-    def __init__(self, session: SqlSession) -> None:
-        self._session = session
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
         wanted = tuple(ids)
@@ -161,14 +157,11 @@ class SqlFacts:
         self._session.write(_SET_LEADER, role, holder, term, until_at)
 
 
-class SqlTrail:
+class SqlTrail(SqlTable[SessionOf]):
     """What is read of the trail; see `TrailTable`. How it is written is each store's own."""
 
     page_of_target: Select
     """Bound to the target, below which seq, and how many."""
-
-    def __init__(self, session: SqlSession) -> None:
-        self._session = session
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         below = _LAST_SEQ if before is None else before

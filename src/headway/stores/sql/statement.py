@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headway.core.job import JobPolicy
 from headway.stores.ledger.fingerprint import FingerprintWatch
@@ -139,3 +139,13 @@ class SqlSession(Protocol):
     def number_list(self, values: Iterable[int], /) -> object:
         """Return whole numbers as one parameter."""
         ...
+
+
+SessionOf = TypeVar("SessionOf", bound=SqlSession)
+
+
+class SqlTable(Generic[SessionOf]):
+    """A table as the steps of one connection see it."""
+
+    def __init__(self, session: SessionOf) -> None:
+        self._session = session

@@ -32,21 +32,9 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     step.load(request.ids)
     replies = [_apply_to(step, request, job) for job in request.ids]
     step.flush()
-    ledger.trail.add(
-        [
-            TrailRow(
-                0,
-                ledger.now,
-                request.author,
-                request.reason,
-                str(request.verb),
-                reply.id,
-                str(reply.answer),
-            )
-            for reply in replies
-            if reply.answer in {Acted.DONE, Acted.ASKED}
-        ]
-    )
+    done = [reply for reply in replies if reply.answer in {Acted.DONE, Acted.ASKED}]
+    said = (ledger.now, request.author, request.reason, str(request.verb))
+    ledger.trail.add([TrailRow(0, *said, reply.id, str(reply.answer)) for reply in done])
     ledger.trail.keep_answer(request.request, encode_json(replies))
     return replies
 

@@ -14,7 +14,7 @@ from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
 from headway.stores.postgres.statement import Each, Mode, NeedsMore
 from headway.stores.postgres.tables.records import OF_KNOWN
-from headway.stores.sql.statement import DEFINITIONS, Rows, Select, Write, of
+from headway.stores.sql.statement import DEFINITIONS, Rows, Select, SqlTable, Write, of
 
 _TEMPLATES = Select("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
 _SAVE_TEMPLATE = Write(
@@ -84,11 +84,8 @@ _SHORT_HORIZONS = Select(
 )
 
 
-class PostgresGates:
+class PostgresGates(SqlTable[Session]):
     """Gates by name."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def templates(self) -> Mapping[str, TemplateRow]:
         session = self._session
@@ -256,11 +253,8 @@ _PERMITS = Select(
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
 
 
-class PostgresPermits:
+class PostgresPermits(SqlTable[Session]):
     """Permits; a job holds at most one of a gate."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(self, rows: Sequence[PermitRow]) -> None:
         if not rows:
@@ -350,11 +344,8 @@ _OLDEST_STARTS = Select(
 )
 
 
-class PostgresStarts:
+class PostgresStarts(SqlTable[Session]):
     """One number for each gate and millisecond."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(self, counts: Mapping[str, int]) -> None:
         session = self._session

@@ -33,14 +33,10 @@ _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "byte
 _decode_run = decoder(RunRow)
 
 
-class PostgresJobs(SqlJobs):
+class PostgresJobs(SqlJobs[Session]):
     """See `JobTable`."""
 
     walks = sql.WALKS
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._session = session
 
     def _rows(self, found: Rows) -> list[JobRow]:
         session = self._session

@@ -38,12 +38,8 @@ _SAVE_STARTS = Write(
 )
 
 
-class PostgresLanes(SqlLanes):
+class PostgresLanes(SqlLanes[Session]):
     """See `LaneTable`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._session = session
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
         found: dict[str, LaneRow] = {}

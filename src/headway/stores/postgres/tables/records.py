@@ -15,7 +15,7 @@ from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Read, Repeat
 from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
-from headway.stores.sql.statement import KEPT_EVENTS, Rows, Select, Write, of
+from headway.stores.sql.statement import KEPT_EVENTS, Rows, Select, SqlTable, Write, of
 
 KEYS = Each(
     "SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"), Blobs
@@ -38,11 +38,8 @@ _SAVE_KEYS = Write(
 )
 
 
-class PostgresKeys:
+class PostgresKeys(SqlTable[Session]):
     """Keys by tenant; each is found by a hash of both."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
         if self._session.mode is Mode.BLIND:
@@ -155,11 +152,8 @@ _STALE_EVENTS = Select(
 )
 
 
-class PostgresSignals:
+class PostgresSignals(SqlTable[Session]):
     """What is known of the outside world's words."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def known(self, key: str) -> tuple[str, int] | None:
         rows = self._session.each(KNOWN, (key,))[key]
@@ -297,11 +291,8 @@ _WORKERS = Select(
 )
 
 
-class PostgresWorkers:
+class PostgresWorkers(SqlTable[Session]):
     """Workers by their random ids."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def load(self, worker: str) -> WorkerRow | None:
         rows = self._session.select(LOAD_WORKER, worker)
@@ -359,14 +350,10 @@ _FORGET_ANSWERS = Write(
 )
 
 
-class PostgresTrail(SqlTrail):
+class PostgresTrail(SqlTrail[Session]):
     """See `TrailTable`."""
 
     page_of_target = _TRAIL_OF_TARGET
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._session = session
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         if not rows:

@@ -26,14 +26,13 @@ from headway.stores.sqlite.tables import job_statements as sql
 _decode_run = decoder(RunRow)
 
 
-class SqliteJobs(SqlJobs):
+class SqliteJobs(SqlJobs[Session]):
     """See `JobTable`."""
 
     walks = sql.WALKS
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._session = session
         self._db = session.db
 
     def _rows(self, found: Iterable[Row]) -> list[JobRow]:

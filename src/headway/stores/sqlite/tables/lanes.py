@@ -17,12 +17,11 @@ _SAVE_STARTS = (
 )
 
 
-class SqliteLanes(SqlLanes):
+class SqliteLanes(SqlLanes[Session]):
     """See `LaneTable`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._session = session
         self._db = session.db
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:

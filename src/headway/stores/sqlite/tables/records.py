@@ -177,7 +177,7 @@ _TRAIL_OF_TARGET = Select(
 )
 
 
-class SqliteTrail(SqlTrail):
+class SqliteTrail(SqlTrail[Session]):
     """See `TrailTable`."""
 
     page_of_target = _TRAIL_OF_TARGET
