@@ -136,7 +136,6 @@ class DefineGroup(ConformanceGroup):
 
     async def test_negative_capacity_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         await rig.declare(LINE, TWILIO, NUMBERS)
-        before = await rig.dump()
         for item in (
             SetGate(name="line", capacity=-1),
             SetGate(name="rate:twilio", limit=-1),
@@ -144,9 +143,8 @@ class DefineGroup(ConformanceGroup):
             SetGate(name="numbers", members=(("a", -1),)),
             SetGate(name=f"lane:{LANE}", capacity=-1),
         ):
-            with pytest.raises(InvalidValue):
+            async with rig.refuses(InvalidValue):
                 await rig.define(item)
-        assert await rig.dump() == before
 
     async def test_instance_is_capped_under_its_template(self, rig: Rig) -> None:
         await rig.declare(PHONE)

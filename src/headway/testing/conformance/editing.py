@@ -91,12 +91,10 @@ class StageGroup(ConformanceGroup):
 
     async def test_stage_with_unknown_gates_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        before = await rig.dump()
-        with pytest.raises(UnknownGate):
+        async with rig.refuses(UnknownGate):
             await rig.worker.report(Failed(job.id, 1, after_ms=0, stage="check", gates=NOWHERE))
-        with pytest.raises(InvalidValue):
+        async with rig.refuses(InvalidValue):
             await rig.worker.report(Failed(job.id, 1, after_ms=0, gates=CHECK))
-        assert await rig.dump() == before
 
     async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
@@ -288,12 +286,10 @@ class EditGroup(ConformanceGroup):
     async def test_gate_that_nothing_declares_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job, dead = await rig.add(), await rig.add()
         await rig.act(Verb.KILL, dead.id)
-        before = await rig.dump()
-        edit = Edit(priority=1, stage="dial", gates=(GateUse(name="nowhere", template="nowhere"),))
+        edit = Edit(priority=1, stage="dial", gates=NOWHERE)
         for verb, one in ((Verb.EDIT, job), (Verb.RETRY, dead)):
-            with pytest.raises(UnknownGate):
+            async with rig.refuses(UnknownGate):
                 await rig.act(verb, one.id, edit=edit)
-        assert await rig.dump() == before
 
     @pytest.mark.parametrize(
         "edit",

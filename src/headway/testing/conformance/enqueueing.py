@@ -43,6 +43,12 @@ ODD_NAMES = (
 
 
 TAKEN = derived_id("taken")
+OTHER_BODIES = pytest.mark.parametrize(
+    "change",
+    [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
+    ids=lambda change: next(iter(change)),
+)
+"""What makes another body of a job."""
 
 
 class EnqueueGroup(ConformanceGroup):
@@ -98,11 +104,7 @@ class EnqueueGroup(ConformanceGroup):
         assert after.jobs == before.jobs
         assert after.stats.totals == before.stats.totals
 
-    @pytest.mark.parametrize(
-        "change",
-        [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
-        ids=lambda change: next(iter(change)),
-    )
+    @OTHER_BODIES
     async def test_same_id_with_another_body_is_a_conflict_and_writes_nothing(
         self, rig: Rig, change: dict[str, str]
     ) -> None:
@@ -164,11 +166,7 @@ class EnqueueGroup(ConformanceGroup):
         assert len({reply.id for (reply,) in replies}) == 1
         assert await rig.total("enqueued") == 1
 
-    @pytest.mark.parametrize(
-        "change",
-        [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
-        ids=lambda change: next(iter(change)),
-    )
+    @OTHER_BODIES
     async def test_key_with_another_body_is_a_conflict_and_writes_nothing(
         self, rig: Rig, change: dict[str, str]
     ) -> None:

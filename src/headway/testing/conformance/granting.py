@@ -211,11 +211,9 @@ class TokenGroup(ConformanceGroup):
 
     async def test_use_at_what_is_no_moment_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
-        before = await rig.dump()
         for at in (-1, 2**63):
-            with pytest.raises(InvalidValue):
+            async with rig.refuses(InvalidValue):
                 await rig.define(NoteUse(used=((ORDERS.id, at),)))
-        assert await rig.dump() == before
 
     async def test_ten_thousand_tokens_are_held_and_one_more_is_refused(self, rig: Rig) -> None:
         specs = [replace(SENDER, id=f"{n:016x}") for n in range(MOST)]

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from headway.contract.claims import Claimed
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
+from headway.core.job import NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
@@ -23,6 +25,15 @@ PHONE = Slots("phone:{phone}", 1)
 HOURLY = Rate("hourly:{phone}", 1, "1h")
 LINE = Slots("line", 1)
 A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
+
+
+async def park_behind_one(rig: Rig, n: int) -> tuple[Claimed, list[NewJob]]:
+    """Start the first of n jobs of `repo:a`, and park the others; return the run and all jobs."""
+    await rig.declare(REPO)
+    jobs = await rig.add_many(n, gates=(A,))
+    run = await rig.worker.take_one()
+    await rig.worker.take(9)
+    return run, jobs
 
 
 class ParkingGroup(ConformanceGroup):
@@ -74,10 +85,7 @@ class ParkingGroup(ConformanceGroup):
             await rig.worker.settle(Succeeded(run.id, run.run))
 
     async def test_giving_one_back_moves_one_parked_job(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(50, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 50)
         await rig.worker.settle(Succeeded(run.id, run.run))
         states = await rig.states(*jobs)
         assert (states.count(State.WAITING), states.count(State.PARKED)) == (1, 48)
@@ -127,10 +135,7 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [urgent.id]
 
     async def test_newcomer_never_passes_what_is_parked_before_it(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(2, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 2)
         late = await rig.add(gates=(A,))
         await rig.worker.settle(Succeeded(run.id, run.run))
         run = await rig.worker.take_one()
@@ -172,10 +177,7 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
     async def test_snoozed_failed_and_released_runs_feed_the_gate_they_held(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(4, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 4)
         await rig.worker.settle(Failed(run.id, run.run, after_ms=50_000))
         run = await rig.worker.take_one()
         assert run.id == jobs[1].id
@@ -197,29 +199,20 @@ class ParkingGroup(ConformanceGroup):
         assert got[0] in {job.id for job in jobs}
 
     async def test_parked_job_that_is_cancelled_leaves_the_others_in_order(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(4, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 4)
         await rig.cancel(jobs[1].id)
         assert (await rig.gate("repo:a")).parked == 2
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_parked_job_edited_to_a_better_priority_goes_first(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(4, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 4)
         await rig.act(Verb.EDIT, jobs[3].id, edit=Edit(priority=1))
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[3].id]
 
     async def test_parked_job_edited_to_a_later_due_time_waits_for_it(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(3, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 3)
         due_at = rig.clock() + 5_000
         await rig.act(Verb.EDIT, jobs[1].id, edit=Edit(due_at=due_at))
         assert await rig.state(jobs[1].id) is State.SCHEDULED
