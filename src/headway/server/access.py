@@ -110,11 +110,7 @@ class TokenCache:
         self._used: dict[str, int] = {}
 
     async def is_open(self) -> bool:
-        """Return whether no token is needed: only if that was allowed, and until the first token.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return whether no token is needed: if that was allowed, and until the first token."""
         now = self._timing.monotonic()
         if self._open_here and now - self._asked_at > FRESH_S:
             known = now - self._looked_at < AWAY_S
@@ -133,9 +129,6 @@ class TokenCache:
 
         Returns:
             The caller; None if it is not known.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         if await self.is_open():
             return OPEN_CALLER
@@ -240,7 +233,6 @@ class Authenticator:
             Unauthenticated: there is no token, or it is unknown or has expired.
             Forbidden: it may not do this.
             TooManyRequests: its request rate is above the limit.
-            StoreError: the store cannot be read.
         """
         caller = await self._known(authorization)
         caller.check(permission)
@@ -257,7 +249,6 @@ class Authenticator:
         Raises:
             Unauthenticated: its token is not known any more, or over.
             Forbidden: it may do something else now.
-            StoreError: the store cannot be read.
         """
         if await self._known(authorization) != caller:
             message = f"the token {caller.name!r} was changed meanwhile"
@@ -366,7 +357,6 @@ async def check_again(request: Request, caller: Caller) -> None:
     Raises:
         Unauthenticated: it is.
         Forbidden: the token is for something else now.
-        StoreError: the store cannot be read.
     """
     authenticator = cast("Authenticator", request.app.state.authenticator)
     await authenticator.check_again(request.headers.get("authorization"), caller)

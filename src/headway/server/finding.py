@@ -3,6 +3,8 @@
 A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
 reaches none that is under way. Those are read from the indexes of waiting, parked, running and
 awaiting jobs, so the cost depends on what is returned.
+
+Whatever reads the store raises StoreError, here and in the rest of the server.
 """
 
 from __future__ import annotations
@@ -140,31 +142,19 @@ class Flows:
 
 
 async def waiting_flows(store: Store, lanes: Sequence[str], first: int = 1) -> Flows:
-    """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane."""
     pages = [await store.read(FlowsQuery(lane=one, first=first, limit=MOST_FLOWS)) for one in lanes]
     rows = [flow for page in pages for flow in page.rows]
     return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
 
 
 async def parked_gates(store: Store) -> Page[GateState]:
-    """Return the first 50 gates at which jobs are parked.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return the first 50 gates at which jobs are parked."""
     return await store.read(GatesQuery(parked=True, limit=MOST_GATES))
 
 
 async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1) -> Flows:
-    """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate."""
     pages = [
         await store.read(FlowsQuery(gate=one.name, first=first, limit=MOST_FLOWS)) for one in gates
     ]
@@ -175,11 +165,7 @@ async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1)
 async def first_jobs(
     store: Store, flows: Iterable[WaitingFlow], limit: int = 100
 ) -> Sequence[JobView]:
-    """Return the first jobs of flows, the earliest due first, without those that started.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return the first jobs of flows, the earliest due first, without those that started."""
     names = [flow.first for flow in flows]
     # The first job of each flow, then the second of each, and so on.
     turns = [
@@ -206,9 +192,6 @@ async def held_jobs(
         each: jobs of one worker, at most.
         most: after so many jobs no further worker is read.
         fits: which jobs are returned.
-
-    Raises:
-        StoreError: the store cannot be read now.
     """
     busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
     found: list[JobView] = []
@@ -242,9 +225,6 @@ async def underway_jobs(
 
     Returns:
         Those that wait, the earliest due first; then those that run or await, with their runs.
-
-    Raises:
-        StoreError: the store cannot be read now.
     """
     states, limit = set(query.states or State), query.limit
 
@@ -294,11 +274,7 @@ def _waiting(lane: LaneView) -> int:
 
 
 async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
-    """Return the first jobs of a listing; if it reaches none from its beginning, the last.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Return the first jobs of a listing; if it reaches none from its beginning, the last."""
     page = await store.read(query)
     if not page.rows and page.cursor is not None:
         page = await store.read(replace(query, newest=True))

@@ -56,11 +56,7 @@ class Overview:
 
 
 async def read_overview(store: Store) -> Overview:
-    """Look at a whole store; the number of its jobs does not matter.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Look at a whole store; the number of its jobs does not matter."""
     lanes = await store.read(LanesQuery())
     gates: list[GateState] = []
     page = await store.read(GatesQuery(limit=PAGE))
@@ -211,7 +207,6 @@ class EventFeed:
 
         Raises:
             TooManyRequests: there are 500 already.
-            StoreError: the store cannot be read now.
         """
         if len(self._subscribers) >= MOST_SUBSCRIBERS:
             message = f"this server feeds {MOST_SUBSCRIBERS} event streams already"

@@ -202,11 +202,7 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def now(self) -> int:
-        """Return the store's time, ms UTC.
-
-        Raises:
-            StoreError: the store cannot be read now.
-        """
+        """Return the store's time, ms UTC."""
         return (await self.store.read(StatsQuery())).now
 
     async def in_turns(self, items: Iterable[Item]) -> AsyncIterator[Item]:

@@ -158,19 +158,11 @@ class Sight:
         self._locks: dict[Hashable, asyncio.Lock] = {}
 
     async def overview(self) -> Overview:
-        """Return the whole store, not older than a second.
-
-        Raises:
-            StoreError: the store cannot be read now.
-        """
+        """Return the whole store, not older than a second."""
         return await self.once("overview", self._overview)
 
     async def latencies(self, lanes: Sequence[str]) -> Mapping[str, LaneLatency]:
-        """Return what lanes reach beside their targets, by name; a few reads for each lane.
-
-        Raises:
-            StoreError: the store cannot be read now.
-        """
+        """Return what lanes reach beside their targets, by name; a few reads for each lane."""
 
         async def read() -> Mapping[str, LaneLatency]:
             return {one.lane: one for one in await lane_latencies(self.store, lanes)}
@@ -178,19 +170,11 @@ class Sight:
         return await self.once(("latencies", *lanes), read, SLOW_S) if lanes else {}
 
     async def lateness(self) -> Lateness:
-        """Return how late the jobs start that came last.
-
-        Raises:
-            StoreError: the store cannot be read now.
-        """
+        """Return how late the jobs start that came last."""
         return await self.once("lateness", self._lateness, SLOW_S)
 
     async def stuck(self) -> Stuck:
-        """Return what is held up in the whole store, by cause.
-
-        Raises:
-            StoreError: the store cannot be read now.
-        """
+        """Return what is held up in the whole store, by cause."""
 
         async def read() -> Stuck:
             return await find_stuck(self.store, await self.overview())

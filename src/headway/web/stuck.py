@@ -130,11 +130,7 @@ class _Group:
 
 
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
-    """Find what is held up.
-
-    Raises:
-        StoreError: the store cannot be read now.
-    """
+    """Find what is held up."""
     held = sorted((one for one in seen.lanes if _held(one)), key=_held, reverse=True)
     groups: dict[tuple[str, str], _Group] = {}
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows

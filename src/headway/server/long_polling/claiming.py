@@ -279,7 +279,6 @@ class PollClaimer:
             What was found. If nothing, its moments hold for all of the lanes.
 
         Raises:
-            StoreError: the store could not answer.
             InvalidValue: the claim is unusable.
         """
         lanes = pull.wanted.among(known)

@@ -145,11 +145,7 @@ class LongPollRegistry:
             self._known.note(lane)
 
     async def among(self, wanted: LaneSelection) -> tuple[str, ...]:
-        """Return the names of the lanes that are wanted, those that fit a pattern among them.
-
-        Raises:
-            StoreError: the store could not answer.
-        """
+        """Return the names of the lanes that are wanted, those that fit a pattern among them."""
         known = await self._known.names() if wanted.patterns else ()
         return tuple(name for name, _ in wanted.among(known))
 
@@ -164,7 +160,6 @@ class LongPollRegistry:
             The jobs; none when the time is up or the registry was closed.
 
         Raises:
-            StoreError: the store could not answer.
             InvalidValue: the claim is unusable.
         """
         if pull.request is not None:

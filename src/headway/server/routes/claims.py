@@ -250,7 +250,6 @@ async def answer_pull(
         Unauthenticated: its token ended while it waited.
         Forbidden: a lane is not the caller's, or the caller may not claim at all.
         InvalidValue: a value is out of its range.
-        StoreError: the store could not answer.
     """
     registry = service.long_polls
     presence = ClientWatch(request.receive)

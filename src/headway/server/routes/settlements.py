@@ -79,7 +79,6 @@ async def settle_runs(
     Raises:
         Forbidden: a job that is to follow, or a gate to be closed, is not the caller's.
         CallerError: an outcome asks for what cannot be; nothing was written.
-        StoreError: the store could not answer.
     """
     name = caller.worker(worker)
     gates = await _gates_of_stages(service, name, said)

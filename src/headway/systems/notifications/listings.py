@@ -110,7 +110,6 @@ async def timeline(
 
     Raises:
         InvalidValue: the cursor is not one of a timeline.
-        StoreError: the store cannot be read now.
     """
     if history is None:
         rows, cursor = await page_of(store, asked, recipient)
