@@ -208,8 +208,7 @@ def _audit(query: AuditQuery) -> dict[str, Any]:
     return {"part": part, "after": after, "limit": query.limit}
 
 
-def _nothing(query: Query[Any]) -> dict[str, Any]:
-    del query
+def _nothing(_query: Query[Any]) -> dict[str, Any]:
     return {}
 
 

@@ -25,9 +25,8 @@ HOLDERS = 10
 PARKED = 1_000
 
 
-def read_specs(ledger: Ledger, query: SpecsQuery) -> tuple[GateSpec, ...]:
+def read_specs(ledger: Ledger, _query: SpecsQuery) -> tuple[GateSpec, ...]:
     """Return the declared gates."""
-    del query
     return tuple(row.current for _, row in sorted(ledger.gates.templates().items()))
 
 

@@ -64,9 +64,8 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
     return tuple(views)
 
 
-def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
+def read_workers(ledger: Ledger, _query: WorkersQuery) -> tuple[WorkerView, ...]:
     """Return live workers, and those that died less than an hour ago."""
-    del query
     workers = ledger.workers.all()
     held = ledger.jobs.held_counts([one.id for one in workers])
     return tuple(
@@ -82,9 +81,8 @@ def read_workers(ledger: Ledger, query: WorkersQuery) -> tuple[WorkerView, ...]:
     )
 
 
-def read_timetable(ledger: Ledger, query: TimetableQuery) -> tuple[EntryView, ...]:
+def read_timetable(ledger: Ledger, _query: TimetableQuery) -> tuple[EntryView, ...]:
     """Return all entries, by name."""
-    del query
     return tuple(
         EntryView(
             spec=row.spec,
@@ -116,9 +114,8 @@ def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
     return Page(rows=tuple(TrailView(**one._asdict()) for one in rows), cursor=cursor)
 
 
-def read_stats(ledger: Ledger, query: StatsQuery) -> StatsView:
+def read_stats(ledger: Ledger, _query: StatsQuery) -> StatsView:
     """Return the counts of the whole store."""
-    del query
     return StatsView(
         now=ledger.now,
         counts={str(state): n for state, n in ledger.counts.of_states().items() if n},

@@ -116,8 +116,7 @@ def _revive_key(step: Step, row: JobRow) -> None:
         keys.save([KeyRow(known.tenant, known.key, known.job, known.body, None)])
 
 
-def _run_now(step: Step, row: JobRow, request: ActRequest) -> Acted:
-    del request
+def _run_now(step: Step, row: JobRow, _request: ActRequest) -> Acted:
     if row.state not in QUEUED:
         return Acted.REFUSED
     if row.state is State.SCHEDULED:

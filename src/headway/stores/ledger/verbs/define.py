@@ -127,21 +127,18 @@ TrailEntry = tuple[str, str, str] | None
 changed."""
 
 
-def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> TrailEntry:
-    del request
+def _declare_gate(step: Step, item: DeclareGate, _request: DefineRequest) -> TrailEntry:
     changed = declare_gate(step, item.spec)
     return ("declare gate", item.spec.name, str(item.spec.kind)) if changed else None
 
 
-def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> TrailEntry:
-    del request
+def _set_gate(step: Step, item: SetGate, _request: DefineRequest) -> TrailEntry:
     before = _values(step, item.name)
     set_gate(step, item)
     return None if _values(step, item.name) == before else ("set gate", item.name, "")
 
 
-def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> TrailEntry:
-    del request
+def _reset_gate(step: Step, item: ResetGate, _request: DefineRequest) -> TrailEntry:
     before = _values(step, item.name)
     reset_gate(step, item.name)
     return None if _values(step, item.name) == before else ("reset gate", item.name, "")
@@ -174,13 +171,11 @@ def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
 
 
-def _open(step: Step, item: OpenGate, request: DefineRequest) -> TrailEntry:
-    del request
+def _open(step: Step, item: OpenGate, _request: DefineRequest) -> TrailEntry:
     return ("open", item.name, "") if open_gate(step, item.name) else None
 
 
-def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> TrailEntry:
-    del request
+def _declare_lane(step: Step, item: DeclareLane, _request: DefineRequest) -> TrailEntry:
     row = _lane(step, item.spec.name)
     if row.spec == item.spec:
         return None
@@ -189,8 +184,7 @@ def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> Trai
     return "declare lane", item.spec.name, ""
 
 
-def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> TrailEntry:
-    del request
+def _set_lane(step: Step, item: SetLane, _request: DefineRequest) -> TrailEntry:
     row = _lane(step, item.spec.name)
     if row.override == item.spec:
         return None
@@ -199,8 +193,7 @@ def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> TrailEntry:
     return "set lane", item.spec.name, ""
 
 
-def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> TrailEntry:
-    del request
+def _reset_lane(step: Step, item: ResetLane, _request: DefineRequest) -> TrailEntry:
     row = step.ledger.lanes.load([item.name]).get(item.name)
     if row is None or row.override is None:
         return None
@@ -221,8 +214,7 @@ def _save_lane(step: Step, row: LaneRow) -> None:
     step.ledger.lanes.save(row)
 
 
-def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> TrailEntry:
-    del request
+def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> TrailEntry:
     spec = item.spec
     row = step.ledger.entries.load(spec.name)
     if row is None:
@@ -247,8 +239,7 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Tr
     return "declare entry", spec.name, f"revision {row.revision}"
 
 
-def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> TrailEntry:
-    del request
+def _enable_entry(step: Step, item: EnableEntry, _request: DefineRequest) -> TrailEntry:
     row = _entry(step, item.name)
     assert row.spec is not None  # noqa: S101  (_entry has looked)
     if row.spec.enabled == item.enabled:
@@ -264,8 +255,7 @@ def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> Trai
     return "enable" if item.enabled else "disable", item.name, ""
 
 
-def _remove_entry(step: Step, item: RemoveEntry, request: DefineRequest) -> TrailEntry:
-    del request
+def _remove_entry(step: Step, item: RemoveEntry, _request: DefineRequest) -> TrailEntry:
     row = _entry(step, item.name)
     _drop_fires(step, row)
     row.spec, row.ahead_until = None, None
@@ -300,14 +290,12 @@ def _set_token(step: Step, item: SetToken, request: DefineRequest) -> TrailEntry
     return ("set token", item.spec.id, "") if changed else None
 
 
-def _revoke_token(step: Step, item: RevokeToken, request: DefineRequest) -> TrailEntry:
-    del request
+def _revoke_token(step: Step, item: RevokeToken, _request: DefineRequest) -> TrailEntry:
     name = revoke_token(step.ledger, item.id)
     return None if name is None else ("revoke token", item.id, name)
 
 
-def _note_use(step: Step, item: NoteUse, request: DefineRequest) -> TrailEntry:
-    del request
+def _note_use(step: Step, item: NoteUse, _request: DefineRequest) -> TrailEntry:
     note_use(step.ledger, item)
 
 
