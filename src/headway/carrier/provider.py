@@ -43,12 +43,9 @@ _HERE = "here:"
 
 
 class Simulated:
-    """A simulated provider of calls and messages.
+    """A simulated provider of calls and messages; see `Voice` and `Texts`.
 
     Its calls live in this process and end with it; other processes do not see them.
-
-    Attributes:
-        answers_ms: see `Voice` and `Texts`.
     """
 
     name = "simulated"
@@ -81,7 +78,6 @@ class Simulated:
             self.world.inbound_urls.setdefault("", _HERE)
 
     async def dial(self, order: CallOrder) -> Dialled:
-        """See `Voice.dial`."""
         fate, nth = self._take(order.to, order.from_)
         fetched = order.script.url if isinstance(order.script, Fetch) else None
         plan = CallPlan(
@@ -131,7 +127,6 @@ class Simulated:
             raise ProviderRefused(error.message, provider_code="20404") from error
 
     async def send(self, order: TextOrder) -> str:
-        """See `Texts.send`."""
         fate, nth = self._take(order.to, order.from_)
         url = order.status_url
         plan = TextPlan(
@@ -146,7 +141,6 @@ class Simulated:
         return text.sid
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `Voice.verify`."""
         del now
         check_twilio(request, auth_tokens=[self._key])
 
@@ -178,7 +172,6 @@ class Simulated:
         )
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
-        """See `Voice.read_pressed`."""
         form = read_form(request.body)
         sid, digits = only(form, "CallSid"), only(form, "Digits")
         if sid is None or digits is None:
@@ -209,7 +202,6 @@ class Simulated:
         )
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
-        """See `Texts.read_inbound`."""
         form = read_form(request.body)
         sid, text = only(form, "MessageSid"), only(form, "Body")
         from_, to = only(form, "From"), only(form, "To")
@@ -218,11 +210,9 @@ class Simulated:
         return Inbound(from_=from_, to=to, text=text, event=event_id(self.name, sid))
 
     def speak(self, script: Say | Ask) -> Spoken:
-        """See `Voice.speak`."""
         return Spoken(write_twiml(script).encode(), "application/xml")
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        """See `Texts.reply_text`."""
         return write_reply(text).encode(), "application/xml"
 
     async def close(self) -> None:

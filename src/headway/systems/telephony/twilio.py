@@ -316,7 +316,6 @@ class Account:
         self._calls, self._messages = client.calls, client.messages
 
     async def dial(self, order: CallOrder) -> Dialled:
-        """See `Voice.dial`."""
         script = order.script
         said: dict[str, Any] = (
             {"url": script.url} if isinstance(script, Fetch) else {"twiml": written(script)}
@@ -383,7 +382,6 @@ class Account:
                 raise
 
     async def send(self, order: TextOrder) -> str:
-        """See `Texts.send`."""
         callback: dict[str, Any] = (
             {} if order.status_url is None else {"status_callback": order.status_url}
         )
@@ -396,7 +394,6 @@ class Account:
         return _named(message.sid)
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `Voice.verify`."""
         del now  # the signature does not say when it was made
         check_twilio(request, auth_tokens=self._tokens)
 
@@ -406,15 +403,12 @@ class Account:
     read_inbound = staticmethod(read_inbound)
 
     def speak(self, script: Say | Ask) -> Spoken:
-        """See `Voice.speak`."""
         return Spoken(written(script).encode(), XML)
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        """See `Texts.reply_text`."""
         return answered(text).encode(), XML
 
     async def close(self) -> None:
-        """See `Voice.close`."""
         await self._wire.close()
 
     async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:

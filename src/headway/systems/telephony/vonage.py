@@ -315,19 +315,16 @@ class Application:
                 raise
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `Voice.verify`."""
         check_vonage(request, self._settings.signature_secret, now)
 
     read_status = staticmethod(read_status)
     read_pressed = staticmethod(read_pressed)
 
     def speak(self, script: Say | Ask) -> Spoken:
-        """See `Voice.speak`."""
         said = [one.model_dump(by_alias=True, exclude_none=True) for one in actions(script)]
         return Spoken(msgspec.json.encode(said), "application/json")
 
     async def close(self) -> None:
-        """See `Voice.close`."""
         await self._wire.close()
 
     async def _fetch(self, call_id: str) -> CallInfo | None:
