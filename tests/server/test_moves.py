@@ -143,6 +143,22 @@ async def test_a_filter_moves_what_fits_up_to_its_limit(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/lanes/b"))["counts"] == {"waiting": 1}
 
 
+async def test_a_filter_with_a_key_moves_its_job_only_if_the_rest_fits(rig: Rig):
+    job = await rig.send(lane="a", kind="x", subject="s", key="k")
+    for other in ({"lane": "b"}, {"kind": "y"}, {"subject": "t"}, {"states": ["dead"]}):
+        body = {"verb": "cancel", "filter": {"key": "k", **other}}
+        for more in ({}, {"dry": True}):
+            told = (await rig.call(Role.OPERATOR, "POST", "/v1/moves", {**body, **more})).json()
+            assert (told["done"], told["refused"], told["fits"] or 0) == (0, 0, 0), other
+    for asked in ("lane=b", "kind=y", "subject=t", "state=dead"):
+        listed = await rig.call(Role.VIEWER, "GET", f"/v1/jobs?key=k&{asked}")
+        assert listed.json()["rows"] == []
+    fitting = {"key": "k", "lane": "a", "kind": "x", "subject": "s", "states": ["waiting"]}
+    body = {"verb": "cancel", "filter": fitting}
+    assert (await rig.call(Role.OPERATOR, "POST", "/v1/moves", body)).json()["done"] == 1
+    assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"] == "cancelled"
+
+
 async def test_a_filter_takes_in_only_states_that_the_verb_applies_to(rig: Rig):
     dead, cancelled = await rig.send(kind="x"), await rig.send(kind="x")
     await rig.call(OPERATOR, "POST", f"/v1/jobs/{dead}/kill")

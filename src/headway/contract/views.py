@@ -150,7 +150,7 @@ class JobsQuery(Query[Page[JobView]]):
 
     Attributes:
         ids: only these, in this order.
-        key: with `tenant`, the job that has this key.
+        key: with `tenant`, the job that has this key, if it fits the other filters.
         subject: with `tenant`, the jobs about this.
         lane: only of this lane.
         tenant: only of this tenant; None for any.

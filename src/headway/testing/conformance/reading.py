@@ -96,6 +96,22 @@ class ListingGroup(ConformanceGroup):
         query = JobsQuery(subject="+1555", tenant="a")
         assert await ids(rig, query) == [jobs[0].id, jobs[2].id]
 
+    async def test_listing_by_key_shows_its_job_only_if_the_other_filters_fit(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(key="k", tenant="a", lane="l", kind="x", subject="s")
+        await rig.add(key="k", tenant="b", lane="m", kind="y", subject="t")
+        by_key = JobsQuery(key="k", tenant="a")
+        fitting = replace(by_key, lane="l", kind="x", subject="s", states=(State.WAITING,))
+        assert await ids(rig, by_key) == await ids(rig, fitting) == [job.id]
+        for other in (
+            replace(by_key, lane="m"),
+            replace(by_key, kind="y"),
+            replace(by_key, subject="t"),
+            replace(by_key, states=(State.DEAD, State.RUNNING)),
+        ):
+            assert await ids(rig, other) == []
+
     async def test_listing_by_worker_shows_what_it_holds_in_order_of_start(self, rig: Rig) -> None:
         jobs = [await rig.add(priority=9 - n) for n in range(5)]
         worker, other = rig.new_worker(), rig.new_worker()

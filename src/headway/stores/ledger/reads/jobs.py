@@ -97,12 +97,22 @@ def _rows(ledger: Ledger, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         known = ledger.keys.load([place]).get(place)
         if known is None:
             return [], None
-        return list(ledger.jobs.load([known.job]).values()), None
+        return [one for one in ledger.jobs.load([known.job]).values() if _fits(one, query)], None
     if query.worker is not None:
         held = [one.id for one in ledger.jobs.held_by(query.worker, query.limit)]
         rows = ledger.jobs.load(held)
         return [rows[one] for one in held if one in rows], None
     return ledger.jobs.page(query)
+
+
+def _fits(row: JobRow, query: JobsQuery) -> bool:
+    """Return whether a job that was found by its key is one that the rest of a query asks for."""
+    return (
+        query.lane in {None, row.lane}
+        and query.kind in {None, row.kind}
+        and query.subject in {None, row.subject}
+        and (not query.states or row.state in query.states)
+    )
 
 
 def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]:
