@@ -119,6 +119,21 @@ async def test_a_token_for_some_lanes_signals_their_jobs_alone(rig: Rig) -> None
     assert (await rig.call(caller, "POST", path(mine), body)).status_code == 200
 
 
+async def test_no_signal_makes_its_run_known_under_the_reference_of_another_job(rig: Rig) -> None:
+    mine, other = await awaiting(rig.store), await awaiting(rig.store, "sid-other")
+    caller = await rig.token(Role.WORKER, lanes=["call*"])
+    for key in (other, other.partition(":")[0], other.replace(":1", ":9")):
+        body = {"event": "1", "progress": True, "known_as": key}
+        for who, to in ((caller, path(mine)), (None, url(rig, mine))):
+            reply = await rig.call(who, "POST", to, body)
+            assert reply.status_code == 422
+            assert reply.json()["code"] == "invalid_value"
+    body = {"event": "1", "progress": True, "known_as": f"{mine[:36]}:7"}
+    assert (await rig.call(caller, "POST", path(mine), body)).json()["answer"] == "applied"
+    final = {"event": "2", "final": "succeeded"}
+    assert (await rig.call(None, "POST", url(rig, other), final)).json()["job"] == other[:36]
+
+
 @pytest.mark.parametrize(
     "body",
     [

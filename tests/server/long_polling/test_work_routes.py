@@ -15,6 +15,7 @@ from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from tests.server.long_polling.rig import until
+from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
 
@@ -224,6 +225,26 @@ async def test_each_outcome_is_written(rig: Rig) -> None:
     signal = {"event": "e1", "final": "succeeded"}
     reply = await rig.call(Role.WORKER, "POST", "/v1/signals/CA2", signal)
     assert reply.json()["answer"] == "applied"
+
+
+async def test_no_run_is_found_under_the_reference_of_another_job(rig: Rig) -> None:
+    theirs, mine = await rig.send(lane="theirs"), await rig.send()
+    (other,) = (await claim(rig, worker="other", lanes="theirs"))["jobs"]
+    (own,) = (await claim(rig))["jobs"]
+    said = [
+        {"outcome": "handed_over", "key": f"{theirs}:1"},
+        {"outcome": "handed_over", "key": theirs},
+        {"outcome": "known_as", "key": f"{theirs}:2"},
+    ]
+    for one in said:
+        body = {"worker": "w", "outcomes": [{**of(own), **one}]}
+        problem(await rig.call(Role.WORKER, "POST", "/v1/settlements", body), 422, "invalid_value")
+    assert await settle(rig, {**of(own), "outcome": "handed_over", "key": own["ref"]}) == ["done"]
+    hand_over = {**of(other), "outcome": "handed_over", "key": other["ref"]}
+    assert await settle(rig, hand_over, worker="other") == ["done"]
+    signal = {"event": "e1", "final": "succeeded"}
+    await rig.call(Role.WORKER, "POST", f"/v1/signals/{other['ref']}", signal)
+    assert [await state(rig, job) for job in (theirs, mine)] == [State.SUCCEEDED, State.AWAITING]
 
 
 async def test_an_unfit_candidate_is_passed_over(rig: Rig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -66,6 +67,7 @@ class SignalBody(Body):
             InvalidValue: it says nothing or too much, or the key is unusable.
             PayloadTooLarge: the body is above the limit.
         """
+        check_own_key(key, self.known_as)
         options: SignalOptions = {
             "progress": self.progress,
             "body": self.body,
@@ -83,6 +85,32 @@ class SignalBody(Body):
         if self.after is not None:
             options["after"] = timedelta(milliseconds=self.after)
         return read_signal(key, self.event, options)
+
+
+_REFERENCE = re.compile(r"([0-9a-f-]{36})(?::[0-9]{1,9})?", re.ASCII)
+
+
+def job_of(key: str) -> str | None:
+    """Return the job whose reference, `id` or `id:run`, a signal key is; None if it is none."""
+    found = _REFERENCE.fullmatch(key)
+    return None if found is None else found[1]
+
+
+def check_own_key(of: str, key: str) -> None:
+    """Check that a run is not made known under the reference of another job.
+
+    The signals of that job would find this run instead: also those of its signed URLs.
+
+    Args:
+        of: a key of the run, such as its job's id.
+        key: the one to be added.
+
+    Raises:
+        InvalidValue: it is another job's reference.
+    """
+    if job_of(key) not in {None, job_of(of)}:
+        message = f"the key {key!r} is the reference of another job"
+        raise InvalidValue(message, hint="give the provider's id, or the run's own reference")
 
 
 def signal_of(key: str, fields: Mapping[str, object]) -> Signal:

@@ -51,6 +51,7 @@ from headway.server.bodies.work import (
     UnfitBody,
 )
 from headway.server.caller import Caller, Permission
+from headway.server.hooks.signals import check_own_key
 from headway.server.long_polling.claiming import LaneSelection, check_lease, is_pattern
 from headway.server.problems import named_by_body
 from headway.server.replies import answer, reply
@@ -141,8 +142,10 @@ def _outcome(  # noqa: C901, PLR0911, PLR0912  (one line for each outcome)
         case ReleasedBody():
             return Released(job, run, then, close, said.reason)
         case HandedOverBody():
+            check_own_key(job, said.key)
             return HandedOver(job, run, then, close, said.key, said.timeout)
         case KnownAsBody():
+            check_own_key(job, said.key)
             return KnownAs(job, run, then, close, said.key)
         case ReturnedBody():
             return Returned(job, run, then, close, said.error)

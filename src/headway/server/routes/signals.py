@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -23,7 +22,14 @@ from headway.server.hooks.request import (
     read_form,
     sender_url,
 )
-from headway.server.hooks.signals import VERBS, SignalBody, deliver, digest_id, signal_of
+from headway.server.hooks.signals import (
+    VERBS,
+    SignalBody,
+    deliver,
+    digest_id,
+    job_of,
+    signal_of,
+)
 from headway.server.hooks.twilio import Form, is_status, status_signals
 from headway.server.replies import answer, reply_model
 from headway.server.routing import TheService, router
@@ -148,7 +154,6 @@ def _typed(name: str, text: str) -> object:
 
 ROUTES = router("signals")
 
-_REFERENCE = re.compile(r"([0-9a-f-]{36})(?::[0-9]{1,9})?", re.ASCII)
 _SCHEMA: dict[str, Any] = SignalBody.model_json_schema()
 _SIGNED = "Of a signed URL, as `job.signal_url` gives it; no token is needed then."
 
@@ -213,8 +218,8 @@ async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signa
     if caller.tenants is None and caller.lanes is None:
         return
     key = signals[0].key
-    found = _REFERENCE.fullmatch(key)
-    job = None if found is None else await service.store.read(JobQuery(id=found[1]))
+    of = job_of(key)
+    job = None if of is None else await service.store.read(JobQuery(id=of))
     if job is None or not caller.sees(job):
         message = f"there is no job of the token {caller.name!r} under the key {key[:80]!r}"
         raise UnknownJob(message, hint="a token for some tenants signals by the reference id:run")
