@@ -287,6 +287,8 @@ async def test_arguments_that_are_none_or_hold_a_mask_are_refused_in_the_form():
             assert reply.status_code == 422
             assert told in plain(reply.text)
             assert json.loads((await job_of(rig, made)).args) == {"n": 1}
+        reply = await do(http, f"/ui/-/do/edit-job?job={made}", args='{"n": 2}', priority="--5")
+        assert reply.status_code == 422
         long = json.dumps({"text": "y" * 9_000})
         await do(http, f"/ui/-/do/edit-job?job={made}", args=long)
         assert (await job_of(rig, made)).args == json.dumps(

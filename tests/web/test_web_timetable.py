@@ -8,6 +8,7 @@ from itertools import count
 from unittest.mock import patch
 
 import httpx
+import pytest
 
 from headway import App
 from headway.contract.claims import ClaimRequest
@@ -122,6 +123,16 @@ async def test_the_day_that_clocks_change_has_each_hour_that_is_there_once():
         page = await http.get("/ui/timetable?view=day&tz=Europe/Berlin&day=2026-03-29")
         # It is jumped over, and fires at the end of the gap.
         assert plain(page.text).count("03:00 early") == 1
+
+
+@pytest.mark.parametrize("first", ["9" * 5_000, "-1", "\u0663", "1.5", "x"])
+async def test_a_page_that_begins_nowhere_begins_at_the_first_entry(first: str):
+    async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
+        body = {"schedule": "every 1h", "job": {"kind": "noop"}}
+        await rig.call(Role.ADMIN, "PUT", "/v1/timetable/hourly", body)
+        reply = await http.get("/ui/timetable", params={"from": first})
+        assert reply.status_code == 200
+        assert "hourly" in reply.text
 
 
 async def test_calendar_without_fires_says_so():

@@ -113,7 +113,13 @@ def until_of(values: Values) -> dict[str, object]:
 def int_of(values: Values, name: str) -> object:
     """Return a number of a form as routes take it; the route refuses any other text."""
     text = values.get(name, "").strip()
-    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else text
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
+
+
+def first_row(values: Values) -> int:
+    """Return the row with which a page of a list begins, from `from`; 0 for any other text."""
+    text = values["from"]
+    return int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

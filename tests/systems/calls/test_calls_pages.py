@@ -27,6 +27,7 @@ async def test_numbers_show_their_channels_and_are_closed_disabled_and_changed(t
         assert "calls.numbers:acme 0 of 3 lines taken" in text
         assert f"{NUMBER} 0 of 2 free" in text
         assert OTHER not in plain((await http.get(f"{NUMBERS}?q=1001")).text)
+        assert OTHER in plain((await http.get(f"{NUMBERS}?from={'9' * 5_000}")).text)
         path = f"/ui/-/do/calls-disable-number?number=%2B{NUMBER[1:]}"
         assert path in (await http.get(NUMBERS)).text
         assert (await do(http, path)).status_code == 303

@@ -45,6 +45,7 @@ from headway.web.page import (
     Look,
     Page,
     Values,
+    first_row,
     int_of,
 )
 from headway.web.rendering import whole
@@ -155,7 +156,7 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
     every = list(dispatcher.config.automations.values())
     sought = look.values["q"].casefold()
     found = [one for one in every if sought in one.id.casefold() + one.repository.key.casefold()]
-    first = int(look.values["from"]) if re.fullmatch("[0-9]{1,6}", look.values["from"]) else 0
+    first = first_row(look.values)
     rows = found[first : first + ROWS]
     ends = Counter(one.word for some in newest.values() for one in some)
     return {

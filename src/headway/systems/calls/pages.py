@@ -15,7 +15,7 @@ from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LEAD, Outcome, attempts_of, read_args
-from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone, int_of
+from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone, first_row, int_of
 from headway.web.pages.gates import CLOSE, OPEN
 
 ROWS = 50
@@ -38,7 +38,7 @@ async def _numbers(context: CallsContext, look: Look) -> Facts:
         ),
         key=lambda one: (one.gate != DEFAULT_POOL, one.gate, one.number),
     )
-    first = int(values["from"]) if values["from"].isdecimal() else 0
+    first = first_row(values)
     rows = found[first : first + ROWS]
     names = tuple(dict.fromkeys(one.gate for one in rows))
 

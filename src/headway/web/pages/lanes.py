@@ -20,6 +20,7 @@ from headway.web.page import (
     Look,
     Page,
     Values,
+    first_row,
     int_of,
     reason_of,
     until_of,
@@ -48,7 +49,7 @@ async def read(look: Look) -> Facts:
         lanes.sort(key=lambda one: (-_due(one), one.name))
     elif order == "oldest":
         lanes.sort(key=lambda one: (one.oldest_due_at or 1 << 62, one.name))
-    first = _whole(look.values["from"])
+    first = first_row(look.values)
     rows = lanes[first : first + ROWS]
     return {
         **facts,
@@ -95,10 +96,6 @@ async def _one(look: Look, name: str) -> dict[str, object]:
 
 def _due(lane: LaneView) -> int:
     return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
 
 
 def _lane_gate(caller: Caller, values: Values) -> None:

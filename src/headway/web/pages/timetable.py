@@ -21,7 +21,7 @@ from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.routes import timetable as routes
-from headway.web.page import Action, Call, Facts, Look, Page, Values
+from headway.web.page import Action, Call, Facts, Look, Page, Values, first_row
 from headway.web.sight import SLOW_S
 
 DRAWN = 100
@@ -119,7 +119,7 @@ async def read(look: Look) -> Facts:
     entries = [one for one in entries if sought in one.spec.name.casefold()]
     calendar = _Calendar(look, now)
     shown, often = calendar.fires(entries[:DRAWN])
-    first = int(look.values["from"]) if look.values["from"].isdecimal() else 0
+    first = first_row(look.values)
     listed = entries[first : first + ROWS]
     last = [(one, at) for one in listed for at in _last(one, now, LAST)]
     near = sorted(shown, key=lambda one: abs(one[1] - now))[:MOST_LOOKED]
