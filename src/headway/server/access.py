@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 
@@ -283,15 +283,20 @@ class Policy:
         permission: what the route needs; None for a public route.
         apart: whether the calls of a token to this route are counted apart from its others, so
             that those cannot use up what it may ask.
-        all_tenants: whether a caller that is scoped to some tenants is refused.
+        reach: raises Forbidden for a caller whose scope does not reach what the route is about;
+            None for a route that looks at the scope itself.
     """
 
     def __init__(
-        self, permission: Permission | None, *, apart: bool = False, all_tenants: bool = False
+        self,
+        permission: Permission | None,
+        *,
+        apart: bool = False,
+        reach: Callable[[Caller], None] | None = None,
     ) -> None:
         self.permission = permission
         self.apart = apart
-        self.all_tenants = all_tenants
+        self.reach = reach
 
     async def __call__(self, request: Request) -> Caller:
         """Return the caller that was admitted."""
@@ -302,7 +307,7 @@ class Policy:
 
         Raises:
             Unauthenticated: there is no token, or it is unknown or has expired.
-            Forbidden: it may not do this, or only for some tenants.
+            Forbidden: it may not do this, or its scope does not reach it.
             TooManyRequests: its request rate is above the limit.
         """
         if self.permission is None:
@@ -311,8 +316,8 @@ class Policy:
         authenticator = cast("Authenticator", request.app.state.authenticator)
         authorization = request.headers.get("authorization")
         caller = await authenticator.admit(authorization, self.permission, apart=self.apart)
-        if self.all_tenants:
-            caller.every_tenant()
+        if self.reach is not None:
+            self.reach(caller)
         request.state.caller = caller
 
 
@@ -323,18 +328,20 @@ class TokenPolicy(Policy, SecurityBase):
     model = HTTPBearer(description="A token made by `headway token create`.")
 
 
-def needs(permission: Permission, *, apart: bool = False, all_tenants: bool = False) -> Any:  # noqa: ANN401  (FastAPI's own marker)
+def needs(
+    permission: Permission, *, apart: bool = False, reach: Callable[[Caller], None] | None = None
+) -> Any:  # noqa: ANN401  (FastAPI's own marker)
     """Return what a route asks of its caller.
 
     Args:
         permission: what the caller must be able to do.
         apart: whether these calls are counted apart from the caller's others.
-        all_tenants: whether a caller that is scoped to some tenants is refused.
+        reach: raises Forbidden for a caller whose scope does not reach what the route is about.
 
     Returns:
         For the annotation of a parameter that is the `Caller`.
     """
-    return Depends(TokenPolicy(permission, apart=apart, all_tenants=all_tenants))
+    return Depends(TokenPolicy(permission, apart=apart, reach=reach))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)

@@ -225,14 +225,14 @@ class Doable:
     Attributes:
         path: of the route, with its placeholders.
         permission: what the route asks of its caller.
-        all_tenants: whether it refuses a caller that is scoped to some tenants.
+        reach: refuses a caller whose scope does not reach what the route is about.
     """
 
     action: Action
     method: str
     path: str
     permission: Permission
-    all_tenants: bool
+    reach: Callable[[Caller], None] | None
 
     def may(self, caller: Caller, values: Values) -> bool:
         """Return whether the route would not refuse this caller."""
@@ -249,8 +249,8 @@ class Doable:
             Forbidden: the caller may not do this.
         """
         caller.check(self.permission)
-        if self.all_tenants:
-            caller.every_tenant()
+        if self.reach is not None:
+            self.reach(caller)
         self.action.reach(caller, values)
 
     async def do(self, request: Request, caller: Caller, values: Values) -> Values:
@@ -339,7 +339,7 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
             method=method,
             path=route.path,
             permission=policy.permission,
-            all_tenants=policy.all_tenants,
+            reach=policy.reach,
         )
     return found
 

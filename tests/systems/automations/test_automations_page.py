@@ -208,9 +208,35 @@ async def test_a_viewer_sees_the_page_without_buttons_and_a_tenants_token_no_lin
             assert (await other.get("/ui/-/do/automations-dispatch")).status_code == 403
             run = await other.get("/ui/-/do/automations-run?automation=a")
             assert run.status_code == 403
-        lane = await rig.token(Role.VIEWER, lanes=["other"])
-        async with signed_in(rig, lane) as other:
-            assert (await other.get(f"{PAGE}?session={job.id}")).status_code == 404
+
+
+async def test_a_token_of_other_lanes_sees_no_session_and_starts_and_ends_none(tmp_path: Path):
+    async with operating(tmp_path, daily("a")) as (rig, http):
+        await do(http, "/ui/-/do/automations-run?automation=a")
+        (job,) = await jobs(rig, State.WAITING)
+        other = await rig.token(Role.ADMIN, lanes=["other"])
+        for method, path, body in (
+            ("GET", "", None),
+            ("GET", "/locks", None),
+            ("GET", "/notices", None),
+            ("GET", "/concurrency", None),
+            ("GET", "/dispatcher/health", None),
+            ("GET", "/dispatcher/metrics", None),
+            ("POST", "/dispatch", None),
+            ("POST", "/a/run", None),
+            ("DELETE", "/locks/github.com/o/r", None),
+            ("PUT", "/concurrency", {"max": 1}),
+        ):
+            reply = await rig.call(other, method, f"/api/automations{path}", body)
+            assert reply.status_code == 403, path
+        async with signed_in(rig, other) as browser:
+            for path in ("", f"?session={job.id}", "?entry=a"):
+                assert (await browser.get(f"{PAGE}{path}")).status_code == 403
+            for action in ("dispatch", "run?automation=a"):
+                asked = await browser.get(f"/ui/-/do/automations-{action}")
+                assert asked.status_code == 403
+        own = await rig.token(Role.VIEWER, lanes=["auto*"])
+        assert (await rig.call(own, "GET", "/api/automations")).status_code == 200
 
 
 async def test_hostile_texts_are_shown_as_text(tmp_path):

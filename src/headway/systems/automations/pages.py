@@ -21,7 +21,7 @@ from headway.core.local_time import DAY_MS
 from headway.core.state import State
 from headway.core.timetable.fires import fires_between, next_fires
 from headway.core.timetable.schedule import Schedule, format_schedule
-from headway.server.caller import Caller, Permission
+from headway.server.caller import Permission
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
     KIND,
@@ -34,7 +34,13 @@ from headway.systems.automations.dispatcher import (
 )
 from headway.systems.automations.places import Places
 from headway.systems.automations.reports import sessions, status
-from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
+from headway.systems.automations.routes import (
+    check_caller,
+    dispatch,
+    release_route,
+    run,
+    set_concurrency_route,
+)
 from headway.systems.automations.session import session_id
 from headway.systems.jobs import find_lane, seen_job
 from headway.web.page import (
@@ -120,7 +126,7 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
         fragments=("dispatch", "sessions", "entries"),
         read=partial(_read, dispatcher),
         permission=Permission.OBSERVE,
-        reach=Caller.every_tenant,
+        reach=check_caller,
         params=("entry", "session", "q", "from"),
         actions=(DISPATCH, RUN, RELEASE, SET_LIMIT),
         package="headway.systems.automations",

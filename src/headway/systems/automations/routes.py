@@ -13,7 +13,7 @@ from headway.server.bodies.base import Body, Name, QueryModel
 from headway.server.caller import Caller, Permission
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
-from headway.systems.automations.dispatcher import NAME, Dispatcher
+from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
 from headway.systems.automations.reports import (
     MOST_SESSIONS,
     Health,
@@ -34,9 +34,20 @@ from headway.systems.automations.session import session_id
 
 ROUTES = router("system: automations", prefix="/api/automations")
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE, all_tenants=True)]
-Actor = Annotated[Caller, needs(Permission.ACT, all_tenants=True)]
-Definer = Annotated[Caller, needs(Permission.DEFINE, all_tenants=True)]
+
+def check_caller(caller: Caller) -> None:
+    """Check that a caller's token is not limited to some tenants or to other lanes.
+
+    Raises:
+        Forbidden: it is.
+    """
+    caller.every_tenant()
+    caller.check_lane(LANE)
+
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE, reach=check_caller)]
+Actor = Annotated[Caller, needs(Permission.ACT, reach=check_caller)]
+Definer = Annotated[Caller, needs(Permission.DEFINE, reach=check_caller)]
 TheDispatcher = Annotated[Dispatcher, system_service(NAME)]
 """A route's parameter: `dispatcher: TheDispatcher`."""
 
