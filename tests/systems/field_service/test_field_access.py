@@ -108,3 +108,20 @@ async def test_a_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request
         after = await field.get(sent["id"])
         assert after["offer"]["technician"] == before["offer"]["technician"] == "ada"
         assert len(await field.jobs("offer")) == 1
+
+
+async def test_why_a_request_waits_names_no_job_of_another_lane(tmp_path: Path):
+    async with a_field(tmp_path, tokens=True, work=False) as field:
+        other = await field.rig.send(lane="other")
+        claim = {"worker": "w", "lanes": "other"}
+        assert (await field.rig.call(Role.WORKER, "POST", "/v1/claims", claim)).json()["jobs"]
+        await field.technician("ada")
+        sent = await field.ask()
+        path = "/v1/gates/all"
+        assert (await field.rig.call(Role.ADMIN, "PATCH", path, {"capacity": 1})).is_success
+        token = await field.rig.token(Role.VIEWER, lanes=["offers"])
+        path = f"/service-requests/{sent['id']}"
+        assert other in (await field.rig.ask(Role.ADMIN, path))["why"]
+        why = (await field.rig.ask(token, path))["why"]
+        assert other not in why
+        assert "held by another's job" in why

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.contract.views import JobQuery, JobsQuery, JobView, WhyQuery
+from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
 from headway.server.access import Reader, Sender, needs
 from headway.server.caller import Caller, Permission
@@ -22,6 +22,7 @@ from headway.server.replies import (
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service
+from headway.server.visibility import visible_why
 from headway.systems.field_service.answering import Verdict
 from headway.systems.field_service.answering import answer as say
 from headway.systems.field_service.bodies import AnswerBody, RequestBody
@@ -160,13 +161,12 @@ async def requests(
 )
 async def one(request: RequestId, service: TheService, caller: Reader) -> Response:
     """A request: who was asked, what they said, who is asked now, and the time left."""
-    job = await find_request(service, caller, request)
-    why = await service.store.read(WhyQuery(id=job.id))
-    now = why.now if why is not None else await service.now()
-    fields: Any = plain_value(service_request(job, now))
+    found = await find_request(service, caller, request)
+    job, why = await visible_why(service, caller, found.id)
+    fields: Any = plain_value(service_request(job, why.now))
     if status_of(job) is Status.PENDING and job.reason == EXHAUSTED:
         return answer({**fields, "why": NONE_LEFT})
-    return answer({**fields, "why": why.sentence if why is not None else ""})
+    return answer({**fields, "why": why.sentence})
 
 
 Signaller = Annotated[Caller, needs(Permission.SIGNAL)]
