@@ -321,6 +321,34 @@ async def test_a_kind_that_the_app_declares_makes_its_own_jobs(with_app: Rig):
     assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{plain}"))["lane"] == "main"
 
 
+async def test_an_edit_gives_a_job_no_arguments_that_its_kind_refuses(with_app: Rig):
+    call = await with_app.send(kind="call", args={"phone": "+1555"})
+    plain = await with_app.send(kind="unknown to the app", args={"phone": 7})
+    for args in ({}, {"phone": 7}, {"phone": "1", "junk": 1}):
+        edit = {"verb": "edit", "args": args}
+        for path, body in (
+            (f"/v1/jobs/{call}/edit", {"args": args}),
+            ("/v1/moves", {**edit, "ids": [plain, call]}),
+            ("/v1/moves", {**edit, "filter": {"kind": "call"}}),
+        ):
+            reply = await with_app.call(Role.OPERATOR, "POST", path, body)
+            problem(reply, 422, "invalid_arguments")
+        reply = await with_app.call(Role.OPERATOR, "POST", f"/v1/jobs/{plain}/edit", {"args": args})
+        assert reply.status_code == 200
+    await with_app.call(Role.OPERATOR, "POST", f"/v1/jobs/{call}/kill")
+    retry = {"args": {"phone": 7}}
+    problem(
+        await with_app.call(Role.OPERATOR, "POST", f"/v1/jobs/{call}/retry", retry),
+        422,
+        "invalid_arguments",
+    )
+    seen = await with_app.ask(Role.PRODUCER, f"/v1/jobs/{call}")
+    assert (seen["state"], seen["args"]) == ("dead", {"phone": "+1555"})
+    retry = {"args": {"phone": "+1666"}}
+    reply = await with_app.call(Role.OPERATOR, "POST", f"/v1/jobs/{call}/retry", retry)
+    assert reply.status_code == 200
+
+
 @pytest.mark.parametrize(
     ("job", "code"),
     [

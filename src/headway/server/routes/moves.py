@@ -25,9 +25,10 @@ from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies import MOVED_MANY, MOVED_ONE, answer
 from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.server.visibility import visible_ids, visible_job
+from headway.server.visibility import visible_ids
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 
 APPLIES: dict[Verb, tuple[State, ...]] = {
     Verb.CANCEL: tuple(one for one in State if one not in FINAL),
@@ -106,6 +107,7 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:  # n
     Raises:
         UnknownJob: there is none that the caller sees.
         InvalidState: the move does not apply to its state.
+        InvalidArguments: its kind refuses the arguments that it was to get.
     """
     reply = (await move_named(service, move, [id]))[0]
     if reply.answer is Acted.UNKNOWN:
@@ -118,18 +120,38 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:  # n
 
 
 async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> list[ActReply]:
-    """Move the jobs named, a thousand a step; answers in the order of the ids."""
+    """Move the jobs named, a thousand a step; answers in the order of the ids.
+
+    Raises:
+        InvalidArguments: a kind refuses the arguments of an edit; its step moved nothing.
+    """
     replies: list[ActReply] = []
     for step, start in enumerate(range(0, len(ids), MAX_BATCH)):
         asked = ids[start : start + MAX_BATCH]
         seen = await visible_ids(service, move.caller, asked)
         wanted = [one for one in dict.fromkeys(asked) if one in seen]
+        await _check_args(service, move, wanted)
         acted = await service.store.act(move.request(wanted, step)) if wanted else []
         by_id = {one.id: one for one in acted}
         replies += [
             by_id.get(one) or ActReply(id=one, answer=Acted.UNKNOWN, state=None) for one in asked
         ]
     return replies
+
+
+async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> None:
+    """Check the arguments that an edit gives jobs whose kinds the server's App declares.
+
+    Raises:
+        InvalidArguments: a kind's handler refuses them; none of these jobs was moved.
+    """
+    if move.edit.args is None or service.app is None or not ids:
+        return
+    page = await service.store.read(JobsQuery(ids=tuple(ids), limit=MAX_BATCH))
+    for name in sorted({job.kind for job in page.rows}):
+        kind = service.app.kinds.get(name)
+        if kind is not None:
+            kind.check_arguments(_decode(move.edit.args))
 
 
 async def count_fitting(service: Service, move: Operation, which: FilterBody, limit: int) -> int:
@@ -174,6 +196,7 @@ class _Steps:
 
     async def take(self, ids: Sequence[str]) -> bool:
         """Move a page of jobs; False if the request went to its end before."""
+        await _check_args(self._service, self._move, ids)
         while left := [one for one in ids if one not in self._done]:
             if not await self._act(left):
                 return False
@@ -278,7 +301,6 @@ async def retry(
     It keeps its id and its runs, and has all its attempts again. In any other state: 409.
     """
     edit = await edit_of(service, body)
-    await _check_arguments(service, caller, id, body)
     return await _one(service, _move(Verb.RETRY, caller, body, edit), id, body, repeat_key)
 
 
@@ -306,7 +328,6 @@ async def edit(
         message = "nothing to change was given"
         raise InvalidValue(message, hint="args, priority or due")
     change = await edit_of(service, body)
-    await _check_arguments(service, caller, id, body)
     return await _one(service, _move(Verb.EDIT, caller, body, change), id, body, repeat_key)
 
 
@@ -351,25 +372,6 @@ async def moves(
         fits = await count_fitting(service, move, body.filter, body.limit)
         return answer(_outcome_body(Counter(), fits=fits))
     return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
-
-
-async def _check_arguments(
-    service: Service,
-    caller: Caller,
-    id: str,  # noqa: A002  (the path's word)
-    body: EditBody,
-) -> None:
-    """Check new arguments of a job whose kind the server's App declares, as when it was sent.
-
-    Raises:
-        InvalidArguments: the handler would refuse them; nothing was written.
-        UnknownJob: there is none that the caller sees.
-    """
-    if body.args is None or service.app is None:
-        return
-    kind = service.app.kinds.get((await visible_job(service, caller, id)).kind)
-    if kind is not None:
-        kind.check_arguments(body.args)
 
 
 def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Operation:

@@ -15,7 +15,18 @@ from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LEAD, Outcome, attempts_of, read_args
-from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone, first_row, int_of
+from headway.web.page import (
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    everyone,
+    first_row,
+    int_of,
+)
 from headway.web.pages.gates import CLOSE, OPEN
 
 ROWS = 50
