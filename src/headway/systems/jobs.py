@@ -35,10 +35,19 @@ async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[
         query = replace(query, cursor=page.cursor)
 
 
-async def seen_job(store: Store, caller: Caller, kind: str, job_id: str) -> JobView | None:
-    """Return a job of a kind, with its runs and trail; None if there is none for this caller."""
+async def seen_job(
+    store: Store, caller: Caller, kind: str, lane: str, job_id: str
+) -> JobView | None:
+    """Return a job of a system, with its runs and trail; None if there is none for this caller.
+
+    Args:
+        kind: of the system's jobs.
+        lane: of these too: a caller of another lane can make jobs of any kind there.
+    """
     found = await store.read(JobQuery(id=job_id)) if is_job_id(job_id) else None
-    return found if found is not None and found.kind == kind and caller.sees(found) else None
+    if found is None or (found.kind, found.lane) != (kind, lane) or not caller.sees(found):
+        return None
+    return found
 
 
 async def act(

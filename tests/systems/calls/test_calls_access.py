@@ -160,3 +160,14 @@ async def test_a_token_for_another_reseller_or_lane_finds_nothing_and_changes_no
         assert await calls.told(lead) == before
         assert [one["number"] for one in (await calls.ask("/numbers"))["rows"]] == [NUMBER]
         assert len((await calls.ask("/leads"))["rows"]) == 1
+
+
+async def test_a_token_of_another_lane_makes_no_lead(tmp_path: Path) -> None:
+    async with calling(tmp_path, work=False) as calls:
+        token = await calls.rig.token(Role.PRODUCER, lanes=["mine"])
+        job = {"kind": "lead", "lane": "mine", "subject": PHONE, "tenant": "globex"}
+        made = await calls.rig.send(token, args={"phone": PHONE, "tz": "Europe/Berlin"}, **job)
+        for asked in ({}, {"phone": PHONE, "reseller": "globex"}):
+            assert (await calls.ask("/leads", **asked))["rows"] == []
+        assert (await calls.ask("/leads/outcomes"))["leads"] == 0
+        problem(await calls.call("GET", f"/leads/{made}"), 404, "unknown_record")

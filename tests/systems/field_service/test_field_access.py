@@ -14,6 +14,7 @@ from headway.server.caller import ROLES, Permission
 from headway.systems.field_service import answering, dispatching, doctor, request_routes
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field
+from tests.web.rig import signed_in
 
 SEND, READ, ACT, SIGNAL = Permission.SEND, Permission.READ, Permission.ACT, Permission.SIGNAL
 OBSERVE, DEFINE = Permission.OBSERVE, Permission.DEFINE
@@ -108,6 +109,26 @@ async def test_a_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request
         after = await field.get(sent["id"])
         assert after["offer"]["technician"] == before["offer"]["technician"] == "ada"
         assert len(await field.jobs("offer")) == 1
+
+
+async def test_a_token_of_another_lane_makes_no_service_request(tmp_path: Path):
+    async with a_field(tmp_path, tokens=True, work=False) as field:
+        token = await field.rig.token(Role.PRODUCER, lanes=["mine"])
+        args = {
+            "customer": {"name": "Eve", "phone": "+14155550199"},
+            "position": {"lat": 1, "lon": 1},
+            "skills": [],
+            "urgency": "normal",
+        }
+        made = await field.rig.send(
+            token, kind="offer", lane="mine", args=args, candidates=["ada"], subject="+14155550199"
+        )
+        for path in ("/service-requests", "/service-requests?phone=%2B14155550199"):
+            assert (await field.rig.call(Role.ADMIN, "GET", path)).json()["rows"] == []
+        reply = await field.rig.call(Role.ADMIN, "GET", f"/service-requests/{made}")
+        problem(reply, 404, "unknown_record")
+        async with signed_in(field.rig, Role.ADMIN) as http:
+            assert "Eve" not in (await http.get("/ui/field-service")).text
 
 
 async def test_why_a_request_waits_names_no_job_of_another_lane(tmp_path: Path):

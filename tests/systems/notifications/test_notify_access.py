@@ -45,3 +45,26 @@ async def test_each_route_asks_for_its_permission_and_the_whole_system(tmp_path:
         problem(
             await notify.rig.call(Role.VIEWER, "DELETE", f"/notifications/{one}"), 403, "forbidden"
         )
+
+
+async def test_a_token_of_another_lane_makes_no_notification_and_breaks_no_listing(tmp_path: Path):
+    async with notifying(tmp_path, work=False, tokens=True) as notify:
+        await notify.ada()
+        own = await notify.send(scheduled_at="1h")
+        token = await notify.rig.token(Role.PRODUCER, Role.WORKER, lanes=["mine"])
+        args = {"channels": ["email"], "category": "news", "level": "low"}
+        job = {"kind": "notification", "lane": "mine", "subject": "ada"}
+        for wrong in ({"level": "urgent"}, {"channels": ["fax"]}):
+            reply = await notify.rig.call(token, "POST", "/v1/jobs", {**job, "args": args | wrong})
+            problem(reply, 422, "invalid_arguments")
+        made = await notify.rig.send(token, **job, args=args)
+        claim = {"worker": "w", "lanes": "mine"}
+        assert (await notify.rig.call(token, "POST", "/v1/claims", claim)).json()["jobs"]
+        said = {"outcome": "succeeded", "job": made, "run": 1, "result": ["no", "record"]}
+        body = {"worker": "w", "outcomes": [said]}
+        assert (await notify.rig.call(token, "POST", "/v1/settlements", body)).is_success
+        for path in ("/notifications", "/recipients/ada/timeline"):
+            rows = (await notify.rig.ask(Role.VIEWER, path))["rows"]
+            assert [one["id"] for one in rows] == [own]
+        reply = await notify.rig.call(Role.VIEWER, "GET", f"/notifications/{made}")
+        problem(reply, 404, "unknown_record")

@@ -349,7 +349,7 @@ async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str
         UnknownJob: it is none, or not the caller's to see.
     """
     look.caller.check(Permission.READ)
-    found = await seen_job(look.service.store, look.caller, KIND, job)
+    found = await seen_job(look.service.store, look.caller, KIND, LANE, job)
     if found is None:
         message = f"there is no session {job[:80]!r}"
         raise UnknownJob(message, hint="ended ones are kept for 30 days")

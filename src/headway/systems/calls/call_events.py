@@ -18,7 +18,7 @@ from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
 from headway.systems.calls.context import CallsContext, TheContext
-from headway.systems.calls.lead import CHECK, LEAD, OF_STATUS, Outcome, Verdict, judge, read_args
+from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, Verdict, is_lead, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
@@ -109,7 +109,7 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
     if not (is_job_id(id_) and run.isascii() and run.isdigit() and len(run) < 10):
         return None
     job = await context.store.read(JobQuery(id=id_))
-    if job is None or job.kind != LEAD:
+    if job is None or not is_lead(job):
         return None
     # After a store was lost, runs are counted from 1 again: a run keeps its earlier reference as a
     # key.
@@ -124,7 +124,7 @@ async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, in
         Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
     )
     job = None if said.job is None else await context.store.read(JobQuery(id=said.job))
-    if job is None or job.kind != LEAD:
+    if job is None or not is_lead(job):
         return None
     run = next((one.run for one in job.runs if key in one.keys), None)
     return None if run is None else (job, run)

@@ -191,6 +191,14 @@ class Lead:
     reporting_webhook_url: str | None
 
 
+def is_lead(job: JobView) -> bool:
+    """Return whether a job is a lead.
+
+    A caller of other lanes can make a job of any kind there, and record with it what it likes.
+    """
+    return job.kind == LEAD and job.lane == LANE
+
+
 def status_of(job: JobView) -> LeadStatus:
     """Return where a lead stands."""
     if job.state in FINAL:

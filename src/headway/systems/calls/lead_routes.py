@@ -46,6 +46,7 @@ from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_l
 from headway.systems.calls.lead import (
     CHECK,
     DIAL,
+    LANE,
     LEAD,
     Lead,
     LeadStatus,
@@ -103,7 +104,13 @@ async def outcomes(
     looked, seen, under_way, cursor = 0, 0, 0, None
     while looked < MOST:
         query = JobsQuery(
-            kind=LEAD, tenant=tenant, runs=True, newest=True, cursor=cursor, limit=1_000
+            kind=LEAD,
+            lane=LANE,
+            tenant=tenant,
+            runs=True,
+            newest=True,
+            cursor=cursor,
+            limit=1_000,
         )
         page = await bounded_page(service.store, query)
         for job in page.rows:
@@ -256,6 +263,7 @@ async def listing(
         status = LeadStatus.FINISHED if status is None else status
     query = JobsQuery(
         kind=LEAD,
+        lane=LANE,
         tenant=reseller,
         subject=asked.phone,
         states=() if status is None else _STATES[status],
@@ -268,8 +276,7 @@ async def listing(
     rows = [
         lead_of(job)
         for job in page.rows
-        if job.kind == LEAD
-        and caller.sees(job)
+        if caller.sees(job)
         and (status is None or status_of(job) is status)
         and (asked.outcome is None or outcome_of(job) is asked.outcome)
     ]
@@ -326,7 +333,7 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
-    found = await seen_job(service.store, caller, LEAD, lead)
+    found = await seen_job(service.store, caller, LEAD, LANE, lead)
     if found is None:
         message = f"there is no lead {lead[:64]!r}"
         raise UnknownRecord(message, hint="GET /leads lists them; finished ones are kept a time")

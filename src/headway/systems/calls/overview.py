@@ -73,7 +73,7 @@ async def look_at_dials(store: Store, now: int) -> Dials:
     due: list[int] = []
     gates: list[int] = []
     for states in ((State.AWAITING,), tuple(sorted(FINAL))):
-        query = JobsQuery(kind=LEAD, states=states, runs=True, newest=True, limit=NEWEST)
+        query = JobsQuery(kind=LEAD, lane=LANE, states=states, runs=True, newest=True, limit=NEWEST)
         for job in (await bounded_page(store, query)).rows:
             for run in job.runs:
                 if run.handed_at is None or run.handed_at < now - RECENT_MS:

@@ -14,7 +14,7 @@ from headway.server.finding import bounded_page
 from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.lead import LEAD, Outcome, attempts_of, read_args
+from headway.systems.calls.lead import LANE, LEAD, Outcome, attempts_of, read_args
 from headway.web.page import (
     Action,
     Call,
@@ -127,7 +127,13 @@ async def _leads(look: Look, tenants: Sequence[str | None]) -> list[JobView]:
     for tenant in tenants:
         for states in (live, tuple(sorted(FINAL))):
             query = JobsQuery(
-                kind=LEAD, tenant=tenant, states=states, runs=True, newest=True, limit=NEWEST
+                kind=LEAD,
+                lane=LANE,
+                tenant=tenant,
+                states=states,
+                runs=True,
+                newest=True,
+                limit=NEWEST,
             )
             page = await bounded_page(look.service.store, query)
             found += [one for one in page.rows if look.caller.sees(one)]

@@ -12,7 +12,7 @@ from headway.core.state import State
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.lead import CHECK, DIAL, LEAD, read_args
+from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
 from headway.systems.jobs import act, read_pages
 
 PAGE = 100
@@ -69,7 +69,7 @@ async def look(context: CallsContext) -> int:
         if not lane.counts.get(state):
             # A listing would examine the jobs of all lanes.
             continue
-        query = JobsQuery(kind=LEAD, states=(state,), limit=PAGE)
+        query = JobsQuery(kind=LEAD, lane=LANE, states=(state,), limit=PAGE)
         async for jobs in read_pages(context.store, query):
             wrong = [job for job in jobs if _wrong(context, page, job, gates)]
             sent += await _send_back(context, wrong)

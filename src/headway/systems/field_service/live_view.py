@@ -14,7 +14,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.request import OFFER, STATES, Status
+from headway.systems.field_service.request import OFFER, OFFERS, STATES, Status
 from headway.systems.field_service.views import AskedView, ServiceRequest, service_request
 from headway.systems.telephony.voice import CallStatus
 
@@ -64,7 +64,9 @@ async def _live(store: Store) -> list[JobView]:
 
 
 async def _jobs(store: Store, states: tuple[State, ...], most: int) -> tuple[JobView, ...]:
-    query = JobsQuery(kind=OFFER, states=states, runs=True, trail=True, newest=True, limit=most)
+    query = JobsQuery(
+        kind=OFFER, lane=OFFERS, states=states, runs=True, trail=True, newest=True, limit=most
+    )
     return (await store.read(query)).rows
 
 

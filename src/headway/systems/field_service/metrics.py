@@ -78,7 +78,9 @@ async def times_to_accept(store: Store, now: int) -> list[int]:
     """From a request, or its last dispatch, to its acceptance, in ms; in growing order."""
     found: list[int] = []
     for state in (State.AWAITING, State.SUCCEEDED):
-        query = JobsQuery(kind=OFFER, states=(state,), trail=True, newest=True, limit=NEWEST)
+        query = JobsQuery(
+            kind=OFFER, lane=OFFERS, states=(state,), trail=True, newest=True, limit=NEWEST
+        )
         for job in (await bounded_page(store, query)).rows:
             accepted_at = _accepted_at(job)
             if accepted_at is not None and accepted_at >= now - RECENT_MS:

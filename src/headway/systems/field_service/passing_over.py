@@ -96,7 +96,7 @@ async def look_at_those_who_wait(store: Store, request: JobView) -> None:
     if not lane.counts.get(State.PARKED):
         # A listing would examine all jobs that the store keeps.
         return
-    query = JobsQuery(kind=OFFER, states=(State.PARKED,), limit=_MOST)
+    query = JobsQuery(kind=OFFER, lane=OFFERS, states=(State.PARKED,), limit=_MOST)
     async for jobs in read_pages(store, query):
         for one in jobs:
             if one.cascade is not None and not freed.isdisjoint(one.cascade.left):

@@ -134,6 +134,7 @@ async def requests(
     """
     query = JobsQuery(
         kind=OFFER,
+        lane=OFFERS,
         subject=asked.phone,
         tenant="",
         states=() if asked.status is None else STATES[asked.status],

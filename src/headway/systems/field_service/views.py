@@ -17,6 +17,7 @@ from headway.server.service import Service
 from headway.systems.field_service.passing_over import PASSED_OVER
 from headway.systems.field_service.request import (
     OFFER,
+    OFFERS,
     Customer,
     Position,
     Status,
@@ -189,7 +190,7 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
     Raises:
         UnknownRecord: there is none.
     """
-    job = await seen_job(service.store, caller, OFFER, request)
+    job = await seen_job(service.store, caller, OFFER, OFFERS, request)
     if job is None:
         message = f"there is no service request {request[:64]!r}"
         raise UnknownRecord(message, hint="GET /service-requests lists them")

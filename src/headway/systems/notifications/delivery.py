@@ -25,11 +25,11 @@ from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.history import write_again
 from headway.systems.notifications.mail import NO_SUCH_MAILBOX
 from headway.systems.notifications.notification import (
-    NOTIFICATION,
     Channel,
     Said,
     Status,
     body_of,
+    is_notification,
     known_as,
     read_args,
     status_of,
@@ -169,7 +169,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
             key = ref_of(job)
         else:
             job = None
-    if job is not None and job.kind != NOTIFICATION:
+    if job is not None and not is_notification(job):
         return Heard.LATE
     stage = "" if job is None else _stage_of(job, key)
     if job is not None and not event.delivered and _has_arrived(job, stage):

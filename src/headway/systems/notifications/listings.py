@@ -28,6 +28,7 @@ from headway.systems.notifications.notification import (
     Channel,
     Notification,
     Status,
+    is_notification,
     notification_of,
 )
 
@@ -66,7 +67,7 @@ async def _jobs(
         cursor=cursor,
         limit=asked.limit,
     )
-    return await bounded_page(store, query, lambda job: job.kind == NOTIFICATION)
+    return await bounded_page(store, query, is_notification)
 
 
 _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)

@@ -108,9 +108,9 @@ BACK = frozenset({"snoozed", "failed"})
 class Args(msgspec.Struct, frozen=True):
     """The arguments of a notification's job, in the order of its handler's parameters."""
 
-    channels: list[str]
+    channels: list[Channel]
     category: str
-    level: str
+    level: Priority
     template: str | None = None
     data: dict[str, Any] = {}
     title: str = ""
@@ -121,7 +121,7 @@ class Args(msgspec.Struct, frozen=True):
     def after(self, channel: str) -> Channel | None:
         """Return the channel to be tried after this one; None if it is the last, or unknown."""
         pairs = zip(self.channels, self.channels[1:], strict=False)
-        return next((Channel(following) for one, following in pairs if one == channel), None)
+        return next((following for one, following in pairs if one == channel), None)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,6 +130,18 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Status
     channel: str = ""
     reason: str = ""
+
+
+LANES = frozenset(one.lane for one in Channel)
+"""The lanes of notifications."""
+
+
+def is_notification(job: JobView) -> bool:
+    """Return whether a job is a notification of this system.
+
+    A caller of other lanes can make a job of any kind there, and record with it what it likes.
+    """
+    return job.kind == NOTIFICATION and job.lane in LANES
 
 
 read_args = msgspec.json.Decoder(Args).decode
@@ -243,7 +255,7 @@ def notification_of(job: JobView) -> Notification:
         status=status,
         reason=reason,
         category=args.category,
-        priority=Priority(args.level),
+        priority=args.level,
         template=args.template,
         created_at=job.created_at,
         due_at=due_at,

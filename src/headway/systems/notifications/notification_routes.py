@@ -36,9 +36,9 @@ from headway.systems.notifications.intake import (
 from headway.systems.notifications.listings import NotificationsAsked, page_of
 from headway.systems.notifications.listings import timeline as timeline_of
 from headway.systems.notifications.notification import (
-    NOTIFICATION,
     Notification,
     Status,
+    is_notification,
     notification_of,
     status_of,
 )
@@ -194,7 +194,7 @@ async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:  # 
     found = await context.store.read(JobQuery(id=id)) if is_job_id(id) else None
     if found is None and context.calendar is not None:
         found = await context.calendar.view(id)
-    if found is None or found.kind != NOTIFICATION:
+    if found is None or not is_notification(found):
         message = f"there is no notification {id[:64]!r}"
         raise UnknownRecord(message, hint="ended ones are kept a time: [notifications] keep")
     return found

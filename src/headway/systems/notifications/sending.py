@@ -148,7 +148,7 @@ class Attempt:
         following = args.after(channel)
         if following is not None:
             return Next(following.value)
-        others = (Channel(one) for one in args.channels if one != channel)
+        others = (one for one in args.channels if one != channel)
         reasons = filter(None, (self._why_not(recipient, one) for one in others))
         reason = "; ".join((*reasons, why))
         view = await self._context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
@@ -184,7 +184,7 @@ class Attempt:
                 text=said.text,
                 html=said.html,
                 data=args.data,
-                priority=Priority(args.level).value,
+                priority=args.level.value,
                 category=args.category,
                 expires_at=args.expires_at,
                 unsubscribe_url=unsubscribe_url(self._context, recipient.id, args.category),
@@ -369,9 +369,9 @@ def declare(app: App, context: NotifyContext) -> None:
 
     async def send(  # noqa: PLR0913, PLR0917  (what a notification carries)
         job: Job,
-        channels: list[str],
+        channels: list[Channel],
         category: str,
-        level: str,
+        level: Priority,
         template: str | None = None,
         data: dict[str, Any] | None = None,
         title: str = "",
