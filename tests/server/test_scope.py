@@ -165,6 +165,28 @@ async def test_why_names_no_job_of_another_tenant(rig: Rig):
     assert holder in whole.text
 
 
+async def test_why_names_no_job_of_another_tenant_for_which_a_gate_keeps_its_permits(rig: Rig):
+    await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 2})
+
+    async def claim(number: int, lane: str) -> None:
+        asked = ClaimRequest(worker="w" * 32, request=number, lanes=((lane, 1),), free=1)
+        await rig.store.claim(asked)
+
+    await rig.send(tenant="other", lane="l", gates=["line"])
+    await claim(1, "l")
+    heavy = {"gates": [{"gate": "line", "amount": 2}], "priority": 1}
+    theirs = await rig.send(tenant="other", lane="l", **heavy)
+    await claim(2, "l")
+    ours = await rig.send(tenant="acme", lane="m", gates=["line"])
+    await claim(3, "m")
+    whole = await rig.ask(Role.VIEWER, f"/v1/jobs/{ours}/why")
+    assert whole["closed"][0]["reserved_for"] == theirs
+    token = await of_acme(rig, Role.VIEWER)
+    reply = await rig.call(token, "GET", f"/v1/jobs/{ours}/why")
+    assert theirs not in reply.text
+    assert "are kept for another's job" in reply.json()["sentence"]
+
+
 async def test_an_operator_of_a_tenant_may_pause_that_tenant_and_nothing_else(rig: Rig):
     token = await of_acme(rig, Role.OPERATOR)
     closed = await rig.call(token, "POST", "/v1/closures", {"gate": "tenant:acme"})
@@ -233,6 +255,9 @@ async def test_an_operator_of_lanes_changes_those_and_sees_those(rig: Rig):
     assert (await rig.call(token, "POST", "/v1/lanes/send_mail/pause")).status_code == 200
     assert (await rig.call(token, "PUT", "/v1/lanes/send_sms", {"target": "5s"})).status_code == 200
     problem(await rig.call(token, "POST", "/v1/lanes/calls/pause"), 403, "forbidden")
+    for gate in ("all", "tenant:acme", "lane:calls", "kind:noop", "line"):
+        reply = await rig.call(token, "POST", "/v1/closures", {"gate": gate})
+        problem(reply, 403, "forbidden")
     problem(await rig.call(token, "GET", "/v1/lanes/calls"), 403, "forbidden")
     rows = (await rig.ask(token, "/v1/lanes"))["rows"]
     assert [one["name"] for one in rows] == ["send_mail", "send_sms"]

@@ -431,6 +431,18 @@ async def test_a_pattern_reaches_no_lane_beyond_its_callers(
     assert [one.lane for one in pulled.jobs] == ["send_push"]
 
 
+async def test_a_lane_that_appears_wakes_who_may_have_it_beside_one_who_may_not(
+    store: Counted, registry: LongPollRegistry, pullers: Pullers
+) -> None:
+    for reach in ("*_email", "*_push"):
+        wanted = LaneSelection(lanes=(("send_*", 1),), reach=(reach,))
+        await pullers.wait(1, wanted=wanted)
+    await store.enqueue([job(1, "send_push")])
+    registry.note_lanes(["send_push"])
+    await until(lambda: pullers.got)
+    assert (pullers.workers, pullers.jobs) == (["w0001"], [job(1, "send_push").id])
+
+
 async def test_more_lanes_than_one_claim_takes_are_all_pulled_from(
     store: Counted, registry: LongPollRegistry
 ) -> None:
