@@ -12,9 +12,11 @@ from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
+from headway.core.instant import parse_instant
 from headway.runtime.timing import REAL
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
+from headway.systems.notifications.records import Recipient, quiet_until
 from headway.systems.notifications.sender import (
     Accepted,
     Limited,
@@ -151,6 +153,26 @@ async def test_an_opt_out_after_intake_holds_for_the_very_next_send(tmp_path: Pa
         assert (await notify.becomes(waits[1], "SKIPPED"))["reason"] == "opted out of *:news"
         await notify.becomes(waits[2], "SENT")
         assert notify.sms.got == []
+
+
+@pytest.mark.parametrize(
+    ("at", "until"),
+    [
+        ("2026-03-10T21:59:59.999+01:00", None),
+        ("2026-03-10T22:00:00+01:00", "2026-03-11T07:00:00+01:00"),
+        ("2026-03-11T06:59:59.999+01:00", "2026-03-11T07:00:00+01:00"),
+        ("2026-03-11T07:00:00+01:00", None),
+        # The clock goes forward in this night.
+        ("2026-03-29T00:00:00+01:00", "2026-03-29T07:00:00+02:00"),
+    ],
+)
+def test_quiet_hours_begin_at_their_first_moment_and_end_before_their_last(
+    at: str, until: str | None
+):
+    preferences = {"quiet_hours": "22:00-07:00"}
+    ada = Recipient(id="ada", tz="Europe/Berlin", preferences=preferences)
+    ends = None if until is None else parse_instant(until)
+    assert quiet_until(ada, parse_instant(at)) == ends
 
 
 async def test_quiet_hours_hold_back_until_their_end_all_but_otps_and_alerts(tmp_path: Path):

@@ -121,6 +121,26 @@ async def test_several_of_one_moment_may_arrive_in_another_order_than_their_ids(
     assert moments == sorted(moments, reverse=True)
 
 
+async def test_none_of_one_moment_is_shown_again_when_the_store_has_forgotten_it():
+    world = HistoryWorld()
+    process = world.process()
+    older = world.notification(process)
+    await world.store.enqueue([older])
+    await is_sent(process, older.id)
+    await process.write()
+    await world.forget()
+    pair = [world.notification(process) for _ in range(2)]
+    await world.store.enqueue(pair[::-1])
+    for one in pair[::-1]:
+        await is_sent(process, one.id)
+    await process.write()
+    first = await world.page(None, 2)
+    assert [one.id for one in first.rows] == [one.id for one in pair]
+    await world.forget()
+    second = await world.page(first.cursor, 2)
+    assert [one.id for one in second.rows] == [older.id]
+
+
 async def test_nothing_older_is_shown_before_what_the_store_has_not_reached_yet():
     world = HistoryWorld()
     process = world.process()
