@@ -403,6 +403,14 @@ async def test_lanes_that_fit_a_pattern_are_pulled_from(
     assert [one.lane for one in pulled.jobs] == ["send_email"]
 
 
+def test_a_lane_has_the_weight_of_the_first_that_names_or_fits_it() -> None:
+    known = ["send_sms", "send_mail", "enrich"]
+    named_first = LaneSelection(lanes=(("send_mail", 3), ("send_*", 1), ("*", 2)))
+    assert named_first.among(known) == (("send_mail", 3), ("send_sms", 1), ("enrich", 2))
+    named_last = LaneSelection(lanes=(("*_mail", 5), ("send_*", 1), ("send_mail", 3)))
+    assert named_last.among(known) == (("send_mail", 5), ("send_sms", 1))
+
+
 async def test_a_lane_that_appears_wakes_who_waits_for_its_pattern(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:

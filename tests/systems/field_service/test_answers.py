@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.systems.field_service.answering import Verdict, answer
 from headway.systems.field_service.records import TEXTS_KEPT_MS, offer_answered
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
@@ -84,6 +87,20 @@ async def test_a_message_that_comes_again_answers_no_later_offer(
         # Another message of the same words is another answer.
         await field.text("bob", word, f"SM{'c' * 32}")
         await field.becomes(second["id"], "assigned" if word == "1" else "pending")
+
+
+async def test_a_message_that_comes_before_its_offer_is_made_answers_nothing(tmp_path: Path):
+    async with a_field(tmp_path, lines={}, text_from=LINE, work=False) as field:
+        await field.technician("bob", "ignore", channel="text")
+        sent = await field.ask()
+        asked = ClaimRequest(worker="w" * 32, request=1, lanes=(("offers", 1),), free=1)
+        (taken,) = (await field.store.claim(asked)).jobs
+        assert (taken.id, taken.candidate) == (sent["id"], "bob")
+        assert "no open offer" in (await field.text("bob", "1", SID)).text
+        offered = HandedOver(taken.id, taken.run, key=f"{taken.id}:{taken.run}", timeout_ms=60_000)
+        await field.store.settle(SettleRequest(worker="w" * 32, outcomes=(offered,)))
+        told = await field.get(sent["id"])
+        assert (told["status"], told["technician"]) == ("dispatching", None)
 
 
 async def test_a_message_without_an_offer_that_comes_again_answers_no_later_one(tmp_path: Path):
@@ -210,6 +227,31 @@ async def test_an_answer_that_is_told_again_is_replied_to_as_the_first_time(tmp_
         for _ in range(2):
             assert (await field.say(sent["id"], "accept", "bob")).status_code == 200
         problem(await field.say(sent["id"], "decline", "bob"), 409, "invalid_state")
+        assert (await field.get(sent["id"]))["technician"] == "bob"
+
+
+async def test_a_decline_that_is_told_again_is_answered_as_one_though_a_later_offer_was_accepted(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("bob", "ignore")
+        sent = await field.ask()
+        await field.asks(sent["id"], "bob")
+        assert (await field.say(sent["id"], "decline", "bob", event="e1")).status_code == 200
+        await field.becomes(sent["id"], "pending")
+        assert (await field.move(sent["id"], "redispatch")).status_code == 200
+        await field.asks(sent["id"], "bob")
+        assert (await field.say(sent["id"], "accept", "bob", event="e2")).status_code == 200
+        again = await answer(
+            field.store,
+            field.system.context.tally,
+            ref=f"{sent['id']}:1",
+            technician="bob",
+            accepts=False,
+            event="api:e1",
+            by="by API",
+        )
+        assert again.verdict is Verdict.DECLINED
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 

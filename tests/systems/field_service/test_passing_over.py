@@ -5,15 +5,30 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from headway.contract.claims import ClaimRequest
+from headway.contract.views import JobView
 from headway.runtime.timing import REAL
+from headway.systems.field_service.passing_over import pass_over_assigned
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
 
-async def assigned(field: FieldRig, technician: str) -> None:
-    """Gives somebody a request, so that he is busy for long."""
+async def assigned(field: FieldRig, technician: str) -> str:
+    """Gives somebody a request, so that he is busy for long; its id."""
     sent = await field.ask()
     assert (await field.move(sent["id"], "assign", technician=technician)).status_code == 200
     await field.becomes(sent["id"], "assigned")
+    return sent["id"]
+
+
+async def claimed(field: FieldRig, number: int) -> list[tuple[str, str]]:
+    """What a claim of the lane of offers brings: each request with whom it asks."""
+    asked = ClaimRequest(worker="w" * 32, request=number, lanes=(("offers", 1),), free=1)
+    return [(one.id, one.candidate) for one in (await field.store.claim(asked)).jobs]
+
+
+def left(request: JobView) -> tuple[str, ...]:
+    assert request.cascade is not None
+    return request.cascade.left
 
 
 async def test_a_request_dispatched_again_does_not_wait_for_who_has_another(tmp_path: Path):
@@ -70,6 +85,25 @@ async def test_an_unfit_candidate_does_not_leave_it_waiting_for_who_has_another(
         await field.rig.call(None, "POST", f"/v1/jobs/{sent['id']}/run-now")
         told = await field.becomes(sent["id"], "pending")
         assert [one["said"] for one in told["asked"]] == ["unfit", "passed_over"]
+
+
+async def test_one_that_waits_for_the_nearest_asks_who_is_free_again_and_the_nearest_after_them(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        await assigned(field, "ada")
+        second = await assigned(field, "bob")
+        await field.stop(next(iter(field.workers)))
+        sent = await field.ask()
+        assert await claimed(field, 1) == []
+        waits = await field.job(sent["id"])
+        assert (waits.state, left(waits)) == ("parked", ("ada", "bob"))
+        assert (await field.move(second, "complete")).status_code == 200
+        await pass_over_assigned(field.store, await field.job(sent["id"]))
+        assert left(await field.job(sent["id"])) == ("bob", "ada")
+        assert await claimed(field, 2) == [(sent["id"], "bob")]
 
 
 async def test_a_request_that_waits_for_the_one_a_dispatcher_named_is_not_passed_over(
