@@ -146,18 +146,30 @@ async def test_the_first_dead_job_of_a_lane_is_one(world: World):
     assert texts == ["1 job of the lane calls died within 15m; it holds 1 dead one"]
 
 
-async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
-    async def die(request: int) -> None:
-        await world.app.send_async("noop", lane="calls")
-        asked = ClaimRequest(worker="w", request=request, lanes=(("calls", 1),), lease_ms=MINUTE)
-        (job,) = (await world.store.claim(asked)).jobs
-        await world.store.settle(
-            SettleRequest(worker="w", outcomes=(Died(job.id, job.run, reason="bad number"),))
-        )
+async def die(world: World, request: int) -> None:
+    await world.app.send_async("noop", lane="calls")
+    asked = ClaimRequest(worker="w", request=request, lanes=(("calls", 1),), lease_ms=MINUTE)
+    (job,) = (await world.store.claim(asked)).jobs
+    await world.store.settle(
+        SettleRequest(worker="w", outcomes=(Died(job.id, job.run, reason="bad number"),))
+    )
 
-    await die(1)
+
+async def test_as_many_dead_jobs_as_are_borne_do_not_alert_and_one_more_does():
+    world = World(dead_jobs_more_than=2)
     assert await world.look() == []
-    await die(2)
+    for request in (1, 2):
+        await die(world, request)
+    assert await world.look() == []
+    await die(world, 3)
+    assert await world.look() == [("dead_jobs", "calls", False)]
+    await world.store.inner.close()
+
+
+async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
+    await die(world, 1)
+    assert await world.look() == []
+    await die(world, 2)
     await world.watch.look()
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject, alert.severity) == ("dead_jobs", "calls", Severity.P2)
@@ -210,6 +222,11 @@ async def test_hours_that_nobody_extends_alert(world: World):
     assert gate.horizon_at is not None
     (rule,) = (one for one in rules(AlertSettings()) if one.name == "horizon")
     assert rule.look(Facts(at=0, overview=overview)) == []
+    within = AlertSettings().horizon_within_ms
+    for left, count in ((within, 0), (within - 1, 1)):
+        near = replace(gate, horizon_at=overview.stats.now + left)
+        found = rule.look(Facts(at=0, overview=replace(overview, gates=(near,))))
+        assert len(found or ()) == count
     for left, text in ((3_600_000, "for 1h only"), (-1, "it is closed")):
         near = replace(gate, horizon_at=overview.stats.now + left)
         (found,) = rule.look(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()

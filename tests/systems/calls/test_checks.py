@@ -106,6 +106,22 @@ async def test_a_service_of_the_callers_is_asked_and_obeyed(calls: Calls, far: F
 
 
 @pytest.mark.parametrize(
+    ("expected", "answer"), [(True, 1), (1, True), (0, False), (False, 0), ("1", 1), (None, False)]
+)
+async def test_an_answer_of_another_type_than_is_expected_is_a_no(
+    far: FarService, expected: Any, answer: Any
+) -> None:
+    far.answers = [{"allowed": answer}, {"allowed": expected}]
+    checking = Checking(REAL)
+    options = HttpCheckBody(**http(far, timeout=30_000, expected=expected))
+    template = Template(name="t", checks=[options])
+    with pytest.raises(Refused, match=f"allowed is {answer!r}"):
+        await checking.check(template, LEAD)
+    await checking.check(template, LEAD)
+    await checking.close()
+
+
+@pytest.mark.parametrize(
     ("policy", "outcome"), [("proceed", "COMPLETED"), ("skip", "PRECHECK_FAILED")]
 )
 @pytest.mark.parametrize("trouble", [None, 500, {"else": 1}, 302])

@@ -67,6 +67,19 @@ async def test_too_many_requests_rest_the_number_and_cost_the_lead_nothing(tmp_p
         assert len(calls.calls_to()) == 1
 
 
+async def test_a_number_that_was_refused_uses_no_retry_of_a_later_call(tmp_path: Path) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(max_retry=1, retry_on=["BUSY"], retry_offset="1ms")
+        calls.carrier.person(PHONE, "too_many", "busy", "talks")
+        lead = await calls.lead()
+        await calls.until_why(lead, "calls.numbers")
+        await calls.open(f"calls.numbers/{NUMBER}")
+        told = await calls.finished(lead)
+        outcomes = [one["outcome"] for one in told["attempts"]]
+        assert outcomes == ["NUMBER_UNAVAILABLE", "BUSY", "COMPLETED"]
+
+
 @pytest.mark.parametrize("trouble", ["unsure", "cut"])
 async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
     tmp_path: Path, trouble: str
