@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from headway.contract.views import JobView
+from headway.systems.calls import call_events
+from headway.systems.calls.call_events import put_back
+from headway.systems.calls.context import CallsContext
 from headway.systems.calls.overview import Event
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
@@ -97,6 +101,28 @@ async def test_a_late_webhook_changes_nothing(calls: Calls) -> None:
     assert await calls.told(lead) == before
     assert (await totals(calls, Event.WEBHOOK_LATE))[NUMBER] == 4
     await calls.audit()
+
+
+async def test_only_an_end_that_comes_in_time_gives_the_lead_back_to_your_table(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    async def noted(context: CallsContext, job: JobView, run: int) -> None:
+        given.append(run)
+        await put_back(context, job, run)
+
+    monkeypatch.setattr(call_events, "put_back", noted)
+    await calls.template(retry_offset="0s", max_retry=5)
+    _, ref, call = await called(calls)
+    await calls.webhook(ref, call, "busy", n=2)
+    _, second, other = await called(calls, 2)
+    assert len(given) == 1
+    # The first call's word again, as its run is over; and one of the second after its own end.
+    await calls.webhook(ref, call, "no-answer", n=3)
+    await calls.webhook(second, other, "completed", n=3)
+    await calls.webhook(ref, call, "busy", n=4)
+    assert len(given) == 1
 
 
 async def test_a_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Calls) -> None:
