@@ -455,6 +455,18 @@ def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
     assert not told.healed
 
 
+def test_what_was_told_here_is_not_told_again_because_another_had_told_it_before():
+    rule, throttle = Another(lambda _: None), AlertThrottle("page")
+    again = AGAIN_MS[rule.severity]
+    throttle.update(rule, [finding()], 0)
+    (earlier,) = throttle.standing(0)
+    throttle.update(rule, [finding()], again)
+    throttle.recall([earlier], 0)
+    assert throttle.update(rule, [finding()], again + 1) == []
+    (told,) = throttle.update(rule, [finding()], 2 * again)
+    assert not told.healed
+
+
 def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
     throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]

@@ -140,6 +140,21 @@ async def test_two_that_see_the_same_share_one_look_and_another_filter_or_scope_
         assert len(feed) == 5
 
 
+async def test_those_of_other_tenants_or_lanes_share_no_look():
+    async with counted() as (_, feed, look):
+        scopes = (
+            {},
+            {"lanes": ("a",)},
+            {"lanes": ("b",)},
+            {"tenants": ("a",)},
+            {"tenants": ("b",)},
+            {"tenants": ("a",), "lanes": ("a",)},
+        )
+        callers = [replace(OPEN_CALLER, **scope) for scope in scopes]
+        streams = [feed.join(gates.PAGE, replace(look, caller=one))[0] for one in callers]
+        assert len({id(one) for one in streams}) == len(scopes)
+
+
 async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gone():
     async with counted() as (store, feed, look):
         assert not store.reads

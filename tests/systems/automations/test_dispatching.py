@@ -21,8 +21,9 @@ from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
-from headway.runtime.timing import REAL
+from headway.runtime.timing import REAL, Timing
 from headway.systems.automations import make
+from headway.systems.automations.session import Session
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 from tests.systems.automations.sessions_rig import (
@@ -448,6 +449,37 @@ async def test_run_makes_a_session_due_now(tmp_path, repository, url):
         assert row["session_id"] == started["session_id"]
         unknown = await one.rig.http.post(f"{API}/b/run")
         assert unknown.status_code == 422
+
+
+async def test_two_that_are_due_at_one_moment_are_one_dispatch(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    other = new_repository(tmp_path / "other")
+    async with service(tmp_path, url, entry("a", repository), entry("b", other)) as one:
+        await one.ended("a")
+        await one.ended("b")
+        metrics = await one.get("/dispatcher/metrics")
+        assert (metrics["totalDispatches"], metrics["totalAutomationsSpawned"]) == (1, 2)
+
+
+async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
+    tmp_path, repository, monkeypatch
+):
+    seen: list[tuple[float, float]] = []
+    work = Session.work
+
+    async def noted(
+        self: Session, places: Any, timing: Timing, until: float, renew: Any, every_s: float
+    ) -> Any:
+        seen.append((until - timing.monotonic(), every_s))
+        return await work(self, places, timing, until, renew, every_s)
+
+    monkeypatch.setattr(Session, "work", noted)
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository), lease="60s") as one:
+        await one.ended("a")
+    ((left_s, every_s),) = seen
+    # A sixth is kept to end all processes in.
+    assert (left_s <= 50, every_s) == (True, 20)
 
 
 async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_path, repository):

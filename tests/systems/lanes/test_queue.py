@@ -162,6 +162,16 @@ async def test_to_acknowledge_a_job_that_is_done_is_a_no_op(queue: Queue) -> Non
     assert (await queue.get(f"/jobs/{job['job_id']}"))["result"] == 1
 
 
+async def test_a_job_that_is_done_cannot_be_failed_or_extended(queue: Queue) -> None:
+    await queue.enqueue()
+    (job,) = await queue.pull()
+    await queue.said("/ack", job)
+    for path in ("/fail", "/extend"):
+        reply = await queue.say(path, job, worker="another")
+        assert (reply.status_code, reply.json()["code"]) == (409, "lease_lost"), path
+    assert await queue.status(job["job_id"]) == "done"
+
+
 async def test_who_does_not_hold_a_job_can_say_nothing_about_it(queue: Queue) -> None:
     await queue.enqueue()
     (job,) = await queue.pull()
@@ -184,6 +194,17 @@ async def test_a_failed_attempt_waits_and_is_tried_again(queue: Queue) -> None:
     assert said["due_at"] == shown["due_at"] > shown["created_at"] + 3_000_000
     assert (await queue.lane())["statuses"]["failed"] == 1
     assert await queue.pull() == []
+
+
+async def test_a_job_that_its_worker_puts_off_is_queued_and_has_not_failed(queue: Queue) -> None:
+    job_id = await queue.enqueue()
+    (job,) = await queue.pull()
+    snoozed = {"outcome": "snoozed", "job": job_id, "run": job["run"], "after": "1h"}
+    reply = await queue.post("/v1/settlements", worker="w", outcomes=[snoozed])
+    assert reply.json() == {"verdicts": ["done"]}
+    assert await queue.status(job_id) == "queued"
+    statuses = (await queue.lane())["statuses"]
+    assert (statuses["queued"], statuses["failed"]) == (1, 0)
 
 
 async def test_without_a_delay_of_its_own_a_failure_waits_at_most_an_hour_by_the_policy(

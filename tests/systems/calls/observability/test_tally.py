@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 import headway as hw
 from headway.runtime.timing import Timing
@@ -64,6 +66,28 @@ async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(direc
     async with asyncio.timeout(120):
         await flushing
     assert await other.totals() == {("webhook_lost", "+15550001"): 1}
+
+
+async def test_what_happens_while_it_is_written_is_written_next(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+):
+    tally, change = Tally(directory, Held(), TABLE), directory.change
+    meanwhile = ["BUSY", "COMPLETED"]
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[AsyncSession]:
+        async with change() as session:
+            yield session
+            while meanwhile:
+                tally.happened(Event.OUTCOME, meanwhile.pop())
+
+    monkeypatch.setattr(directory, "change", slow)
+    tally.happened(Event.OUTCOME, "BUSY")
+    await tally.flush()
+    await tally.flush()
+    expected = {("outcome", "BUSY"): 2, ("outcome", "COMPLETED"): 1}
+    assert await Tally(directory, Held(), TABLE).totals() == expected
+    await tally.close()
 
 
 async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
