@@ -345,6 +345,22 @@ async def test_a_provider_that_is_away_is_tried_again_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
+async def test_the_next_channel_is_tried_as_often_as_the_one_before(tmp_path: Path):
+    async with notifying(tmp_path, attempts=2) as notify:
+        await notify.ada()
+        notify.email.answers += [Unavailable("no route"), Unavailable("no route")]
+        notify.sms.answers += [Unavailable("no route")]
+        one = await notify.send(channels=["email", "sms"])
+
+        async def run_now() -> bool:
+            await notify.call("POST", f"/v1/jobs/{one}/run-now", {})
+            return (await notify.get(one))["status"] in {"SENT", "FAILED"}
+
+        await notify.until(run_now)
+        assert (await notify.get(one))["status"] == "SENT"
+        assert (len(notify.email.got), len(notify.sms.got)) == (2, 2)
+
+
 async def test_an_opt_out_while_a_provider_is_away_is_no_failure(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
