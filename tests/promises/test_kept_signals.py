@@ -1,0 +1,35 @@
+"""Signals that no run awaits are kept up to a number, and forgotten after an hour."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from headway.contract.signals import Heard, Signal
+from headway.core.errors import StoreUnavailable
+from headway.stores.ledger.verbs.signal import KEPT_MS
+from headway.testing.conformance.rig import Rig
+from tests.servers.stores import SERVERS_SAMPLED
+
+# Redis has the number in its scripts.
+ON_THE_LEDGER = [one for one in SERVERS_SAMPLED if "redis" not in str(one)]
+VERB = sys.modules["headway.stores.ledger.verbs.signal"]
+
+
+@pytest.mark.parametrize("rig", ON_THE_LEDGER, indirect=True)
+async def test_signals_beyond_the_most_that_are_kept_are_refused_until_others_are_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VERB, "KEPT_MOST", 2)
+    events = [Signal(key=f"nobody-{n}", event="end") for n in range(3)]
+    for event in events[:2]:
+        assert (await rig.store.signal(event)).answer is Heard.KEPT
+    with pytest.raises(StoreUnavailable, match="2 signals are kept"):
+        await rig.store.signal(events[2])
+    assert (await rig.store.signal(events[0])).answer is Heard.KEPT
+    await rig.pass_time(KEPT_MS - 1)
+    with pytest.raises(StoreUnavailable):
+        await rig.store.signal(events[2])
+    await rig.pass_time(1)
+    assert (await rig.store.signal(events[2])).answer is Heard.KEPT
