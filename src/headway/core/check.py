@@ -10,6 +10,7 @@ from headway.core.gates.spec import GateUse, check_count
 from headway.core.job import (
     MAX_ARGS,
     MAX_CANDIDATES,
+    MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
     NewJob,
@@ -67,6 +68,9 @@ def _check_own(job: NewJob) -> None:
     if len(job.args) > MAX_ARGS:
         message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+    if len(job.gates) > MAX_GATES:
+        message = f"job of kind {job.kind!r} asks for {len(job.gates)} gates"
+        raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
     if job.candidates:
         check_candidates(f"job of kind {job.kind!r}", job.candidates)
 

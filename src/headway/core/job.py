@@ -25,6 +25,8 @@ MAX_ERROR = 16_000
 MAX_BATCH = 1_000
 """Items of one atomic step."""
 MAX_SHARED_GATES = 8
+MAX_GATES = 256
+"""Gates that one job may ask for: a claim looks at all of them under the store's lock."""
 MAX_CANDIDATES = 1_000
 DAY_MS = 86_400_000
 TRAIL_KEPT_MS = 90 * DAY_MS
