@@ -193,6 +193,7 @@ class Notice:
     Attributes:
         event: initiated, ringing, answered, or completed whatever the end.
         number: of the webhook among those of its call, from 0.
+        at: ms UTC.
     """
 
     event: str
@@ -236,7 +237,11 @@ class Application(Protocol):
 
 
 class DirectApplication:
-    """An application in this process, called without a network: on virtual time, or in a test."""
+    """An application in this process, called without a network: on virtual time, or in a test.
+
+    Args:
+        handler: called with each event.
+    """
 
     def __init__(self, name: str, handler: EventHandler) -> None:
         self._name = name

@@ -87,6 +87,7 @@ class Text:
     Attributes:
         plan: what it was sent with.
         fate: its simulated outcome; None of an inbound one.
+        sent_at: ms UTC.
         inbound: whether a person wrote it.
         notices: the number of status webhooks so far.
     """

@@ -41,6 +41,9 @@ class Conversation:
 
     A script that asks nothing lasts as long as the person talks; one that asks lasts as long as
     its words and the answers do.
+
+    Attributes:
+        spent_ms: how long it has lasted.
     """
 
     def __init__(self, call: Call, pace: Pace, application: Application) -> None:

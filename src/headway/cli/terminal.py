@@ -34,6 +34,7 @@ class LocalClock:
         """Show an instant.
 
         Args:
+            instant: ms UTC.
             exact: with milliseconds; else these are cut off.
 
         Returns:

@@ -301,6 +301,7 @@ class Client:
         """Cancel a queued job, and asks a running or awaiting one to end.
 
         Args:
+            job: its id.
             reason: stands on the trail.
 
         Returns:
@@ -320,6 +321,7 @@ class Client:
         """Give a dead or cancelled job a new life.
 
         Args:
+            job: its id.
             reason: stands on the trail.
             args: new arguments, in place of all the old.
 
@@ -349,6 +351,7 @@ class Client:
         From now on all that the App sends goes to the server too. The server does the chores.
 
         Args:
+            app: whose handlers run here.
             options: see `WorkerOptions`; it serves all lanes of the app if none are given.
 
         Returns:
@@ -367,6 +370,7 @@ class Client:
         A third one ends the process at once, whatever still runs in it.
 
         Args:
+            app: whose handlers run here.
             options: as for `worker`.
         """
         event_loop.run(self._work(app, options))

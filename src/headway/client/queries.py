@@ -234,6 +234,7 @@ class RemoteQuery:
 
     Attributes:
         missing: whether an unknown job is answered with None.
+        whole: whether all pages are read.
     """
 
     call: HttpCall

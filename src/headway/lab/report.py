@@ -90,9 +90,14 @@ class Report:
     Attributes:
         name: of the scenario or the what-if.
         seed: of all that was random.
+        start_at: ms UTC.
+        end_at: ms UTC.
         start: the same as text, by the clock of the scenario.
         unfinished: how many of them are not final.
         last_final_at: when the last one ended; None if none did.
+        kinds: by name.
+        waits: by kind.
+        lanes: by name.
         refused: rows of files that are no jobs.
         violations: promises that were broken: none, unless there is a bug.
     """

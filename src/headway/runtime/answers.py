@@ -138,6 +138,7 @@ class Ended:
     """Returned by a reconcile handler: the provider is through with it.
 
     Attributes:
+        final: the job's outcome.
         body: what the provider said, for the record: any value that JSON can carry.
         reason: of a dead one, or of one that is tried again.
         after: of a retry: the delay, as "5m" or a timedelta; the kind's backoff if not given.

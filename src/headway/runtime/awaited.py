@@ -30,7 +30,13 @@ class Awaited:
     """A job whose end was not reported.
 
     Attributes:
+        id: the job.
+        run: the run that handed over.
         ref: `id:run`, the key under which it awaits if its handler gave no other.
+        kind: of the job.
+        lane: of the job.
+        tenant: of the job.
+        subject: of the job.
         args: its arguments, as JSON has them.
         permits: the member that it holds in each pool, by the pool's name.
         candidate: whose turn it is, of a cascade; else empty.

@@ -100,6 +100,7 @@ class EntryOptions(TypedDict, total=False):
         misfire: of fires missed in an outage: "skip", "once" (the latest) or "all".
         misfire_cap: the most fires that "all" makes up for.
         overlap: of a fire while an earlier one still waits or runs: "skip", "one" or "all".
+        enabled: whether it fires.
         args: the handler's arguments, and the options of `Kind.make` but `due`, `job_id` and
             `key`: each fire has its own.
     """
@@ -176,6 +177,8 @@ class Declaration:
     """The gates, lanes and entries of an app.
 
     Attributes:
+        lanes: by name.
+        entries: by name.
         gates: that the app chooses at run time, by name; said again, they take the place of
             those that its kinds name.
     """

@@ -226,6 +226,7 @@ class Job:
             gate: its resolved name.
             after: for how long, as "60s" or a timedelta.
             until: the moment, as an aware datetime or ISO 8601 with an offset.
+            reason: free text.
 
         Raises:
             InvalidValue: it has no end, or a value is not understood.

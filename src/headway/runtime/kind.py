@@ -185,6 +185,9 @@ class Kind:
             due: an aware datetime or ISO 8601 with an offset; or a span from now, as "20m" or a
                 timedelta; now if not given.
             priority: smaller first.
+            lane: where it waits.
+            tenant: for whom it is.
+            subject: what it is about.
             key: makes the enqueue idempotent within the tenant.
             expires: how long after it is due it may still start, as "1h" or a timedelta.
             job_id: a UUID; a new one if not given.

@@ -346,6 +346,7 @@ def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
 
     Args:
         job: that it became; "" if none is made yet.
+        at: ms UTC.
         clock: shown with the entry's name; without it the fire is a sign alone.
     """
     to = link(f"jobs/{job}") if job else link("timetable", entry=entry)

@@ -100,6 +100,7 @@ class History:
 
         Args:
             before: only rows before this place; None for the newest.
+            now: the present, ms UTC.
             limit: 1 to 1000.
 
         Raises:

@@ -27,6 +27,7 @@ class CassandraSettings(Table):
         port: of their native protocol.
         datacenter: whose nodes are asked; else that of the first host.
         username: of a role that may read and write the keyspace.
+        password: its password.
         tls_ca: a file with the certificates that the nodes' must be signed by; None for no TLS.
         keyspace: in which the tables are.
         replication: copies of each row, a number or one for each data centre; with it the keyspace

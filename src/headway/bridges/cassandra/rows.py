@@ -64,6 +64,7 @@ class Place:
     """The primary key of a row.
 
     Attributes:
+        bucket: its minute.
         shard: its part of the minute.
         due_at: when it is due, ms UTC.
     """

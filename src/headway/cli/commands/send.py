@@ -116,6 +116,7 @@ def plain_job(
 
     Args:
         due_at: ms UTC; None for now.
+        now: the store's time, ms UTC.
 
     Raises:
         PayloadTooLarge: the arguments are above the limit.

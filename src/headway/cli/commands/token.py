@@ -96,6 +96,9 @@ class Reach:
     def token(self, made: NewToken, name: str, roles: list[Role], now: int) -> TokenSpec:
         """Return a token with this reach.
 
+        Args:
+            now: the store's time, ms UTC.
+
         Raises:
             InvalidValue: it would have ended already.
         """

@@ -144,6 +144,7 @@ class EntryPlan:
         name: whose.
         period_ms: its constant period; None if it has none.
         offsets_ms: where in each period it fires, counted from 1970 UTC.
+        next: its next fires, ms UTC.
     """
 
     name: str
@@ -197,6 +198,7 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
 
     Args:
         schedules: of the entries that are enabled, by id.
+        now: ms UTC.
         fires: how many of the next fires of each entry are listed.
     """
     each = list(schedules.values())

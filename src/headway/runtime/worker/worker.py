@@ -47,7 +47,11 @@ class WorkerRun:
     def __init__(
         self, store: Store, kinds: Mapping[str, Kind], worker: str, settings: WorkerSettings
     ) -> None:
-        """Join the parts; nothing runs yet."""
+        """Join the parts; nothing runs yet.
+
+        Args:
+            kinds: by name.
+        """
         timing = self._timing = settings.timing
         self._store = store
         self._settings = settings
@@ -345,6 +349,7 @@ class Worker:
 
     Attributes:
         id: random for each run; empty before the first.
+        settings: its settings.
     """
 
     def __init__(

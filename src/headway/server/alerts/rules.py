@@ -30,6 +30,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: as last sent.
         runbook: where it says what to do.
+        told_at: when, in ms UTC.
     """
 
     rule: str
@@ -91,6 +92,7 @@ class Finding:
 
     Attributes:
         subject: what it is about; one that is not found any more has healed.
+        text: one sentence with the facts.
     """
 
     subject: str
@@ -190,6 +192,7 @@ class Lasts(Generic[Seen]):
 
     Attributes:
         name: of the rule, and of its runbook.
+        for_ms: how long it must last.
         find: what is wrong, by subject: a text, made of the ms for which it has been; None if that
             is unknown.
     """

@@ -45,6 +45,7 @@ class Alert:
 
     Attributes:
         subject: what it is about, such as a lane.
+        text: one sentence with the facts.
         runbook: where it says what to do.
     """
 
@@ -113,6 +114,7 @@ class _Standing:
 
     Attributes:
         alert: as last sent.
+        told_at: when, in ms.
         calm_since: since when it is not found any more.
     """
 

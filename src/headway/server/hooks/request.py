@@ -174,6 +174,7 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
 
     Args:
         written: seconds since 1970, as the webhook says.
+        now: the moment, ms UTC.
         tolerance_ms: how far it may lie from now, before and after.
 
     Raises:

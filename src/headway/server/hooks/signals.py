@@ -253,6 +253,9 @@ class Provider(Protocol):
     def verify(self, request: HookRequest, now: int) -> None:
         """Verify the signature of a webhook.
 
+        Args:
+            now: the moment, ms UTC.
+
         Raises:
             Unauthenticated: it is not signed, or not by the provider, or too long ago.
         """

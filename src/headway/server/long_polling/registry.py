@@ -156,6 +156,10 @@ class LongPollRegistry:
         pulls has one at a time: a later one sends the earlier home. If it is cancelled, nothing
         stays claimed.
 
+        Args:
+            pull: what to claim.
+            seconds: how long it may wait.
+
         Returns:
             The jobs; none when the time is up or the registry was closed.
 

@@ -134,6 +134,7 @@ class TrackedReply(Response):
         """Make it.
 
         Args:
+            content: JSON.
             presence: of the client; closed when the reply has been written.
             unread: called if the reply was not written whole.
             read: called when it was.

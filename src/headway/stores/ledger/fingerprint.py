@@ -123,6 +123,7 @@ def suspicion(trail: TrailTable, now: int, reason: str) -> Suspicion:
 
     Args:
         trail: of a store that is suspect.
+        now: the store's time, ms.
         reason: of this process, which may not be on the trail yet; empty for none.
     """
     for row in trail.page("store", None, _LINES):

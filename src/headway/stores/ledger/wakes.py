@@ -45,7 +45,11 @@ class _LaneWakes:
 
 
 class Wakes:
-    """Counts wakes, and wakes the waiters."""
+    """Counts wakes, and wakes the waiters.
+
+    Args:
+        clock: returns ms since 1970.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -190,6 +190,8 @@ class PlainClaims:
         """Record what an exclusive claim has read.
 
         Args:
+            request: of the claim.
+            reply: to it.
             found: the flows of its lane with waiting jobs, as it began.
         """
         if len(self._workers) >= MOST_WORKERS:

@@ -100,5 +100,9 @@ class Wakes(wakes.Wakes):
         await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Release the connection, if there is one."""
+        """Release the connection, if there is one.
+
+        Args:
+            seconds: how long it may take.
+        """
         self._listening.close(seconds)

@@ -91,6 +91,7 @@ class RedisOptions:
         addresses: of the server; of all the sentinels; of some nodes of a cluster.
         service: the name under which sentinels know the master; empty without sentinels.
         cluster: whether the addresses are those of a cluster.
+        database: its number.
         namespace: several stores may stand in one server under different ones.
         account: on the server.
         sentinel_account: on the sentinels.

@@ -61,6 +61,7 @@ class RedisStore:
     """All state under one namespace of a Redis or Valkey. See `Store` for the promises.
 
     Args:
+        options: how to reach it.
         clock: returns ms since 1970 in place of the server's clock, for tests.
 
     Attributes:

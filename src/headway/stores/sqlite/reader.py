@@ -16,7 +16,11 @@ from headway.stores.sqlite.session import Session
 
 
 class Reader:
-    """Serves all calls that only read, so that a long listing does not delay claims."""
+    """Serves all calls that only read, so that a long listing does not delay claims.
+
+    Args:
+        clock: returns ms since 1970.
+    """
 
     def __init__(self, options: SqliteOptions, clock: Clock) -> None:
         self._options = options

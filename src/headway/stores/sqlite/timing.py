@@ -37,6 +37,7 @@ def skew_ms(clock: Clock, file: int | Path) -> int | None:
     """Compare a clock with that of the machine that has a file, by a time stamp on the file.
 
     Args:
+        clock: returns ms since 1970.
         file: descriptor or path of a file that this process may write; its time stamp is set.
 
     Returns:
@@ -58,6 +59,7 @@ class CheckedClock:
     every process. A file is stamped only when the clock was moved, so a call costs nothing.
 
     Args:
+        clock: returns ms since 1970.
         file: descriptor of a file beside the database, for the stamps.
     """
 

@@ -38,6 +38,7 @@ class Writer:
     """Serves all calls that write.
 
     Args:
+        clock: returns ms since 1970.
         announce: called after each commit that may have made something claimable.
     """
 

@@ -40,11 +40,16 @@ class Thresholds:
         dispatch_halted_more_than: how many overdue leads that could be called are tolerated.
         dispatch_halted_for_ms: how long there must be more.
         orphan_webhook_more_than: how many new ones are tolerated.
+        orphan_webhook_within_ms: how long one is new.
         no_number_for_ms: how long leads must wait for a pool of which no number can be used.
         intake_failing_above: a share of the requests that bring leads.
+        intake_failing_least: how many must have failed.
+        intake_failing_within_ms: how long a request counts.
         latency_high_above_ms: of due to dial, waits behind gates left out, by 99 of 100.
         latency_high_least: how many calls must have been dialled in the last five minutes.
+        latency_high_for_ms: how long it must last.
         webhooks_lost_more_than: how many new ones of a number are tolerated.
+        webhooks_lost_within_ms: how long one is new.
         workers_dying_above: a share of the workers.
         workers_dying_within_ms: how long one that was lost counts.
         no_leader_for_ms: how long the runs of expired leases may wait until they are ended.

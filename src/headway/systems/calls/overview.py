@@ -69,7 +69,11 @@ class Dials:
 
 
 async def look_at_dials(store: Store, now: int) -> Dials:
-    """Return the calls of the last five minutes, of a bounded number of leads."""
+    """Return the calls of the last five minutes, of a bounded number of leads.
+
+    Args:
+        now: the store's time, ms UTC.
+    """
     due: list[int] = []
     gates: list[int] = []
     for states in ((State.AWAITING,), tuple(sorted(FINAL))):
@@ -272,6 +276,7 @@ class CallsOverview:
 
     Attributes:
         at: when, in ms on a clock that never goes back; only differences mean anything.
+        now: the store's time, ms UTC.
         backlog: leads that are due and wait.
         dials: of the last minutes.
         workers: that serve the lane of calls, also those lost within an hour.

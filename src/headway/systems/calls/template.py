@@ -187,6 +187,7 @@ class CallsSettings(OpenTable):
         template: the template `default`, until one of this name is stored.
         table: your own table as the truth.
         migration: from an older system.
+        alerts: thresholds.
         reports_at_once: the most concurrent reports to the webhooks of one reseller.
         reporting_keys: sign what is reported; each does, so that receivers may change.
         reporting_private: whether results may be reported to private addresses.

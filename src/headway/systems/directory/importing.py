@@ -306,7 +306,11 @@ class Importer(Protocol[Row]):
     async def write(
         self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count, at: int
     ) -> None:
-        """Write rows, and count the results; a row that cannot be written counts as refused."""
+        """Write rows, and count the results; a row that cannot be written counts as refused.
+
+        Args:
+            at: now, ms UTC.
+        """
         ...
 
 
@@ -316,6 +320,7 @@ async def run_import(
     """Import a file.
 
     Args:
+        at: now, ms UTC.
         partial: whether the good rows are written though others are not.
 
     Raises:

@@ -264,6 +264,9 @@ class Records(Generic[R, New]):
     async def add(self, session: AsyncSession, body: New, at: int) -> R:
         """Keep a new record.
 
+        Args:
+            at: now, ms UTC.
+
         Raises:
             IdConflict: the id is another's.
             KeyConflict: so is what must be unique.
@@ -282,6 +285,7 @@ class Records(Generic[R, New]):
 
         Args:
             values: the fields that were said.
+            at: now, ms UTC.
 
         Raises:
             KeyConflict: what must be unique is another's.

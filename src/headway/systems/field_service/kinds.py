@@ -64,6 +64,7 @@ class _Candidate:
 
     Attributes:
         technician: None if the directory has none with this id.
+        timeout_ms: how long this offer stands.
         had: the technician from whom a dispatcher took the request; None if there is none.
     """
 

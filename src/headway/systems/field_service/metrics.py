@@ -75,7 +75,11 @@ def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
 
 async def times_to_accept(store: Store, now: int) -> list[int]:
-    """From a request, or its last dispatch, to its acceptance, in ms; in growing order."""
+    """From a request, or its last dispatch, to its acceptance, in ms; in growing order.
+
+    Args:
+        now: the store's time, ms UTC.
+    """
     found: list[int] = []
     for state in (State.AWAITING, State.SUCCEEDED):
         query = JobsQuery(

@@ -199,6 +199,7 @@ async def offer_answered(session: AsyncSession, event: str, offer: str, at: int)
 
     Args:
         offer: that the technician has now; empty for none.
+        at: now, ms UTC.
     """
     await session.execute(delete(TextAnswer).where(TextAnswer.at <= at - TEXTS_KEPT_MS))
     await session.execute(_ANSWERED, {"event": event, "offer": offer, "at": at})

@@ -120,6 +120,8 @@ class FieldSettings(OpenTable):
         offer_timeout: how long an offer stands, until a dispatcher says otherwise.
         urgency: the same by urgency.
         line_wait: the longest wait for a free line; then the next is asked.
+        ring: how long a phone rings.
+        call_limit: the longest call.
         radius_km: technicians farther away are not asked.
         most: at most so many are asked.
         lines: numbers to call from, and their channels; without any, no calls are placed.

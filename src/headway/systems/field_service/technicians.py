@@ -206,7 +206,11 @@ async def technician_of_phone(session: AsyncSession, phone: str) -> Technician |
 
 
 async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa: A002  (the record's word)
-    """Write since when a technician has no job; without effect if there is no such technician."""
+    """Write since when a technician has no job; without effect if there is no such technician.
+
+    Args:
+        at: ms UTC.
+    """
     await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
     await session.execute(update(Place).where(Place.technician_id == id).values(idle_since=at))
 

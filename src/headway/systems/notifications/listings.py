@@ -108,6 +108,7 @@ async def timeline(
 
     Args:
         asked: with `newest`.
+        now: the store's time.
 
     Raises:
         InvalidValue: the cursor is not one of a timeline.

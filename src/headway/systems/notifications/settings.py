@@ -85,6 +85,7 @@ class NotificationSettings(Table):
         unsubscribe_url: a page of yours, where one click ends a category; `{recipient}` and
             `{category}` are replaced. None for this server's, with `public_url` and `signing_key`.
         senders: by channel.
+        alerts: thresholds.
     """
 
     channels: dict[Channel, ChannelSettings] = Field(default={})

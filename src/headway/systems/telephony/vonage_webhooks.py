@@ -54,6 +54,7 @@ def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
 
     Args:
         secret: of the account; None if there is none.
+        now: the moment, ms UTC.
 
     Raises:
         Unauthenticated: it is not signed, not with this secret, over another body, or too long ago.

@@ -121,6 +121,7 @@ def timeline(job: JobView, now: int) -> list[Row]:
 
     Args:
         job: with its runs.
+        now: the store's time, ms UTC.
     """
     rows = [Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]
     if job.state in {State.WAITING, State.PARKED}:

@@ -47,6 +47,7 @@ class Fire:
     """A moment at which an entry fires.
 
     Attributes:
+        at: ms UTC.
         clock: what the calendar's clock shows, as "09:05".
         job: that it became; None if none is made yet.
     """
@@ -64,6 +65,7 @@ class Stretch:
     Attributes:
         title: the day or the hour, as people say it.
         date: the day, as the page's parameter has it.
+        start_at: ms UTC.
         today: whether now is in it.
     """
 

@@ -33,6 +33,7 @@ class LeadRow:
         id: of the row; empty for one that is not written yet.
         phone: E.164.
         template: by which it is called.
+        due_at: ms UTC.
         key: the caller's own; None for none.
         payload: any JSON; None for none.
         reporting_webhook_url: receives the result; None for no report.
