@@ -169,7 +169,7 @@ async def test_a_step_wakes_each_lane_when_its_jobs_are_due(
     noop = app.kind("noop")
     woken: list[tuple[str | None, int | None]] = []
     wakes = cast("Any", app.store)._wakes
-    monkeypatch.setattr(wakes, "wake", lambda lane, at: woken.append((lane, at)))
+    monkeypatch.setattr(wakes, "wake", woken.extend)
     moments = [datetime(2090, 1, day, tzinfo=UTC) for day in (3, 1, 2)]
     await app.send_many_async(
         [

@@ -192,13 +192,18 @@ WALKS = Walks(
     json.loads,
 )
 BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names only)
-_BEFORE = (
-    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
-    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND {} LIMIT ?4)"
-)
-BEFORE = _BEFORE.format("priority < ?3")
-BEFORE_DUE = _BEFORE.format("priority = ?3 AND due_at < ?5")
-BEFORE_SEQ = _BEFORE.format("priority = ?3 AND due_at = ?5 AND seq < ?6")
+
+
+def _before(condition: str) -> str:
+    return (
+        "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"  # noqa: S608  (names only)
+        f" WHERE state = 1 AND lane = ?1 AND flow = ?2 AND {condition} LIMIT ?4)"
+    )
+
+
+BEFORE = _before("priority < ?3")
+BEFORE_DUE = _before("priority = ?3 AND due_at < ?5")
+BEFORE_SEQ = _before("priority = ?3 AND due_at = ?5 AND seq < ?6")
 WAITING = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
     " WHERE state = 1 AND lane = ? AND flow = ? LIMIT ?)"
