@@ -190,7 +190,7 @@ class Claimer:
                 if self._idle and not reply.jobs:
                     self._on_idle()
                     return
-                # What ends wakes no claimer unless it gave something back.
+                # The end of a run wakes no claimer.
                 await timing.wait(queue.asked, IDLE_LOOK)
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
