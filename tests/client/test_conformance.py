@@ -50,6 +50,9 @@ NOT_OVER_HTTP = {
     ),
     "test_job_without_a_due_time_is_due_now": "as before",
     "test_claim_names_the_jobs_that_it_finds_expired": "the server that claimed logs them",
+    "test_claim_tells_of_its_workers_own_lost_jobs_that_are_dead": "so here",
+    "test_key_of_a_cascade_that_is_over_at_once_lives_its_span": "refused by the body",
+    "test_as_many_gates_as_allowed_are_taken": "a body has 32 at most",
     "test_new_life_asks_those_given_again": "only a store is told of other candidates",
     "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
         "0 asks without a number"
