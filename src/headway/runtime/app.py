@@ -483,7 +483,7 @@ class App:
     # ------------------------------------------------------------------------------------- looks
 
     def find(self, job: str) -> JobView | None:
-        """Return a job with its state, result, runs and trail; None if there is none of this id.
+        """Return a job with its state, result, runs and trail; None if no job has this id.
 
         Raises:
             StoreError: the store cannot do it now.
@@ -495,7 +495,7 @@ class App:
         return await self.store.read(JobQuery(id=job))
 
     def why(self, job: str) -> WhyView | None:
-        """Return why a job is where it is; None if there is none of this id.
+        """Return why a job is where it is; None if no job has this id.
 
         Raises:
             StoreError: the store cannot do it now.

@@ -204,7 +204,7 @@ class Pool:
         pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
 
     def note_answer(self) -> None:
-        """Begin patience anew when the server is away next: it has answered, over any link."""
+        """Start the wait from zero when the server is away next: it has answered, over any link."""
         self._away_since = None
 
     def forget(self) -> None:
