@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from sqlalchemy import text
 
 from headway.core.errors import SchemaMismatch
 from headway.systems.calls import SCHEMAS as CALLS
+from headway.systems.directory import database
 from headway.systems.directory.database import Directory, Migrated
 from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
@@ -124,6 +126,24 @@ async def test_those_who_migrate_at_once_wait_for_each_other(url: str) -> None:
     made = [one for done in each for one in done if one.before is None]
     assert {one.system: one.now for one in made} == HEADS
     assert len(made) == len(HEADS)
+
+
+async def test_who_opens_a_new_file_waits_for_another_that_writes_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = sqlite3.connect(tmp_path / "directory.db", isolation_level=None)
+    writing.execute("BEGIN IMMEDIATE")  # while the file has no WAL yet
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+        writing.rollback()
+
+    monkeypatch.setattr(database, "pause", pause)
+    done = await directory_of(f"sqlite:///{tmp_path}/directory.db").migrate()
+    assert {one.system: one.now for one in done} == HEADS
+    assert len(paused) == 1
+    writing.close()
 
 
 @pytest.mark.slow  # Each process imports all that a system needs.

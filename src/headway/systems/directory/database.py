@@ -10,7 +10,9 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from sqlite3 import SQLITE_BUSY
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 import aiosqlite
@@ -40,6 +42,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.schema import SchemaItem
 
 from headway.core.errors import InvalidValue, SchemaMismatch, StoreUnavailable
+from headway.runtime.timing import pause
 
 DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -250,14 +253,30 @@ def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the dri
     try:
         # The driver begins no transactions of its own: `_begin` does.
         connection.isolation_level = None
+        connection.run_async(_use_wal)
         cursor = connection.cursor()
-        for line in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for line in ("synchronous=FULL", "foreign_keys=ON"):
             cursor.execute(f"PRAGMA {line}")
         cursor.close()
     except BaseException:
         # A task that is cancelled here leaves a connection that no pool knows.
         connection.terminate()
         raise
+
+
+async def _use_wal(connection: aiosqlite.Connection) -> None:
+    # The first change of a file's mode does not use the busy handler, so those who open a new file
+    # at once retry here.
+    end = monotonic() + BUSY_S
+    while True:
+        try:
+            await connection.execute("PRAGMA journal_mode=WAL")
+        except aiosqlite.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != SQLITE_BUSY or monotonic() >= end:
+                raise
+            await pause(0.005)
+        else:
+            return
 
 
 def _let_go(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
