@@ -130,12 +130,14 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
 
 _ID, _KEY = attrgetter("id"), attrgetter("key")
 _SHAPE = attrgetter("lane", "tenant", "kind", "gates")
-_PLACE = attrgetter("lane", "state")
+_LANE, _PLACE = attrgetter("lane"), attrgetter("lane", "state")
 _DUE = attrgetter("lane", "due_at")
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
 """All jobs of a batch are created now."""
+AT_ONCE = 250
+"""Rows that are written at once: a server may store them while the next are made."""
 MOST_LOOKED_AT = 64
 """Ids of a series that are looked up together, at most."""
 
@@ -171,6 +173,7 @@ class Insertion:
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
         standing = self._standing(jobs)
+        in_parts = self.limited and len(jobs) > AT_ONCE and self._may_split(jobs)
         seen: dict[str, NewJob] = {}
         replies: list[Enqueued] = []
         for job in jobs:
@@ -189,8 +192,20 @@ class Insertion:
             seen[job.id] = job
             self._make(job)
             replies.append(Enqueued(job.id, created=True))
+            if in_parts and len(self.rows) == AT_ONCE:
+                self._write()
         self._write()
+        if self.follow:
+            insert_new(self.ledger, self.book, self.follow, limited=False, derived=True)
         return replies
+
+    def _may_split(self, jobs: Sequence[NewJob]) -> bool:
+        """Return whether some may be written before the rest is looked at.
+
+        A lane's limit is held against all its new jobs at once.
+        """
+        lanes = self.ledger.lanes.load(dict.fromkeys(map(_LANE, jobs)))
+        return all(row.current.max_backlog is None for row in lanes.values())
 
     def _know_flows(self, jobs: Sequence[NewJob]) -> None:
         shapes = dict.fromkeys(map(_SHAPE, jobs))
@@ -334,8 +349,7 @@ class Insertion:
         later = (row for row in self.rows if row.state is State.SCHEDULED)
         for lane, at in dict.fromkeys(map(_DUE, later)):
             ledger.wake(lane, at)
-        if self.follow:
-            insert_new(ledger, self.book, self.follow, limited=False, derived=True)
+        self.rows, self.keys = [], {}
 
     def _check_backlog(self, lanes: Iterable[str], counts: Mapping[tuple[str, State], int]) -> None:
         limited: dict[str, int] = {}

@@ -88,11 +88,15 @@ class Link:
         self._reader = adapt.Transformer(ADAPTERS)
         self._poll = poll()
         self._fd = self._pgconn.socket
+        self._fresh: list[_Key] = []
+        # What comes back: a result for each statement, and one more where it is prepared first.
+        self._counted: list[bool] = []
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
         """Execute statements in order, in one round trip, and return the rows of each.
 
-        Outside a step, each part of the batch, up to a SYNC or its end, is one step or none.
+        Those that were sent ahead come first. Outside a step, each part of the batch, up to a SYNC
+        or its end, is one step or none.
 
         Raises:
             psycopg.Error: the first that failed; those after it in its part were not executed.
@@ -117,14 +121,25 @@ class Link:
                 found.append([])
         return found
 
-    def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
-        """Return the result of each statement; if one failed, only the first that did."""
-        pgconn, plans = self._pgconn, self._plans
-        fresh: list[_Key] = []
-        # What comes back: a result for each statement, and one more where it is prepared first.
-        counted: list[bool] = []
-        pgconn.enter_pipeline_mode()
-        syncs = 1
+    def send_ahead(self, batch: Sequence[Sent]) -> None:
+        """Let the server begin with statements of the next `run`.
+
+        Raises:
+            psycopg.Error: the connection broke.
+        """
+        try:
+            self._send(batch)
+            self._pgconn.flush()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _send(self, batch: Sequence[Sent]) -> int:
+        """Queue statements, and return how many steps they end."""
+        pgconn, plans, fresh, counted = self._pgconn, self._plans, self._fresh, self._counted
+        if not counted:
+            pgconn.enter_pipeline_mode()
+        syncs = 0
         for statement, bound in batch:
             if statement == SYNC:
                 pgconn.pipeline_sync()
@@ -144,14 +159,20 @@ class Link:
                 else:
                     pgconn.send_query_params(plan.text, values, plan.types, plan.formats, _BINARY)
             counted.append(True)
+        return syncs
+
+    def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
+        """Return the result of each statement; if one failed, only the first that did."""
+        pgconn = self._pgconn
+        syncs = self._send(batch) + 1
         pgconn.pipeline_sync()
         found = self._read(syncs)
         pgconn.exit_pipeline_mode()
-        return self._of_statements(found, counted, fresh)
+        return self._of_statements(found)
 
-    def _of_statements(
-        self, found: Sequence[abc.PGresult], counted: Sequence[bool], fresh: Sequence[_Key]
-    ) -> list[abc.PGresult]:
+    def _of_statements(self, found: Sequence[abc.PGresult]) -> list[abc.PGresult]:
+        counted, self._counted = self._counted, []
+        fresh, self._fresh = self._fresh, []
         kept: list[abc.PGresult] = []
         for one, counts in zip(found, (*counted, False), strict=True):
             if one.status in _FAILED:

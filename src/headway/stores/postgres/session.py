@@ -115,7 +115,7 @@ class Session:
         self.cache = StepCache()
         self.wakes: list[tuple[str | None, int | None]] = []
         self.hasty = self.behind = self.defined = self.alone = False
-        self._wrote = False
+        self._wrote = self._guards = False
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -188,7 +188,8 @@ class Session:
             raise NeedsMore
         self._queue_gathered()
         queued, self._queue = self._queue, []
-        return self.link.run([*queued, *batch])[len(queued) :]
+        answers = self.link.run([*queued, *batch])
+        return answers[len(answers) - len(batch) :]
 
     def each(self, each: Each, things: Sequence[Thing]) -> dict[Any, Rows]:
         """Return the rows about each thing, and maybe about others; not to be changed."""
@@ -244,6 +245,14 @@ class Session:
         gathered, self._gathered = self._gathered, {}
         for write, (columns, rows) in gathered.items():
             self._queue.append((write.text, columns(list(rows.values()))))
+
+    def send_ahead(self) -> None:
+        """Let the server begin with what was written so far, if the step only adds."""
+        if self.mode is Mode.INSERT or self.mode is Mode.BLIND:
+            self._queue_gathered()
+            queued, self._queue = self._queue, []
+            if queued:
+                self.link.send_ahead(self._guarded(queued))
 
     def do(self, write: Write, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Write something now, for the rows that it returns."""
@@ -444,16 +453,15 @@ class Session:
         """
         woken = dict.fromkeys(self.wakes)
         batch = self._last_writes()
-        sent = len(batch)
         if self._terms.end:
             batch.append((self._terms.end, ()))
         notice = self._make_notice(woken) if woken and self._wrote else None
         if notice is not None:
             # After the commit: who begins to listen later looks once more, and sees it.
             batch += [(SYNC, ()), notice] if self.mode is Mode.BLIND else [notice]
-        answers = self.link.run(batch) if batch else []
+        answers = self.link.run(batch) if batch or self._guards else []
         shared = self.shared
-        if self.mode is Mode.BLIND and sent:
+        if self._guards:
             shared.time.heard(answers[0][0][0])
             shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
@@ -478,13 +486,8 @@ class Session:
             # Seldom, because an exclusive step waits for the step that writes it.
             shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
-        counts = self._counts
-        if 0 in counts.values():
-            counts = {key: n for key, n in counts.items() if n or key in self._standing}
-        if self.mode is Mode.BLIND and batch:
-            batch.insert(0, (FITS, (*_pair(counts), *self._assumptions())))
-            return batch
-        if counts:
+        batch = self._guarded(batch)
+        if counts := self._taken_counts():
             self._wrote = True
             batch.append((COUNT, _pair(counts)))
         if self.mode is Mode.EXCLUSIVE and self._wrote:
@@ -499,6 +502,19 @@ class Session:
             if self._changed:
                 batch.append((PUT, _pair(self._changed)))
         return batch
+
+    def _guarded(self, batch: list[Sent]) -> list[Sent]:
+        """Put the check of what the step assumes before the first statements that it sends."""
+        if self.mode is not Mode.BLIND or self._guards or not batch:
+            return batch
+        self._guards = True
+        return [(FITS, (*_pair(self._taken_counts()), *self._assumptions())), *batch]
+
+    def _taken_counts(self) -> dict[int, int]:
+        counts, self._counts = self._counts, {}
+        if 0 in counts.values():
+            counts = {key: n for key, n in counts.items() if n or key in self._standing}
+        return counts
 
     def _assumptions(self) -> tuple[int | None, ...]:
         clock, facts = self.shared.time.clock, self._facts

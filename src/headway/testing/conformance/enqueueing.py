@@ -26,6 +26,7 @@ from headway.core.job import (
     MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    JobPolicy,
     NewJob,
     derived_id,
 )
@@ -34,7 +35,13 @@ from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import POLICY, JobFields, use_of
 
-LINE = Slots("line", 3)
+LINE, PHONE = Slots("line", 3), Slots("phone:{phone}", 2)
+GIVEN = (
+    *("id", "kind", "lane", "tenant", "subject", "stage", "args", "priority", "due_at"),
+    *("expires_at", "key", "gates", "policy"),
+)
+"""What a view shows of a job as it was sent."""
+MAX_MS = 253_402_300_799_999
 ODD_NAMES = (
     "a", "a/b", "a|b", "a:b", "a'b", 'a"b', "a;b", "a,b", "a b", "a%b", "a_b", "a*b", "a\\b",
     "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
@@ -44,6 +51,7 @@ ODD_NAMES = (
 
 
 TAKEN = derived_id("taken")
+NO_GATE = (use_of(Slots("undeclared", 1)),)
 OTHER_BODIES = pytest.mark.parametrize(
     "change",
     [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
@@ -56,10 +64,9 @@ class EnqueueGroup(ConformanceGroup):
     """What an enqueue makes, and what it refuses."""
 
     async def test_enqueued_job_is_read_back_field_by_field(self, rig: Rig) -> None:
-        phone = Slots("phone:{phone}", 2)
-        await rig.declare(LINE, phone)
+        await rig.declare(LINE, PHONE)
         due_at = rig.clock() + 5_000
-        uses = (use_of(LINE, 2, hold="run"), use_of(phone, phone="555"))
+        uses = (use_of(LINE, 2, hold="run"), use_of(PHONE, phone="555"))
         job = await rig.add(due_at=due_at, stage="first", gates=uses)
         view = await rig.view(job.id)
         assert (view.id, view.kind, view.lane) == (job.id, "dial", LANE)
@@ -72,6 +79,28 @@ class EnqueueGroup(ConformanceGroup):
         assert (view.run, view.attempt, view.life) == (0, 0, 1)
         assert (view.worker, view.finished_at, view.result) == (None, None, None)
         assert (view.runs, view.cancel_requested, view.in_doubt) == ((), False, False)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"kind": "text"}, {"lane": "texts"}, {"tenant": "beta"}, {"subject": None},
+            {"stage": "second"}, {"args": b'{"other":1}'}, {"priority": 7}, {"due_at": 7},
+            {"due_at": MAX_MS}, {"expires_at": MAX_MS}, {"key": "known"}, {"policy": JobPolicy()},
+            {"gates": (use_of(LINE),)}, {"gates": (use_of(PHONE, phone="555"),)},
+            {"policy": JobPolicy(cascade=True), "candidates": ("ann", "ben")},
+        ],
+        ids=repr,
+    )  # fmt: skip
+    async def test_each_job_of_a_batch_keeps_what_it_has_alone(
+        self, rig: Rig, fields: JobFields
+    ) -> None:
+        await rig.declare(LINE, PHONE)
+        jobs = [rig.jobs.make(), rig.jobs.make(**fields), rig.jobs.make()]
+        await rig.enqueue(*jobs)
+        for job in jobs:
+            view = await rig.view(job.id)
+            assert [getattr(view, name) for name in GIVEN] == [getattr(job, name) for name in GIVEN]
+            assert (view.cascade.left if view.cascade else ()) == job.candidates
 
     async def test_enqueue_answers_in_the_order_asked(self, rig: Rig) -> None:
         jobs = rig.jobs.many(5)
@@ -345,6 +374,47 @@ class EnqueueGroup(ConformanceGroup):
         replies = await rig.enqueue(*jobs)
         assert all(reply.created for reply in replies)
         assert await rig.total("enqueued") == 1000
+
+    @pytest.mark.parametrize("lane", [LANE, "new"])
+    @pytest.mark.parametrize(
+        "late",
+        [{"id": TAKEN, "kind": "other"}, {"key": "known", "kind": "other"}, {"gates": NO_GATE}],
+        ids=["id", "key", "gate"],
+    )
+    async def test_job_that_is_refused_late_in_a_large_batch_leaves_nothing_of_it(
+        self, rig: Rig, late: JobFields, lane: str
+    ) -> None:
+        await rig.add(id=TAKEN, key="known")
+        jobs = rig.jobs.many(700, lane=lane)
+        with pytest.raises(CallerError):
+            await rig.enqueue(*jobs[:600], rig.jobs.make(**late), *jobs[600:])
+        assert await rig.total("enqueued") == 1
+        assert await rig.missing(jobs[0].id)
+        assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
+        replies = await rig.enqueue(*jobs)
+        assert all(reply.created for reply in replies)
+        assert await rig.total("enqueued") == 701
+
+    async def test_jobs_of_a_large_batch_are_compared_with_all_others_of_it(self, rig: Rig) -> None:
+        await rig.add()
+        jobs = rig.jobs.many(700)
+        jobs[1] = jobs[1].changed(key="known")
+        jobs[600], jobs[601] = jobs[0], jobs[1].changed(id=TAKEN)
+        replies = await rig.enqueue(*jobs)
+        assert replies[600] == (jobs[0].id, False)
+        assert replies[601] == (jobs[1].id, False)
+        assert [reply.created for reply in replies].count(False) == 2
+        assert await rig.total("enqueued") == 1 + 698
+        started = await rig.worker.take(1000)
+        expected = [job.id for job in (*jobs[:600], *jobs[602:])]
+        assert [one.id for one in started[1:]] == expected
+
+    async def test_full_backlog_refuses_a_large_batch_by_its_number(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=500)))
+        await rig.add_many(2)
+        with pytest.raises(BacklogFull, match="2 jobs of at most 500; 600 more are refused"):
+            await rig.enqueue(*rig.jobs.many(600))
+        assert await rig.total("enqueued") == 2
 
     async def test_full_backlog_refuses_the_whole_batch(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=3)))

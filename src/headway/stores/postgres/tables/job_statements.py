@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headway.core.state import State
 from headway.stores.ledger import columns
@@ -45,19 +45,26 @@ def _bound(columns: Sequence[str], suffix: str = "", first: int = 1) -> str:
     return ", ".join(f"${place}::{KINDS[name]}{suffix}" for place, name in places)
 
 
-INSERT_ONE = Write(
-    # For one row, lists cost twice as much as all the rest of the insertion.
-    f"INSERT INTO @job ({', '.join(NEW)}) VALUES ({_bound(NEW)})",  # noqa: S608  (names only)
-    of("waiting", "scheduled", "expiry", "job"),
-)
-INSERT = Write(
-    f"INSERT INTO @job ({', '.join(NEW)}) SELECT * FROM unnest({_bound(NEW, '[]')})",  # noqa: S608  (names only)
-    INSERT_ONE.changes,
-)
-INSERT_FINAL = Write(
-    f"INSERT INTO @job ({', '.join(FINAL)}) SELECT * FROM unnest({_bound(FINAL, '[]')})",  # noqa: S608  (names only)
-    of("job"),
-)
+def _insert(columns: Sequence[str], listed: Collection[str]) -> str:
+    """Return the statement that inserts rows; a column that is not `listed` has one value for all.
+
+    Lists are taken apart side by side in the select list: in FROM, each is copied first, which took
+    a quarter of the statement's time.
+    """
+    places = enumerate(columns, 1)
+    values = [
+        f"unnest(${place}::{KINDS[name]}[])" if name in listed else f"${place}::{KINDS[name]}"
+        for place, name in places
+    ]
+    return f"INSERT INTO @job ({', '.join(columns)}) SELECT {', '.join(values)}"
+
+
+OWN = frozenset(("id", "due_at", "subject", "stage", "key", "args"))
+"""The columns in which jobs of one kind differ when they are sent together."""
+INSERT_ONE = Write(_insert(NEW, ()), of("waiting", "scheduled", "expiry", "job"))
+INSERT_ALIKE = Write(_insert(NEW, OWN), INSERT_ONE.changes)
+INSERT = Write(_insert(NEW, NEW), INSERT_ONE.changes)
+INSERT_FINAL = Write(_insert(FINAL, FINAL), of("job"))
 SAVE = Write(
     f"UPDATE @job AS job SET {', '.join(f'{name} = new.{name}' for name in SAVED)}"  # noqa: S608  (names only)
     f" FROM unnest($1::uuid[], {_bound(SAVED, '[]', 2)}) AS new (id, {', '.join(SAVED)})"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED, State
 from headway.stores.ledger.columns import STATES, read_heads, read_job
+from headway.stores.ledger.insert import AT_ONCE
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
     DueRow,
@@ -86,7 +87,8 @@ class PostgresJobs(SqlJobs[Session]):
             # A job that is due when it arrives stands behind earlier ones.
             if row.state is State.WAITING and row.due_at < session.now:
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
-        values = [new_values(row, session.lanes.number(row.lane)) for row in rows]
+        lane = session.lanes.number
+        values = [new_values(row, lane(row.lane)) for row in rows]
         if not all(row.state in QUEUED for row in rows):
             # In one statement all the same: they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
@@ -94,8 +96,12 @@ class PostgresJobs(SqlJobs[Session]):
             session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
         elif len(rows) == 1:
             session.write(sql.INSERT_ONE, *values[0])
+        elif _is_alike(values):
+            session.write(sql.INSERT_ALIKE, *_packed(NEW, values, sql.OWN))
         else:
             session.write(sql.INSERT, *_packed(NEW, values))
+        if len(rows) == AT_ONCE:
+            session.send_ahead()
 
     def known(self, ids: Sequence[str]) -> set[str]:
         if self._session.mode is Mode.BLIND or not ids:
@@ -399,12 +405,28 @@ def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:
     return Numbers(seqs), Texts(gates), Numbers(amounts)
 
 
-def _packed(columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
-    """Return one list for each column of some rows; None for a column without any value."""
+def _is_alike(rows: Sequence[Row]) -> bool:
+    """Return whether new jobs differ only in what each has of its own."""
+    columns = zip(NEW, zip(*rows, strict=True), strict=True)
+    return all(
+        values.count(values[0]) == len(values) for name, values in columns if name not in sql.OWN
+    )
+
+
+def _packed(
+    columns: Sequence[str], rows: Sequence[Row], listed: Collection[str] | None = None
+) -> list[Any]:
+    """Return one list for each column of some rows; None for a column without any value.
+
+    Args:
+        listed: the columns that are lists, None for all; the others have the first row's value.
+    """
     packed: list[Any] = []
     for name, values in zip(columns, zip(*rows, strict=True), strict=True):
         kind = sql.KINDS[name]
-        if name in sql.REQUIRED:
+        if listed is not None and name not in listed:
+            packed.append(values[0])
+        elif name in sql.REQUIRED:
             packed.append(_LISTS[kind](values))
         elif values.count(None) == len(values):
             packed.append(None)
