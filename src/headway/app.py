@@ -45,9 +45,10 @@ class App(_App):
             # A variable that is not set would select another store.
             message = "the URL of an App is empty"
             raise InvalidValue(message, hint="give one as sqlite:///headway.db, or None")
+        self._memory: Store | None = None
         super().__init__(
             url or os.environ.get("HEADWAY_STORE") or DEFAULT_STORE,
-            opener=_open,
+            opener=self._open_store,
             store=store,
             name=name,
             timing=timing,
@@ -71,6 +72,13 @@ class App(_App):
             here: WorkerOptions = {"chores": False, "signal_url": store.signal_url}
             options = {**here, **options}
         return super().worker(**options)
+
+    def _open_store(self, url: str) -> Store:
+        if not url.startswith("memory:"):
+            return _open(url)
+        if self._memory is None:
+            self._memory = _open(url)
+        return self._memory  # the same after a close, such as that of `run`: its jobs are only here
 
 
 def _open(url: str) -> Store:

@@ -118,6 +118,21 @@ def test_environment_says_where_the_store_is(
     assert (tmp_path / "from_env.db").exists()
 
 
+def test_jobs_in_memory_are_there_after_the_app_has_run_and_was_closed() -> None:
+    app = hw.App("memory://")
+
+    @app.job()
+    def double(n: int) -> int:
+        return 2 * n
+
+    sent = app.send(double, n=21)
+    app.run(until_idle=True)
+    with app:
+        found = app.find(sent.id)
+    assert found is not None
+    assert found.result == b"42"
+
+
 def test_kind_is_still_a_function() -> None:
     app = hw.App("memory://")
 

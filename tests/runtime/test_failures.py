@@ -75,6 +75,38 @@ async def test_last_attempt_is_an_error_with_its_traceback(
     assert "and more" in caplog.text
 
 
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_traceback_begins_in_the_handler_and_ends_where_the_error_was_raised(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture, threaded: bool
+) -> None:
+    def down(left: int) -> None:
+        if left == 0:
+            raise_here()
+        down(left - 1)
+
+    def raise_here() -> None:
+        message = "boom"
+        raise ValueError(message)
+
+    async def work() -> None:
+        down(30)
+
+    def work_in_a_thread() -> None:
+        down(3)
+
+    kind = app.job(name="work", retry=hw.Backoff(attempts=1))(
+        work_in_a_thread if threaded else work
+    )
+    sent = await app.send_async(kind)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert "in raise_here" in view.runs[0].error
+    assert "in raise_here" in caplog.text
+    for text in (view.runs[0].error, caplog.text):
+        first = next(line for line in text.splitlines() if line.startswith("  File "))
+        assert __file__ in first
+
+
 async def test_job_that_its_handler_gives_up_is_an_error_without_a_traceback(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:

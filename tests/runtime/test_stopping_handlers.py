@@ -273,6 +273,20 @@ async def test_sync_handler_writes_what_an_async_one_awaits(
     assert view.state == "succeeded"
 
 
+async def test_async_handler_that_writes_as_a_sync_one_fails_instead_of_blocking_its_worker(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def call(job: hw.Job) -> None:
+        job.sync.hand_over()
+
+    sent = await app.send_async(call)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert "job.sync blocks the worker's event loop" in view.reason
+    assert view.runs[0].handed_at is None
+
+
 async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: WatchedStore) -> None:
     barrier = threading.Barrier(4)
 

@@ -8,6 +8,7 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal
 
 from headway.contract.outcomes import (
@@ -112,6 +113,7 @@ def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
 
 
 _MAX_LAST = 500
+_RUNTIME = "headway.runtime."
 
 
 def describe(error: BaseException) -> str:
@@ -125,7 +127,8 @@ def describe(error: BaseException) -> str:
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
     said = text_of(error)
     first = f"{code}{said}"[: MAX_ERROR // 2]
-    trace = "".join(traceback.format_exception(error, limit=20))
+    # Of a deep trace the last frames are kept: the error was raised there.
+    trace = "".join(traceback.format_exception(*_outside(error), limit=-20))
     last = said.strip().partition("\n")[0][:_MAX_LAST]
     if not trace.rstrip().endswith(last):
         trace += last
@@ -135,6 +138,16 @@ def describe(error: BaseException) -> str:
         half = MAX_ERROR // 2
         text = f"{text[: half - 3]}\n…\n{text[-half:]}"
     return text.encode("utf-8", "replace").decode()
+
+
+def _outside(
+    error: BaseException,
+) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """An error with its traceback, without the frames in which the runtime calls the handler."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_RUNTIME):
+        trace = trace.tb_next
+    return type(error), error, trace or error.__traceback__
 
 
 def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
@@ -334,8 +347,9 @@ def _log_failure(failure: Failure) -> None:
         return
     # There may be no further attempt that shows the error, so where it was raised is logged too.
     # A deliberate one says all that its handler has to say.
-    raised = error is not None and error.__traceback__ is not None
-    trace = error if raised and not isinstance(error, Dead) else None
+    trace = None
+    if error is not None and error.__traceback__ is not None and not isinstance(error, Dead):
+        trace = _outside(error)
     if isinstance(error, HandlerCrashed):
         # It was raised in another process, and its text has the traceback of there.
         trace, said["exception"] = None, error.text

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
+from threading import get_ident
 from typing import Any, Unpack
 from uuid import uuid4
 
 from headway.contract.claims import BeatReply
 from headway.contract.outcomes import Outcome, Released, Verdict
 from headway.contract.store import Store
-from headway.core.errors import StoreChanged, StoreError
+from headway.core.errors import InvalidValue, StoreChanged, StoreError
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Stop
@@ -300,6 +301,7 @@ class WorkerContext:
         self._settler = settler
         self._held = held
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
 
     def signal_url(self, ref: str) -> str | None:
         """Where the outside world signals a run; None while no server is configured."""
@@ -310,7 +312,14 @@ class WorkerContext:
         return await self._settler.write(outcome)
 
     def write_from_thread(self, outcome: Outcome) -> Verdict:
-        """The same, for a handler that is not in the event loop."""
+        """The same, for a handler that is not in the event loop.
+
+        Raises:
+            InvalidValue: it is, and would wait for itself.
+        """
+        if get_ident() == self._thread:
+            message = "job.sync blocks the worker's event loop"
+            raise InvalidValue(message, hint="in an async handler await job.hand_over(...) itself")
         return asyncio.run_coroutine_threadsafe(self._settler.write(outcome), self._loop).result()
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:
