@@ -133,6 +133,12 @@ def test_jobs_in_memory_are_there_after_the_app_has_run_and_was_closed() -> None
     assert found.result == b"42"
 
 
+async def test_app_runs_in_no_thread_that_has_a_running_loop() -> None:
+    app = hw.App("memory://")
+    with pytest.raises(hw.InvalidValue, match=r"await app\.worker\(\.\.\.\)\.run\(\) instead"):
+        app.run(until_idle=True)
+
+
 def test_kind_is_still_a_function() -> None:
     app = hw.App("memory://")
 

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from headway.core.errors import InvariantBroken, OutcomeUnknown
+from headway.core.errors import InvalidValue, InvariantBroken, OutcomeUnknown
 
 Result = TypeVar("Result")
 
@@ -19,7 +19,15 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something to its end on the fastest loop there is."""
+    """Run something to its end on the fastest loop there is.
+
+    Raises:
+        InvalidValue: a loop runs in this thread already.
+    """
+    if _in_a_loop():
+        work.close()
+        message = "app.run starts an event loop, and one runs in this thread already"
+        raise InvalidValue(message, hint="await app.worker(...).run() instead")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
