@@ -26,8 +26,8 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """
     if _in_a_loop():
         work.close()
-        message = "app.run starts an event loop, and one runs in this thread already"
-        raise InvalidValue(message, hint="await app.worker(...).run() instead")
+        message = "`run` starts an event loop, and one runs in this thread already"
+        raise InvalidValue(message, hint="await worker(...).run() instead")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
