@@ -139,6 +139,12 @@ async def test_app_runs_in_no_thread_that_has_a_running_loop() -> None:
         app.run(until_idle=True)
 
 
+async def test_app_runs_in_the_main_thread_alone() -> None:
+    app = hw.App("memory://")
+    with pytest.raises(hw.InvalidValue, match="only the main thread"):
+        await asyncio.to_thread(app.run, until_idle=True)
+
+
 def test_kind_is_still_a_function() -> None:
     app = hw.App("memory://")
 

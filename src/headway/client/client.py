@@ -377,8 +377,8 @@ class Client:
 
     async def _work(self, app: App, options: WorkerOptions) -> None:
         worker = self.worker(app, **options)
-        event_loop.on_signals(lambda now: worker.stop(now=now))
         try:
+            event_loop.on_signals(lambda now: worker.stop(now=now))
             await worker.run()
         finally:
             await self.close_async()

@@ -638,9 +638,9 @@ class App:
 
     async def _work(self, options: WorkerOptions) -> None:
         await self.reach()
-        worker = self.worker(**options)
-        event_loop.on_signals(lambda now: worker.stop(now=now))
         try:
+            worker = self.worker(**options)
+            event_loop.on_signals(lambda now: worker.stop(now=now))
             await worker.run()
         finally:
             await self.close_async()

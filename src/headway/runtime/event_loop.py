@@ -38,7 +38,13 @@ def on_signals(stop: Callable[[bool], None]) -> None:
     Args:
         stop: called with False the first time, and with True the second. A third signal ends the
             process at once: a thread or a task that does not end keeps it from ending by itself.
+
+    Raises:
+        InvalidValue: this is not the main thread, and Python gives signals to no other.
     """
+    if threading.current_thread() is not threading.main_thread():
+        message = "`run` takes the program's signals, which only the main thread can"
+        raise InvalidValue(message, hint="elsewhere use asyncio.run(worker(...).run())")
     loop = asyncio.get_running_loop()
     received: list[int] = []
 
