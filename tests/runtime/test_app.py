@@ -145,6 +145,28 @@ async def test_app_runs_in_the_main_thread_alone() -> None:
         await asyncio.to_thread(app.run, until_idle=True)
 
 
+@pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/jobs.db"])
+def test_app_cancels_what_waits_and_asks_what_awaits(store: str, tmp_path: Path) -> None:
+    app = hw.App(store.format(tmp_path), name="shop")
+
+    @app.job()
+    async def charge(job: hw.Job) -> None:
+        await job.hand_over()
+
+    waits, awaits = app.send(charge, due="1h"), app.send(charge)
+    app.run(until_idle=True)
+    with app:
+        assert app.cancel(waits.id, reason="called off") == "cancelled"
+        assert app.why(waits.id).sentence.startswith("cancelled: called off")
+        assert app.find(waits.id).trail[-1].author == "shop"
+        assert app.cancel(awaits.id) == "awaiting"
+        assert app.signal(f"{awaits.id}:1", event="e", final="succeeded").state == "cancelled"
+        with pytest.raises(hw.InvalidState, match="is cancelled: no cancel"):
+            app.cancel(waits.id)
+        with pytest.raises(hw.UnknownJob, match="there is no job"):
+            app.cancel("00000000-0000-7000-8000-000000000001")
+
+
 def test_kind_is_still_a_function() -> None:
     app = hw.App("memory://")
 

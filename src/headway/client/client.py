@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, assert_never
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
 from headway.client.address import read_address
@@ -15,17 +15,17 @@ from headway.client.requests import Fields, body_with_id, job_body, plain_body
 from headway.client.work_requests import ClaimAsked, claim_call, settle_call
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
+from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.outcomes import Outcome, Verdict
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery, WhyView
 from headway.core.duration import parse_duration
-from headway.core.errors import InvalidState, InvalidValue, UnknownGate, UnknownJob
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime import event_loop
-from headway.runtime.app import App
+from headway.runtime.app import App, moved
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import Sent, send_in_steps
 from headway.runtime.kind import Kind
@@ -263,7 +263,7 @@ class Client:
     # ------------------------------------------------------------------------------------ jobs
 
     async def job_async(self, job: str) -> JobView | None:
-        """Return a job and its whole record; None if there is none of this id."""
+        """Return a job and its whole record; None if no job has this id."""
         return await self.remote.read(JobQuery(id=job))
 
     job = _waiting(job_async)
@@ -282,7 +282,7 @@ class Client:
     jobs = _waiting(jobs_async)
 
     async def why_async(self, job: str) -> WhyView | None:
-        """Return why a job stands where it stands; None if there is none of this id."""
+        """Return why a job is where it is; None if no job has this id."""
         return await self.remote.read(WhyQuery(id=job))
 
     why = _waiting(why_async)
@@ -298,11 +298,11 @@ class Client:
     read = _waiting(read_async)
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
-        """Cancel a queued job, and asks a running or awaiting one to end.
+        """Cancel a queued job, and ask one that runs or awaits to end.
 
         Args:
             job: its id.
-            reason: stands on the trail.
+            reason: for the trail.
 
         Returns:
             Its state now.
@@ -322,7 +322,7 @@ class Client:
 
         Args:
             job: its id.
-            reason: stands on the trail.
+            reason: for the trail.
             args: new arguments, in place of all the old.
 
         Returns:
@@ -341,7 +341,7 @@ class Client:
         request = ActRequest(
             request=uuid4().hex, ids=(job,), verb=verb, edit=edit, author="client", reason=reason
         )
-        return _moved(verb, (await self.remote.act(request))[0])
+        return moved(verb, (await self.remote.act(request))[0])
 
     # ------------------------------------------------------------------------------------ work
 
@@ -386,7 +386,7 @@ class Client:
     async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
         """Claim jobs, and wait for some if there are none.
 
-        Who claims by hand also beats and settles by hand.
+        A program that claims by hand also beats and settles by hand.
 
         Args:
             worker: a random name, new at each start of the program.
@@ -437,17 +437,3 @@ class Client:
 def _jobs_query(asked: JobsAsked) -> JobsQuery:
     refuse_unknown(asked, JobsAsked, "jobs are not asked for by", "by")
     return JobsQuery(**asked)
-
-
-def _moved(verb: Verb, reply: ActReply) -> str | None:
-    match reply.answer:
-        case Acted.DONE | Acted.ASKED:
-            return reply.state
-        case Acted.REFUSED:
-            message = f"the job {reply.id} is {reply.state}: no {verb}"
-            raise InvalidState(message)
-        case Acted.UNKNOWN:
-            message = f"there is no job {reply.id}"
-            raise UnknownJob(message)
-        case _:
-            assert_never(reply.answer)

@@ -8,14 +8,23 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack, assert_never, cast
+from uuid import uuid4
 
 from headway.contract.extensions import InsertsWithin
+from headway.contract.operate import Acted, ActReply, ActRequest, Verb
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView, LanesQuery, WhyQuery, WhyView
 from headway.core.duration import parse_duration
-from headway.core.errors import AccessError, InvalidValue, UnknownGate, UnknownJob, UnknownKind
+from headway.core.errors import (
+    AccessError,
+    InvalidState,
+    InvalidValue,
+    UnknownGate,
+    UnknownJob,
+    UnknownKind,
+)
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.naming import check_name, did_you_mean
@@ -506,6 +515,34 @@ class App:
         """As `why`, for callers that can await."""
         return await self.store.read(WhyQuery(id=job))
 
+    def cancel(self, job: str, *, reason: str = "") -> str | None:
+        """Cancel a queued job, and ask one that runs or awaits to end.
+
+        Args:
+            job: its id.
+            reason: for the trail.
+
+        Returns:
+            Its state now.
+
+        Raises:
+            UnknownJob: there is no job of this id.
+            InvalidState: it has ended.
+            StoreError: the store cannot do it now.
+        """
+        return self._wait_for(self.cancel_async(job, reason=reason))
+
+    async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
+        """As `cancel`, for callers that can await."""
+        request = ActRequest(
+            request=uuid4().hex,
+            ids=(job,),
+            verb=Verb.CANCEL,
+            author=self._declaration.author,
+            reason=reason,
+        )
+        return moved(Verb.CANCEL, (await self.store.act(request))[0])
+
     def wait(self, job: str, *, within: object = "30s") -> JobView | None:
         """Wait until a job has ended, and return it with its state and result.
 
@@ -720,3 +757,23 @@ async def _noop(job: Job, **_: object) -> None:
 def _noop_kind() -> Kind:
     """Return the built-in kind `noop`, whose handler ignores the arguments."""
     return Kind(KindOptions(name=NOOP), _noop)
+
+
+def moved(verb: Verb, reply: ActReply) -> str | None:
+    """Return the state of a job after an operator's move on it.
+
+    Raises:
+        UnknownJob: there is none of this id.
+        InvalidState: the move does not apply to its state.
+    """
+    match reply.answer:
+        case Acted.DONE | Acted.ASKED:
+            return reply.state
+        case Acted.REFUSED:
+            message = f"the job {reply.id} is {reply.state}: no {verb}"
+            raise InvalidState(message)
+        case Acted.UNKNOWN:
+            message = f"there is no job {reply.id}"
+            raise UnknownJob(message)
+        case _:
+            assert_never(reply.answer)
