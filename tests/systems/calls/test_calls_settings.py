@@ -40,6 +40,8 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
     ("written", "told"),
     [
         ({"customer_limit": -1}, "calls.customer_limit is -1: "),
+        ({"customer_limit": 0}, "calls.customer_limit is 0: "),
+        ({"template": {"customer_limit": 0}}, "calls.template.customer_limit is 0: "),
         ({"template": {"ring_s": "long"}}, "calls.template.ring_s is 'long': "),
         ({"template": {"hours": {"spans": "9-17"}}}, "calls.template.hours is {'spans': '9-17'}: "),
         (

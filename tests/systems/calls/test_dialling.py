@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.state import State
 from headway.runtime.timing import Timing
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
 
@@ -21,6 +22,9 @@ async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template
         assert told["outcome"] == "FAILED"
         assert [one["outcome"] for one in told["attempts"]] == ["FAILED"] * 3
         assert "2" in told["attempts"][0]["detail"]
+        assert told["attempts"][2]["detail"] == told["attempts"][0]["detail"]
+        # An ordinary end of a campaign's lead, not a job that somebody has to look at.
+        assert (await calls.job(told["id"])).state is State.SUCCEEDED
         assert not calls.calls_to()
         await calls.audit()
 

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.stores import open_store
+from headway.systems.calls.catalogue import RevisionRecord, TemplateRecord
 from tests.systems.calls.calls_rig import PHONE, Calls, LiveClock, calling
 
 HOUR_MS = 3_600_000
@@ -71,10 +73,15 @@ async def test_hours_that_come_hold_for_those_who_wait(calls: Calls) -> None:
 async def test_a_lead_that_an_operator_brings_back_to_its_dial_passes_the_hours_of_today(
     calls: Calls,
 ) -> None:
-    await calls.template("default", max_retry=0)
+    await calls.template("default", max_retry=1, retry_offset="1h")
     calls.carrier.person(PHONE, "busy", "talks")
     lead = await calls.lead(tz="UTC")
-    assert (await calls.finished(lead))["outcome"] == "BUSY"
+    await calls.until_status(lead, "BACKLOG", attempt_count=1)
+    await calls.close("calls.numbers")
+    assert (await calls.call("POST", f"/leads/{lead}/dispatch-now")).status_code == 200
+    await calls.until_why(lead, "calls.numbers", "closed by")
+    assert (await calls.call("DELETE", f"/leads/{lead}")).json()["outcome"] == "ABORT"
+    await calls.open("calls.numbers")
     await calls.template("default", hours={"spans": "09:00-10:00"})
     job = await calls.job(lead)
     again = ActRequest(
@@ -123,3 +130,25 @@ async def test_a_templates_own_rate_holds_beside_the_houses(calls: Calls, clock:
     await calls.until_why(third, f"calls.customer:rare:{PHONE}")
     await calls.jump(clock, 24 * HOUR_MS)
     assert (await calls.finished(third))["outcome"] == "COMPLETED"
+
+
+async def test_a_limit_of_no_calls_is_refused_when_it_is_written(calls: Calls) -> None:
+    reply = await calls.call("PUT", "/templates/never", {"customer_limit": 0})
+    assert reply.status_code == 422, reply.text
+    assert "customer_limit" in reply.text
+    assert "it should be at least 1, and is 0" in reply.text
+    assert (await calls.call("GET", "/templates/never")).status_code == 404
+
+
+async def test_a_limit_of_no_calls_that_was_stored_when_it_was_allowed_is_still_read(
+    calls: Calls,
+) -> None:
+    await calls.template("never")
+    async with calls.system.context.directory.change() as session:
+        record = await session.get_one(TemplateRecord, "never")
+        record.body = {**record.body, "customer_limit": 0}
+        await session.execute(update(RevisionRecord).values(revision=RevisionRecord.revision + 1))
+    page = await calls.system.context.catalogue.newest()
+    assert page.template("never").customer_limit == 0
+    lead = await calls.lead(template="never")
+    await calls.until_why(lead, f"calls.customer:never:{PHONE}")

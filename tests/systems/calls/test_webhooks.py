@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.contract.views import JobView
+from headway.core.state import State
 from headway.systems.calls import call_events
 from headway.systems.calls.call_events import put_back
 from headway.systems.calls.context import CallsContext
@@ -77,6 +78,28 @@ async def test_a_call_that_reached_nobody_is_made_again_as_often_as_the_template
     assert told["attempt_count"] == len(calls.calls_to()) == 2
     counted = await calls.ask("/leads/outcomes")
     assert counted == {"outcomes": {outcome: 2}, "under_way": 0, "leads": 1, "complete": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("busy", "BUSY"), ("no-answer", "NO_ANSWER"), ("failed", "FAILED")]
+)
+async def test_a_lead_whose_last_call_reached_nobody_is_no_dead_job(
+    calls: Calls, status: str, outcome: str
+) -> None:
+    await calls.template(max_retry=0)
+    lead, ref, call = await called(calls)
+    await calls.webhook(ref, call, status, n=2)
+    told = await calls.finished(lead)
+    assert (told["outcome"], told["reason"]) == (outcome, outcome)
+    (attempt,) = told["attempts"]
+    assert (attempt["outcome"], attempt["call_id"]) == (outcome, call)
+    job = await calls.job(lead)
+    assert (job.state, job.runs[-1].outcome) == (State.SUCCEEDED, "succeeded")
+    assert outcome.encode() in (job.result or b"")
+    listed = await calls.ask("/leads", outcome=outcome)
+    assert [one["id"] for one in listed["rows"]] == [lead]
+    assert not (await calls.ask("/leads", outcome="COMPLETED"))["rows"]
+    assert (await calls.ask("/v1/stats"))["counts"].get("dead", 0) == 0
 
 
 async def test_a_webhook_that_comes_twice_is_applied_once(calls: Calls) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from headway.core.state import State
 from headway.systems.field_service import answering
+from headway.systems.field_service.live_view import answer, read_live_view
 from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
 
 
@@ -55,6 +56,22 @@ async def test_whoever_cannot_be_reached_is_passed_at_once(tmp_path: Path, answe
             "refused": "refused: ",
         }
         assert told["asked"][0]["reason"].startswith(reasons[answer])
+
+
+@pytest.mark.parametrize("channel", ["voice", "text"])
+async def test_a_number_that_the_provider_refuses_is_no_answer_of_the_technician(
+    tmp_path: Path, channel: str
+):
+    carrier = {"numbers": ["+15550009999"]}
+    async with a_field(tmp_path, carrier=carrier) as field:
+        await field.technician("ada", "accept", km=1, channel=channel)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert said(told) == [("ada", "failed")]
+        assert told["asked"][0]["reason"].startswith("number refused: ")
+        board = await read_live_view(field.store, field.directory)
+        ((asked,),) = [one.asked for one in board.requests]
+        assert answer(asked).startswith("could not be asked (number refused: ")
 
 
 async def test_silence_ends_with_the_timer_and_goes_on(tmp_path: Path):

@@ -167,7 +167,7 @@ def _final(
         key=f"{job.id}:{run}",
         event=event.event,
         decided=Decided(verdict.final),
-        reason="" if verdict.final == "succeeded" else verdict.reason,
+        reason=verdict.reason,
         body=None if retried else msgspec.json.encode(body),
         after_ms=verdict.after_ms if retried else None,
         stage=CHECK if retried else "",

@@ -211,7 +211,7 @@ def outcome_of(job: JobView) -> Outcome | None:
     """Return the outcome of a lead; None until it is finished."""
     match job.state:
         case State.SUCCEEDED:
-            return Outcome.COMPLETED
+            return outcome_in(job.reason) or Outcome.COMPLETED
         case State.CANCELLED:
             return Outcome.ABORT
         case State.DEAD:
@@ -295,11 +295,11 @@ def _attempt(job: JobView, run: RunView, n: int) -> Attempt:
 def _outcome(job: JobView, run: RunView, reason: str) -> Outcome | None:
     if not run.outcome:
         return None
-    if run.outcome == "succeeded":
-        return Outcome.COMPLETED
     found = outcome_in(reason)
     if found is not None:
         return found
+    if run.outcome == "succeeded":
+        return Outcome.COMPLETED
     cancelled = run is job.runs[-1] and job.state is State.CANCELLED
     return Outcome.ABORT if cancelled else Outcome.FAILED
 
@@ -310,7 +310,7 @@ class Verdict:
 
     Attributes:
         final: as a signal or a reconcile handler says it.
-        reason: begins with the outcome.
+        reason: begins with the outcome; empty for an answered call.
         after_ms: of a retry: when, from now.
     """
 
@@ -328,16 +328,19 @@ def judge(
         job: the lead's, with its runs.
 
     Returns:
-        A further attempt if the template wants one after this outcome and some are left.
+        A further attempt if the template wants one after this outcome and some are left. Else the
+        job has succeeded, whatever the provider reported of the call: dead is only one whose end
+        never became known.
     """
     if outcome is Outcome.COMPLETED:
-        return Verdict(final="succeeded", reason=str(outcome))
+        return Verdict(final="succeeded", reason="")
     reason = reason_of(outcome, detail)
     if outcome in template.retry_on and calls_made(this_life(job), run) <= template.max_retry:
         offsets = cast("Mapping[str, int]", template.retry_offsets)
         after_ms = offsets.get(outcome, template.retry_offset)
         return Verdict(final="retry", reason=reason, after_ms=after_ms)
-    return Verdict(final="dead", reason=reason)
+    final = "dead" if outcome is Outcome.WEBHOOK_LOST else "succeeded"
+    return Verdict(final=final, reason=reason)
 
 
 def calls_made(runs: Sequence[RunView], run: int) -> int:

@@ -134,8 +134,7 @@ async def _ended(
     body = {"outcome": outcome, "number": number}
     if event is not None:
         body = event_body(event, outcome, number)
-    reason = "" if verdict.final == "succeeded" else verdict.reason
-    return Ended(verdict.final, body=body, reason=reason, known_as=known_as)
+    return Ended(verdict.final, body=body, reason=verdict.reason, known_as=known_as)
 
 
 async def _look_up(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
+from headway.contract.signals import Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import (
     InvalidValue,
@@ -16,6 +19,7 @@ from headway.core.errors import (
 from headway.core.gates.pool import member_gate
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
+from headway.runtime.timing import persist
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
 from headway.systems.calls.checks import Checked, Refused
 from headway.systems.calls.context import CallsContext
@@ -263,7 +267,7 @@ async def _refused(
 
     Raises:
         Retry: another attempt is wanted.
-        Dead: none is.
+        Dead: the provider would call from no number.
     """
     view = await _view(context, job)
     _log.warning("lead %s from %s: %s", job.id, number.number, refused)
@@ -273,8 +277,17 @@ async def _refused(
     if refused.concerns == CALLEE:
         context.tally.happened(Event.OUTCOME, Outcome.FAILED)
         verdict = judge(view, job.run, template, Outcome.FAILED, detail)
-        if verdict.final == "dead":
-            raise Dead(verdict.reason)
+        if verdict.final != "retry":
+            body = {"outcome": Outcome.FAILED, "number": number.number}
+            ended = Signal(
+                key=job.ref,
+                event=f"refused:{job.ref}",
+                reason=verdict.reason,
+                body=msgspec.json.encode(body),
+            )
+            what = f"lead {job.id}: the refusal of its call"
+            await persist(context.timing, what, lambda: context.store.signal(ended))
+            return
         await _again(context, job, args)
         raise Retry(verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
     context.tally.happened(Event.OUTCOME, Outcome.NUMBER_UNAVAILABLE)

@@ -131,7 +131,7 @@ class TemplateBody(Body):
     retry_offsets: dict[RETRYABLE, Span] = Field(default={}, description="The same by outcome.")
     customer_limit: int | None = Field(
         default=None,
-        ge=0,
+        ge=1,
         le=1_000_000,
         description="Calls to one phone by this template, beside the limit of [calls]; "
         "null for none.",
@@ -162,6 +162,8 @@ class Template(TemplateBody):
 
     name: str
     checks_at: int = 0
+    # Also 0, which was allowed once and may be stored.
+    customer_limit: int | None = None
 
 
 Shortest = Annotated[Span, Field(ge=1)]
@@ -193,7 +195,7 @@ class CallsSettings(OpenTable):
         reporting_private: whether results may be reported to private addresses.
     """
 
-    customer_limit: int = Field(default=7, ge=0)
+    customer_limit: int = Field(default=7, ge=1)
     customer_per: Shortest = 3_600_000
     checks_at_once: int = Field(default=100, ge=1)
     call_deadline: Shortest = 1_800_000

@@ -98,6 +98,7 @@ _WORDS = {
     "timeout": "no answer in time",
     "unfit": "passed over",
     "passed_over": "passed over",
+    "failed": "could not be asked",
 }
 _UNREACHED = {CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED}
 """Ends of calls that were not answered: they count as declined."""

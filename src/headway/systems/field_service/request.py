@@ -43,6 +43,9 @@ TECHNICIAN = "technician:{candidate}"
 CALL_TO = "technician.call:{candidate}"
 """The lock of the call to a technician: held from before the offer until the call has ended."""
 
+NUMBER_REFUSED = "number refused"
+"""With this begins the reason of a call or message whose own number the provider refused."""
+
 
 def lock_of(technician: str) -> str:
     """Return the gate of one technician."""

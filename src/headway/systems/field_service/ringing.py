@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import NoReturn
 
 from apprise import NotifyType
 
@@ -21,12 +22,13 @@ from headway.core.errors import (
 from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
+from headway.runtime.records import encode
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.records import User
-from headway.systems.field_service.request import LINES, is_open, run_of
+from headway.systems.field_service.request import LINES, NUMBER_REFUSED, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.telephony.texts import TextOrder, send_text
+from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.voice import (
     Ask,
     CallEvent,
@@ -125,8 +127,8 @@ async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_a
 
 
 REFUSED_AGAIN = "5s"
-PROVIDER = "provider"
-"""What a refusal concerns that says nothing of the call."""
+SPARE_TEXT_MS = 5_000
+"""Beyond the time that the provider may take; then the message counts as possibly sent."""
 NOT_DIALLED = {"dialled": False}
 
 
@@ -190,11 +192,7 @@ class Ring:
         try:
             dialled = await voice.dial(order)
         except ProviderRefused as refused:
-            if refused.concerns != PROVIDER:
-                raise Dead(_reason(refused)) from refused
-            after = refused.retry_after_ms
-            wait = REFUSED_AGAIN if after is None else timedelta(milliseconds=after)
-            raise Retry(_reason(refused), after=wait) from refused
+            _settle_refused(refused)
         except ProviderUnsure:
             # There may be a call: its webhooks show it, or the provider when it is asked.
             return
@@ -222,7 +220,7 @@ class Ring:
         return await ask(self._context, awaited)
 
     async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
-        """Send a message, once; see `send_text`.
+        """Send a message; one that may have been sent is not sent again.
 
         Args:
             offer: the reference of the offer that it makes; empty if it makes none.
@@ -238,11 +236,39 @@ class Ring:
             raise Dead(reason)
         texts = self._context.exchange.text(settings.text_provider)
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
-        await send_text(self._context.store, job, texts, order)
+        await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_TEXT_MS))
+        try:
+            message_id = await texts.send(order)
+        except ProviderRefused as refused:
+            _settle_refused(refused)
+        except ProviderUnsure:
+            return
+        await self._context.store.signal(
+            Signal(
+                key=job.ref,
+                event=f"sent:{job.ref}",
+                reason="sent",
+                body=encode("body", {"message_id": message_id}),
+            )
+        )
 
 
-def _reason(refused: ProviderRefused) -> str:
-    return f"refused: {refused.message}"
+def _settle_refused(refused: ProviderRefused) -> NoReturn:
+    """End a call or message that its provider definitely did not take.
+
+    Raises:
+        Retry: the provider takes none now.
+        Dead: it will not take this one.
+    """
+    if refused.concerns == "sender":
+        reason = f"{NUMBER_REFUSED}: {refused.message}"
+        raise Dead(reason) from refused
+    reason = f"refused: {refused.message}"
+    if refused.concerns != "provider":
+        raise Dead(reason) from refused
+    after = refused.retry_after_ms
+    wait = REFUSED_AGAIN if after is None else timedelta(milliseconds=after)
+    raise Retry(reason, after=wait) from refused
 
 
 CHOOSE, CALL = "choose", "call"

@@ -16,6 +16,7 @@ from headway.server.replies import answer, reply_model
 from headway.server.service import Service
 from headway.systems.field_service.passing_over import PASSED_OVER
 from headway.systems.field_service.request import (
+    NUMBER_REFUSED,
     OFFER,
     OFFERS,
     Customer,
@@ -36,7 +37,8 @@ class AskedView:
     """One who had his turn.
 
     Attributes:
-        said: accepted, declined, timeout, unfit, or passed_over.
+        said: accepted, declined, timeout, unfit, passed_over, or failed: the provider refused the
+            number that the offer was to come from.
         reason: why; may be empty.
         asked_at: when the offer was made; None if none was.
     """
@@ -171,7 +173,7 @@ def _had_turn(job: JobView, asked: Asked) -> AskedView:
     )
     return AskedView(
         technician=asked.candidate,
-        said=str(asked.answer),
+        said="failed" if asked.reason.startswith(NUMBER_REFUSED) else str(asked.answer),
         reason=asked.reason,
         asked_at=run.handed_at if run is not None else None,
         at=asked.at,

@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol, cast
 
-from headway.contract.signals import Decided, Signal
-from headway.contract.store import Store
-from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
-from headway.runtime.answers import Dead, Retry
-from headway.runtime.job import Job
-from headway.runtime.records import encode
+from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest
 from headway.systems.telephony.voice import TelephonyProvider
 
@@ -119,9 +113,6 @@ class Texts(TelephonyProvider, Protocol):
         ...
 
 
-SPARE_MS = 5_000
-"""Beyond the time that the provider may take; then the message counts as possibly sent."""
-
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -149,35 +140,3 @@ def render(words: str, payload: object) -> str:
         return str(value) if isinstance(value, str | int | float) else ""
 
     return _FIELD.sub(value_of, words)
-
-
-async def send_text(store: Store, job: Job, texts: Texts, order: TextOrder) -> None:
-    """Send a message and settle its job; one that may have been sent is not sent again.
-
-    Args:
-        job: is handed over before the provider is asked.
-        order: its `ref` is the job's.
-
-    Raises:
-        Dead: the provider does not send it.
-        Retry: the provider takes no messages now.
-    """
-    await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_MS))
-    try:
-        message_id = await texts.send(order)
-    except ProviderRefused as refused:
-        reason = f"refused: {refused.message}"
-        if refused.concerns == "provider":
-            raise Retry(reason, after="5s") from refused
-        raise Dead(reason) from refused
-    except ProviderUnsure:
-        return
-    await store.signal(
-        Signal(
-            key=job.ref,
-            event=f"sent:{job.ref}",
-            decided=Decided.SUCCEEDED,
-            reason="sent",
-            body=encode("body", {"message_id": message_id}),
-        )
-    )
