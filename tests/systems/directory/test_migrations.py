@@ -109,6 +109,36 @@ async def test_tables_are_made_once_and_migrating_again_changes_nothing(url: str
     await directory.close()
 
 
+async def test_older_tables_are_upgraded_and_keep_what_is_in_them(url: str) -> None:
+    directory = directory_of(url)
+    await directory.open()
+    first = (
+        "INSERT INTO calls_templates (name, body) VALUES ('a', '{}')",
+        "ALTER TABLE calls_templates DROP COLUMN checks_at",
+        "DROP TABLE calls_leads",
+        "DROP TABLE calls_shadow",
+        "DROP TABLE calls_migration",
+        "DROP TABLE field_text_answers",
+        "UPDATE calls_schema SET version_num = '0001'",
+        "UPDATE field_service_schema SET version_num = '0001'",
+    )
+    async with directory.change() as session:
+        for one in first:
+            await session.execute(text(one))
+    await directory.close()
+    done = {one.system: (one.before, one.now) for one in await directory_of(url).migrate()}
+    assert (done["calls"], done["field_service"]) == (("0001", "0003"), ("0001", "0002"))
+    await directory.open()
+    async with directory.read() as session:
+        found = await session.execute(text("SELECT name, checks_at FROM calls_templates"))
+        assert found.all() == [("a", 0)]
+        for table in ("calls_leads", "calls_shadow", "calls_migration", "field_text_answers"):
+            assert (await session.execute(text(f"SELECT * FROM {table}"))).all() == []  # noqa: S608
+        revision = await session.execute(text("SELECT id, revision FROM calls_revision"))
+        assert revision.all() == [(1, 0)]
+    await directory.close()
+
+
 async def test_tables_that_are_newer_than_the_program_are_refused_and_not_touched(url: str) -> None:
     directory = directory_of(url)
     await directory.open()

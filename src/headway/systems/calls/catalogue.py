@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, String, select, update
+from sqlalchemy import DDL, JSON, BigInteger, CheckConstraint, String, event, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -116,7 +116,7 @@ class TemplateRecord(Base):
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
-    checks_at: Mapped[int] = mapped_column(BigInteger, default=0)
+    checks_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class RevisionRecord(Base):
@@ -131,6 +131,12 @@ class RevisionRecord(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     revision: Mapped[int]
 
+
+event.listen(
+    RevisionRecord.__table__,
+    "after_create",
+    DDL("INSERT INTO calls_revision (id, revision) VALUES (1, 0)"),
+)
 
 FRESH_S = 1.0
 """How old a page of the catalogue may be; a change made by another process is seen after this."""

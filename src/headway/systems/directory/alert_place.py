@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from alembic import op
-from sqlalchemy import Column, Integer, PrimaryKeyConstraint, String, Text, text
+from sqlalchemy import Column, Integer, String, Table, Text, text
 
-from headway.systems.directory.database import Directory, Schema
+from headway.systems.directory.database import Directory, Schema, naming
 
-
-def _first_table() -> None:
-    op.create_table(
-        "alerts_told",
-        Column("id", Integer, nullable=False),
-        Column("holder", String(64), nullable=False),
-        Column("value", Text, nullable=True),
-        PrimaryKeyConstraint("id", name="pk_alerts_told"),
-    )
-
-
-SCHEMA = Schema(name="alerts", revisions={"0001": _first_table})
+_METADATA = naming()
+Table(
+    "alerts_told",
+    _METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("holder", String(64), nullable=False),
+    Column("value", Text),
+)
+SCHEMA = Schema(name="alerts", metadata=_METADATA)
 
 _READ = text("SELECT value FROM alerts_told WHERE id = 1")
 _TAKE = text(

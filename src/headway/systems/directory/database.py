@@ -1,6 +1,7 @@
 """The directory's database: opened once, read and changed in sessions, migrated to its schema.
 
-The tables of each system have revisions of their own, written with Alembic's operations.
+A new directory gets the tables of each system as they are defined now. Older ones are upgraded, by
+revisions of each system that are written with Alembic's operations.
 """
 
 from __future__ import annotations
@@ -9,21 +10,19 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sqlite3 import SQLITE_BUSY
 from threading import Thread
 from time import monotonic
 from typing import Any
 
 import aiosqlite
-from alembic import op
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
-    Integer,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -39,7 +38,6 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.schema import SchemaItem
 
 from headway.core.errors import InvalidValue, SchemaMismatch, StoreUnavailable
 from headway.runtime.timing import pause
@@ -57,6 +55,8 @@ _LOOK = {
 }
 CONNECTIONS = 10
 """At once, to SQLite."""
+FIRST = "0001"
+"""The revision of a system's first tables."""
 _LOCK = 0x6865_6164_7761_79
 """The advisory lock of PostgreSQL that a migration holds: one process migrates at a time."""
 
@@ -67,11 +67,19 @@ class Schema:
 
     Attributes:
         name: of the system; the table `<name>_schema` holds the current revision.
-        revisions: each migration by its revision, oldest first.
+        metadata: the tables of a new directory.
+        upgrades: of an older one, by the revision that it has then, oldest first. One that creates
+            a table by its definition is written out as soon as that definition changes.
     """
 
     name: str
-    revisions: Mapping[str, Callable[[], None]]
+    metadata: MetaData
+    upgrades: Mapping[str, Callable[[], None]] = field(default_factory=dict[str, Any])
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """All revisions, oldest first."""
+        return (FIRST, *self.upgrades)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -343,54 +351,29 @@ def _upgrade(connection: Connection, schema: Schema) -> Migrated:
     )
     there = inspect(connection).has_table(versions.name)
     before = connection.execute(select(versions.c.version_num)).scalar() if there else None
-    known = [None, *schema.revisions]
-    if before not in known:
+    if before is not None and before not in schema.revisions:
         message = (
             f"the tables of {schema.name} in the directory are at {before!r}, which is unknown here"
         )
         raise SchemaMismatch(message, hint="they are newer: upgrade Headway")
-    pending = known[known.index(before) + 1 :]
-    with Operations.context(MigrationContext.configure(connection)):
-        for revision in filter(None, pending):
-            schema.revisions[revision]()
-    if pending:
+    now = schema.revisions[-1]
+    if before is None:
+        schema.metadata.create_all(connection, checkfirst=False)
+    else:
+        pending = schema.revisions[schema.revisions.index(before) + 1 :]
+        with Operations.context(MigrationContext.configure(connection)):
+            for revision in pending:
+                schema.upgrades[revision]()
+    if before != now:
         versions.create(connection, checkfirst=True)
         connection.execute(delete(versions))
-        connection.execute(insert(versions).values(version_num=pending[-1]))
-    return Migrated(system=schema.name, before=before, now=known[-1])
+        connection.execute(insert(versions).values(version_num=now))
+    return Migrated(system=schema.name, before=before, now=now)
 
 
 def collated(length: int) -> String:
     """Return text that is compared by code point, as Python compares."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
-
-
-def create_records(table: str, *items: SchemaItem) -> None:
-    """Create a table of records as their first version has it, with further columns."""
-    op.create_table(
-        table,
-        Column("id", collated(64), nullable=False),
-        Column("name", String(200), nullable=False),
-        *items,
-        Column("version", Integer, nullable=False),
-        PrimaryKeyConstraint("id", name=f"pk_{table}"),
-    )
-
-
-def create_tally(table: str) -> None:
-    """Create a table of counted events as its first version has it; see `tally.Tally`."""
-    op.create_table(
-        table,
-        Column("event", String(40), nullable=False),
-        Column("label", String(64), nullable=False),
-        Column("times", BigInteger, nullable=False),
-        PrimaryKeyConstraint("event", "label", name=f"pk_{table}"),
-    )
-
-
-def tally_schema(name: str, table: str) -> Schema:
-    """Return the schema of a table of counted events that has revisions of its own."""
-    return Schema(name=name, revisions={"0001": lambda: create_tally(table)})
 
 
 def naming() -> MetaData:
@@ -400,7 +383,25 @@ def naming() -> MetaData:
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
             "uq": "uq_%(table_name)s_%(column_0_N_name)s",
             "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def tally_table(name: str, metadata: MetaData) -> None:
+    """Add a table of counted events; see `tally.Tally`."""
+    Table(
+        name,
+        metadata,
+        Column("event", String(40), primary_key=True),
+        Column("label", String(64), primary_key=True),
+        Column("times", BigInteger, nullable=False),
+    )
+
+
+def tally_schema(name: str, table: str) -> Schema:
+    """Return the schema of a table of counted events that has revisions of its own."""
+    metadata = naming()
+    tally_table(table, metadata)
+    return Schema(name=name, metadata=metadata)

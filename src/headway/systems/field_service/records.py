@@ -7,25 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from alembic import op
 from pydantic import AfterValidator, Field
 from sqlalchemy import (
     JSON,
     BigInteger,
-    Boolean,
-    Column,
     Enum,
     Float,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     Integer,
-    PrimaryKeyConstraint,
     String,
+    Table,
     Text,
-    UniqueConstraint,
     delete,
     select,
     text,
@@ -35,13 +31,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import InvalidValue
 from headway.core.naming import MAX_NAME, check_name
-from headway.systems.directory.database import (
-    Schema,
-    collated,
-    create_records,
-    naming,
-    tally_schema,
-)
+from headway.systems.directory.database import Schema, collated, naming, tally_schema
 from headway.systems.directory.records import ID, MAX_ID, Record
 from headway.systems.field_service.request import NAME
 
@@ -244,92 +234,12 @@ Word = Annotated[str, Field(min_length=1, max_length=MAX_SKILL), AfterValidator(
 """A skill or a role: up to 64 characters."""
 
 
-def _first_tables() -> None:
-    _technicians()
-    _users()
-    op.create_table(
-        "field_settings",
-        Column("name", String(64), nullable=False),
-        Column("value", JSON, nullable=False),
-        Column("version", Integer, nullable=False),
-        PrimaryKeyConstraint("name", name="pk_field_settings"),
-    )
-
-
-def _technicians() -> None:
-    create_records(
-        "field_technicians",
-        Column("phone", String(16), nullable=False),
-        Column("lat", Float(53), nullable=False),
-        Column("lon", Float(53), nullable=False),
-        Column("skills", JSON, nullable=False),
-        Column("on_duty", Boolean, nullable=False),
-        Column("channel", String(8), nullable=False),
-        Column("idle_since", BigInteger, nullable=False),
-        UniqueConstraint("phone", name="uq_field_technicians_phone"),
-    )
-    op.create_table(
-        "field_places",
-        Column("skill", collated(128), nullable=False),
-        Column("cell", BigInteger, nullable=False),
-        Column("idle_since", BigInteger, nullable=False),
-        Column("technician_id", collated(64), nullable=False),
-        Column("skills", Text, nullable=False),
-        PrimaryKeyConstraint(
-            "skill", "cell", "idle_since", "technician_id", name="pk_field_places"
-        ),
-        ForeignKeyConstraint(
-            ["technician_id"],
-            ["field_technicians.id"],
-            name="fk_field_places_technician_id_field_technicians",
-            ondelete="CASCADE",
-        ),
-        sqlite_with_rowid=False,
-    )
-    op.create_index(
-        "ix_field_places_technician_id_skill",
-        "field_places",
-        ["technician_id", "skill"],
-        unique=True,
-    )
-
-
-def _users() -> None:
-    create_records(
-        "field_users",
-        Column("roles", JSON, nullable=False),
-        Column("channels", JSON, nullable=False),
-    )
-    op.create_table(
-        "field_roles",
-        Column("role", collated(128), nullable=False),
-        Column("user_id", collated(64), nullable=False),
-        PrimaryKeyConstraint("role", "user_id", name="pk_field_roles"),
-        ForeignKeyConstraint(
-            ["user_id"],
-            ["field_users.id"],
-            name="fk_field_roles_user_id_field_users",
-            ondelete="CASCADE",
-        ),
-        sqlite_with_rowid=False,
-    )
-    op.create_index("ix_field_roles_user_id", "field_roles", ["user_id"])
-
-
 def _text_answers() -> None:
-    op.create_table(
-        "field_text_answers",
-        Column("event", String(512), nullable=False),
-        Column("offer", String(64), nullable=False),
-        Column("at", BigInteger, nullable=False),
-        PrimaryKeyConstraint("event", name="pk_field_text_answers"),
-        sqlite_with_rowid=False,
-    )
-    op.create_index("ix_field_text_answers_at", "field_text_answers", ["at"])
+    cast("Table", TextAnswer.__table__).create(op.get_bind())
 
 
 SCHEMAS = (
-    Schema(name=NAME, revisions={"0001": _first_tables, "0002": _text_answers}),
+    Schema(name=NAME, metadata=Base.metadata, upgrades={"0002": _text_answers}),
     tally_schema("field_service_seen", "field_service_tally"),
 )
 """The tables of this system, and of what is counted."""

@@ -9,29 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from alembic import op
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    LargeBinary,
-    PrimaryKeyConstraint,
-    String,
-    Text,
-    select,
-)
+from sqlalchemy import JSON, BigInteger, LargeBinary, String, Text, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.gates.hours import hours_spec, intervals, is_open
 from headway.core.local_time import DAY_MS
-from headway.systems.directory.database import (
-    Directory,
-    Schema,
-    create_records,
-    create_tally,
-    naming,
-)
+from headway.systems.directory.database import Directory, Schema, naming, tally_table
 from headway.systems.directory.records import R, Record
 from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.notification import NAME, Channel
@@ -168,30 +152,6 @@ async def _by_id(session: AsyncSession, table: type[R], ids: set[str]) -> dict[s
     return {one.id: one for one in await session.scalars(select(table).where(table.id.in_(ids)))}
 
 
-def _first_tables() -> None:
-    create_records(
-        "notify_recipients",
-        Column("tz", String(64), nullable=False),
-        Column("preferences", JSON, nullable=False),
-        Column("devices", JSON, nullable=False),
-        Column("email", String(320), nullable=True),
-        Column("phone", String(16), nullable=True),
-        Column("webhook_url", Text, nullable=True),
-        Column("apprise", Text, nullable=True),
-    )
-    op.create_index("ix_notify_recipients_phone", "notify_recipients", ["phone"])
-    create_records("notify_templates", Column("channels", JSON, nullable=False))
-    op.create_table(
-        "notify_keys",
-        Column("digest", LargeBinary(16), nullable=False),
-        Column("id", String(36), nullable=False),
-        Column("until_at", BigInteger, nullable=False),
-        PrimaryKeyConstraint("digest", name="pk_notify_keys"),
-        sqlite_with_rowid=False,
-    )
-    op.create_index("ix_notify_keys_until_at", "notify_keys", ["until_at"])
-    create_tally("notify_tally")
-
-
-SCHEMA = Schema(name=NAME, revisions={"0001": _first_tables})
+tally_table("notify_tally", Base.metadata)
+SCHEMA = Schema(name=NAME, metadata=Base.metadata)
 """The tables of this system."""

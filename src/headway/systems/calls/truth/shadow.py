@@ -38,15 +38,14 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
+from headway.systems.calls.catalogue import Base
 from headway.systems.calls.truth.lead_table import LeadTable, insert_into
 from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode, Recipe
-from headway.systems.directory.database import Directory, naming
-
-METADATA = naming()
+from headway.systems.directory.database import Directory
 
 LEADS = Table(
     "calls_leads",
-    METADATA,
+    Base.metadata,
     Column("id", String(36), primary_key=True),
     Column("phone", String(32), nullable=False),
     Column("tz", String(64), nullable=False),
@@ -69,7 +68,7 @@ LEADS = Table(
 
 SHADOW = Table(
     "calls_shadow",
-    METADATA,
+    Base.metadata,
     Column("row_id", String(512), primary_key=True),
     Column("reseller", String(512), nullable=False),
     Column("due_at", BigInteger, nullable=False),
@@ -84,7 +83,7 @@ SHADOW = Table(
 
 MIGRATION = Table(
     "calls_migration",
-    METADATA,
+    Base.metadata,
     Column("id", Integer, primary_key=True),
     Column("mode", String(16), nullable=False),
     Column("percent", Float, nullable=False),
