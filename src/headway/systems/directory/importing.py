@@ -9,22 +9,21 @@ import asyncio
 import csv
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from itertools import islice
 from tempfile import SpooledTemporaryFile
-from typing import IO, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from typing import IO, NoReturn
 
 from fastapi import Request
 from pydantic import Field, ValidationError
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidState, InvalidValue
 from headway.server.bodies.base import QueryModel
 from headway.server.problems import add_members, faults, sentence
 from headway.systems.directory.database import Directory
+from headway.systems.directory.records import Fields, ImportReport, New, R, Records
 
 
 class ImportAsked(QueryModel):
@@ -35,79 +34,11 @@ class ImportAsked(QueryModel):
     )
 
 
-MOST_FAULTS = 100
-"""The most faults that are reported; further ones are only counted."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    """What is wrong with a row.
-
-    Attributes:
-        row: as a spreadsheet numbers it: the header is 1.
-    """
-
-    row: int
-    what: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImportReport:
-    """The result of an import.
-
-    Attributes:
-        rows: that were read, without the header.
-        changed: records that were there, and are different now.
-        unchanged: records that were there as the row says.
-        refused: rows that were not written.
-        faults: the first hundred of what was wrong, by row.
-    """
-
-    rows: int
-    added: int
-    changed: int
-    unchanged: int
-    refused: int
-    faults: tuple[Fault, ...]
-
-
-@dataclass(slots=True)
-class Count:
-    """The counts of an import in progress."""
-
-    rows: int = 0
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    refused: int = 0
-    faults: list[Fault] = field(default_factory=list[Fault])
-
-    def refuse(self, row: int, what: str) -> None:
-        """Count a fault."""
-        self.refused += 1
-        if len(self.faults) < MOST_FAULTS:
-            self.faults.append(Fault(row=row, what=what))
-
-    def report(self) -> ImportReport:
-        """Return the report."""
-        return ImportReport(
-            rows=self.rows,
-            added=self.added,
-            changed=self.changed,
-            unchanged=self.unchanged,
-            refused=self.refused,
-            faults=tuple(sorted(self.faults, key=lambda one: one.row)),
-        )
-
-
 MOST_ROWS = 250_000
 """The most rows of one import."""
 MOST_BYTES = 10_000
 """The most bytes of one line."""
 _BATCH = 500
-
-Fields = Mapping[str, str]
-"""A row: what stands in each column, without the space around it."""
 
 
 def json_of(text: str) -> object:
@@ -264,58 +195,8 @@ async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
         yield file
 
 
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered(Generic[Row]):
-    """A row that could be read.
-
-    Attributes:
-        number: as a spreadsheet numbers it.
-    """
-
-    number: int
-    row: Row
-
-
-class Importer(Protocol[Row]):
-    """What is imported.
-
-    Attributes:
-        needed: columns that must be there.
-        known: further ones that may be.
-    """
-
-    needed: ClassVar[Sequence[str]]
-    known: ClassVar[Sequence[str]]
-
-    def read(self, row: Fields) -> Row:
-        """Read a row.
-
-        Raises:
-            InvalidValue: it is unusable.
-            ValidationError: so are some of its fields.
-        """
-        ...
-
-    def marks(self, row: Row) -> Sequence[tuple[str, str]]:
-        """Return what no other row of the file may have: what it is, and its value."""
-        ...
-
-    async def write(
-        self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count, at: int
-    ) -> None:
-        """Write rows, and count the results; a row that cannot be written counts as refused.
-
-        Args:
-            at: now, ms UTC.
-        """
-        ...
-
-
 async def run_import(
-    directory: Directory, file: IO[bytes], importer: Importer[Row], at: int, *, partial: bool
+    directory: Directory, file: IO[bytes], records: Records[R, New], at: int, *, partial: bool
 ) -> ImportReport:
     """Import a file.
 
@@ -330,66 +211,65 @@ async def run_import(
             before is written if it is partial, else nothing.
         StoreUnavailable: the directory cannot be reached; the same holds.
     """
-    count = Count()
+    report = ImportReport()
     try:
         if partial:
-            async for batch in _batches(file, importer, count):
+            async for batch in _batches(file, records, report):
                 async with directory.change() as session:
-                    await importer.write(session, batch, count, at)
-            return count.report()
+                    await records.write(session, batch, report, at)
+            return report
         # First without a transaction: others should not wait while a file is validated.
-        async for _ in _batches(file, importer, count):
+        async for _ in _batches(file, records, report):
             pass
-        _check_whole(count)
-        count = Count()
+        _check_whole(report)
+        report = ImportReport()
         async with directory.change() as session:
-            async for batch in _batches(file, importer, count):
-                await importer.write(session, batch, count, at)
-            _check_whole(count)
+            async for batch in _batches(file, records, report):
+                await records.write(session, batch, report, at)
+            _check_whole(report)
     except IntegrityError:
         message = "some of these were written by another request at the same moment"
         raise InvalidState(message, hint="import the file again") from None
-    return count.report()
+    return report
 
 
-def _check_whole(count: Count) -> None:
+def _check_whole(report: ImportReport) -> None:
     """Accept an import in which nothing is wrong.
 
     Raises:
         InvalidValue: something is.
     """
-    if not count.refused:
+    if not report.refused:
         return
-    faults = count.report().faults
-    first = "; ".join(f"row {one.row}: {one.what}" for one in faults[:3])
-    message = f"{count.refused} of {count.rows} rows are unusable: {first}"
+    first = "; ".join(f"row {one.row}: {one.what}" for one in report.faults[:3])
+    message = f"{report.refused} of {report.rows} rows are unusable: {first}"
     error = InvalidValue(message, hint="nothing was written; ?partial=true writes the others")
-    errors = [{"where": f"row {one.row}", "what": one.what} for one in faults]
-    add_members(error, rows=count.rows, refused=count.refused, errors=errors)
+    errors = [{"where": f"row {one.row}", "what": one.what} for one in report.faults]
+    add_members(error, rows=report.rows, refused=report.refused, errors=errors)
     raise error
 
 
 async def _batches(
-    file: IO[bytes], importer: Importer[Row], count: Count
-) -> AsyncGenerator[list[Numbered[Row]]]:
+    file: IO[bytes], records: Records[R, New], report: ImportReport
+) -> AsyncGenerator[list[tuple[int, New]]]:
     """Yield the rows that can be read; the others are counted as refused."""
-    file_rows = ImportFile(file, needed=importer.needed, known=importer.known)
+    file_rows = ImportFile(file, needed=records.needed, known=records.known)
     seen: dict[tuple[str, str], int] = {}
 
-    def read_on() -> list[Numbered[Row]] | None:
+    def read_on() -> list[tuple[int, New]] | None:
         raw = file_rows.batch()
         if raw is None:
             return None
-        good: list[Numbered[Row]] = []
+        good: list[tuple[int, New]] = []
         for number, fields in raw:
-            count.rows += 1
+            report.rows += 1
             try:
-                row = _read(importer, fields)
-                _check_marks(importer, row, number, seen)
+                row = _read(records, fields)
+                _check_marks(records, row, number, seen)
             except InvalidValue as error:
-                count.refuse(number, str(error))
+                report.refuse(number, str(error))
             else:
-                good.append(Numbered(number, row))
+                good.append((number, row))
         return good
 
     # In a thread: the server goes on answering.
@@ -398,7 +278,7 @@ async def _batches(
             yield batch
 
 
-def _read(importer: Importer[Row], fields: Fields | str) -> Row:
+def _read(records: Records[R, New], fields: Fields | str) -> New:
     """Return what a row says.
 
     Raises:
@@ -407,21 +287,21 @@ def _read(importer: Importer[Row], fields: Fields | str) -> Row:
     if isinstance(fields, str):
         raise InvalidValue(fields)
     try:
-        return importer.read(fields)
+        return records.read(fields)
     except ValidationError as error:
         found = faults(error.errors(include_url=False, include_input=False))
         raise InvalidValue("; ".join(sentence([one]) for one in found)) from None
 
 
 def _check_marks(
-    importer: Importer[Row], row: Row, number: int, seen: dict[tuple[str, str], int]
+    records: Records[R, New], row: New, number: int, seen: dict[tuple[str, str], int]
 ) -> None:
     """Accept a row that no earlier one is like.
 
     Raises:
         InvalidValue: one is.
     """
-    marks = importer.marks(row)
+    marks = records.marks(row)
     for mark in marks:
         if mark in seen:
             what, value = mark

@@ -22,11 +22,10 @@ from headway.systems.directory.database import Directory
 from headway.systems.directory.importing import (
     CSV_BODY,
     ImportAsked,
-    ImportReport,
     run_import,
     uploaded,
 )
-from headway.systems.directory.records import MAX_ID, New, R, RecordChange, Records
+from headway.systems.directory.records import MAX_ID, ImportReport, New, R, RecordChange, Records
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})"', re.ASCII)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
@@ -31,11 +32,6 @@ from headway.server.bodies.base import Body
 from headway.server.caller import Caller, Permission
 from headway.server.paging import PageQuery
 from headway.systems.directory.database import collated
-from headway.systems.directory.importing import (
-    Count,
-    Fields,
-    Numbered,
-)
 
 MAX_ID = 64
 """Characters of the id of a record."""
@@ -135,6 +131,51 @@ class RecordChange(Body):
         not_null({name: one for name, one in given.items() if name not in self.clearable})
         return given
 
+
+MOST_FAULTS = 100
+"""The most faults that are reported; further ones are only counted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What is wrong with a row.
+
+    Attributes:
+        row: as a spreadsheet numbers it: the header is 1.
+    """
+
+    row: int
+    what: str
+
+
+@dataclass(kw_only=True, slots=True)
+class ImportReport:
+    """The result of an import.
+
+    Attributes:
+        rows: that were read, without the header.
+        changed: records that were there, and are different now.
+        unchanged: records that were there as the row says.
+        refused: rows that were not written.
+        faults: the first hundred of what was wrong, by row.
+    """
+
+    rows: int = 0
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    faults: list[Fault] = field(default_factory=list[Fault])
+
+    def refuse(self, row: int, what: str) -> None:
+        """Count a fault."""
+        self.refused += 1
+        if len(self.faults) < MOST_FAULTS:
+            insort(self.faults, Fault(row=row, what=what), key=lambda one: one.row)
+
+
+Fields = Mapping[str, str]
+"""A row of an import: what stands in each column, without the space around it."""
 
 R = TypeVar("R", bound=Record)
 New = TypeVar("New", bound=NewRecord)
@@ -317,38 +358,42 @@ class Records(Generic[R, New]):
         return [*own, ("id", row.id)] if row.id else own
 
     async def write(
-        self, session: AsyncSession, rows: Sequence[Numbered[New]], count: Count, at: int
+        self, session: AsyncSession, rows: Sequence[tuple[int, New]], report: ImportReport, at: int
     ) -> None:
         """Add those that are not there, and change those that are; a lacking field stays.
 
         A record is known by its id, else by what is unique. A row whose unique value is another's
         is refused.
+
+        Args:
+            rows: each with its number.
+            report: counts the results.
+            at: now, ms UTC.
         """
-        by_id, by_unique = await self._known(session, [one.row for one in rows])
+        by_id, by_unique = await self._known(session, [row for _, row in rows])
         written: list[R] = []
-        for one in rows:
-            row = one.row
+        for number, row in rows:
             value = str(getattr(row, self.unique)) if self.unique else ""
             owner = by_unique.get(value)
             found = owner if self.unique and not row.id else by_id.get(self._id_of(row))
             if owner is not None and owner is not found:
-                count.refuse(one.number, f"the {self.unique} {value} is that of {owner.id!r}")
+                report.refuse(number, f"the {self.unique} {value} is that of {owner.id!r}")
             elif found is None and (other := by_id.get(self._id_of(row))) is not None:
                 # Made of a unique value that has become another since.
                 now = getattr(other, self.unique)
                 what = f"{other.id!r} has the {self.unique} {now} by now: give the id"
-                count.refuse(one.number, what)
+                report.refuse(number, what)
             elif found is None:
                 added = self._new(row, self._id_of(row), at)
                 by_id[added.id] = added
                 session.add(added)
                 written.append(added)
-                count.added += 1
+                report.added += 1
             elif self._set(found, _said(row), at):
                 written.append(found)
-                count.changed += 1
+                report.changed += 1
             else:
-                count.unchanged += 1
+                report.unchanged += 1
         await session.flush()
         if written:
             await self.derive(session, written)
