@@ -10,6 +10,7 @@ from headway.contract.operate import ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, LaneView, RunView
 from headway.core.check import is_job_id
+from headway.core.errors import UnknownRecord
 from headway.core.state import QUEUED
 from headway.server.caller import Caller
 from headway.server.overview import Overview
@@ -35,18 +36,24 @@ async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[
         query = replace(query, cursor=page.cursor)
 
 
-async def seen_job(
-    store: Store, caller: Caller, kind: str, lane: str, job_id: str
-) -> JobView | None:
-    """Return a job of a system, with its runs and trail; None if there is none for this caller.
+async def seen_job(  # noqa: PLR0913  (what a job is, and what it is called)
+    store: Store, caller: Caller, kind: str, lane: str, job_id: str, *, noun: str, hint: str
+) -> JobView:
+    """Return a job of a system, with its runs and trail.
 
     Args:
         kind: of the system's jobs.
         lane: of these too: a caller of another lane can make jobs of any kind there.
+        noun: what the system calls one.
+        hint: of the error.
+
+    Raises:
+        UnknownRecord: there is none that the caller sees.
     """
     found = await store.read(JobQuery(id=job_id)) if is_job_id(job_id) else None
     if found is None or (found.kind, found.lane) != (kind, lane) or not caller.sees(found):
-        return None
+        message = f"there is no {noun} {job_id[:64]!r}"
+        raise UnknownRecord(message, hint=hint)
     return found
 
 

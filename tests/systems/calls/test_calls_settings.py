@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.systems.calls.template import read_settings
+from headway.runtime.settings_table import read_table
+from headway.systems.calls.template import CallsSettings
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
     written: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_settings(written)
+        read_table("calls", CallsSettings, written)
     assert str(refused.value).startswith(f"calls.{told}")
 
 
@@ -54,5 +55,5 @@ def test_a_value_that_is_not_valid_is_shown_unless_it_is_a_secret(
     written: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_settings(written)
+        read_table("calls", CallsSettings, written)
     assert str(refused.value).startswith(told)

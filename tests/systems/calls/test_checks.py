@@ -17,7 +17,7 @@ from headway.systems.calls.template import HttpCheckBody, Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.far_service import FarService, far_service
 
-LEAD = Checked(id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
+LEAD = Checked(lead_id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
 
 
 LIMIT_S, RECHECK_S = 59, 9

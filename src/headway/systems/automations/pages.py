@@ -16,7 +16,7 @@ from typing import cast
 from markupsafe import Markup
 
 from headway.contract.views import EntryView, GatesQuery, JobsQuery, JobView
-from headway.core.errors import UnknownJob, UnknownRecord
+from headway.core.errors import UnknownRecord
 from headway.core.local_time import DAY_MS
 from headway.core.state import State
 from headway.core.timetable.fires import fires_between, next_fires
@@ -346,13 +346,13 @@ async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str
 
     Raises:
         Forbidden: the caller may see no jobs.
-        UnknownJob: it is none, or not the caller's to see.
+        UnknownRecord: it is none, or not the caller's to see.
     """
     look.caller.check(Permission.READ)
-    found = await seen_job(look.service.store, look.caller, KIND, LANE, job)
-    if found is None:
-        message = f"there is no session {job[:80]!r}"
-        raise UnknownJob(message, hint="ended ones are kept for 30 days")
+    hint = "ended ones are kept for 30 days"
+    found = await seen_job(
+        look.service.store, look.caller, KIND, LANE, job, noun="session", hint=hint
+    )
     session = session_view(found)
     return {
         "session": session,

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter
 
 from headway.runtime.app import App
+from headway.runtime.settings_table import read_table
+from headway.server.alerts.rules import thresholds_of
 from headway.server.service import Service
-from headway.systems.calls.alert_rules import read_thresholds
+from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.call_events import ROUTES as HOOK_ROUTES
 from headway.systems.calls.catalogue import Catalogue
 from headway.systems.calls.catalogue_routes import ROUTES as BOOK_ROUTES
@@ -22,7 +24,7 @@ from headway.systems.calls.metrics import start_seeing
 from headway.systems.calls.migrations import SCHEMAS as OWN_SCHEMAS
 from headway.systems.calls.pages import pages_of
 from headway.systems.calls.requeueing import watch
-from headway.systems.calls.template import read_settings
+from headway.systems.calls.template import CallsSettings
 from headway.systems.calls.truth import read_truth
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
@@ -77,7 +79,7 @@ SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     """Make the system, of the table [calls]; nothing is opened or declared."""
-    read = read_settings(settings)
+    read = read_table(NAME, CallsSettings, settings)
     parts.directory.needs(*SCHEMAS)
     reporter = Reporter(
         read.reporting_keys,
@@ -97,7 +99,7 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
         checking=checking,
         tally=tally,
         reporter=reporter,
-        thresholds=read_thresholds(read.alerts),
+        thresholds=thresholds_of("calls.alerts", Thresholds, read.alerts),
         table=read_truth(read.table, read.migration, parts),
     )
     return CallsSystem(context)

@@ -15,7 +15,6 @@ from headway.server.alerts.rules import (
     Rule,
     Severity,
     Texts,
-    thresholds_of,
 )
 from headway.systems.calls.overview import (
     CallsOverview,
@@ -27,8 +26,6 @@ from headway.systems.directory.tally import counts_of
 
 FREE = 0.05
 """A share of the channels; where fewer are free, lines are what leads wait for."""
-
-WHERE = "calls.alerts"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,15 +74,6 @@ class Thresholds:
     no_leader_for_ms: int = 30_000
     one_tenant_above: float = 0.8
     one_tenant_least: int = 100
-
-
-def read_thresholds(given: Mapping[str, object]) -> Thresholds:
-    """Read the table [calls.alerts]; see `thresholds_of`.
-
-    Raises:
-        InvalidValue: there is no such key, or a value is unusable.
-    """
-    return thresholds_of(WHERE, Thresholds, given)
 
 
 def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:

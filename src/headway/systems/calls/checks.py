@@ -12,11 +12,12 @@ import msgspec
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import BlacklistBody, HttpCheckBody, Template, ValidityBody
 from headway.systems.telephony.phone import can_be_assigned
+from headway.systems.telephony.wire import read_bounded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """The lead that is checked.
+    """The lead that is checked, as it is posted to a service.
 
     Attributes:
         phone: E.164.
@@ -24,7 +25,7 @@ class Checked:
         payload: what it carries; None for nothing.
     """
 
-    id: str
+    lead_id: str
     phone: str
     tz: str
     reseller: str
@@ -73,16 +74,6 @@ def _why_invalid(phone: str, countries: Sequence[str]) -> str:
 
 class _NoAnswer(Exception):
     """A try brought nothing that can be read."""
-
-
-async def _read(reply: httpx.Response) -> bytes:
-    read = bytearray()
-    async for part in reply.aiter_bytes():
-        read += part
-        if len(read) > MOST_BYTES:
-            message = f"the answer is longer than {MOST_BYTES} bytes"
-            raise _NoAnswer(message)
-    return bytes(read)
 
 
 def _at(value: object, path: str) -> object:
@@ -167,16 +158,7 @@ class Checking:
         return f"the check could not be made: {last}" if check.on_failure == "skip" else ""
 
     async def _ask(self, check: HttpCheckBody, lead: Checked) -> object:
-        body = msgspec.json.encode(
-            {
-                "lead_id": lead.id,
-                "phone": lead.phone,
-                "tz": lead.tz,
-                "reseller": lead.reseller,
-                "template": lead.template,
-                "payload": lead.payload,
-            }
-        )
+        body = msgspec.json.encode(lead)
         headers = {"content-type": "application/json"}
         limit_s = check.timeout / 1000
         # As of `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
@@ -192,7 +174,7 @@ class Checking:
                 if not reply.is_success:
                     message = f"status {reply.status_code}"
                     raise _NoAnswer(message)
-                return msgspec.json.decode(await _read(reply))
+                return msgspec.json.decode(await read_bounded(reply, MOST_BYTES))
         except _FAILURES as error:
             message = f"{type(error).__name__}: {error}"[:120]
             raise _NoAnswer(message) from error

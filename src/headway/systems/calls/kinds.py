@@ -24,7 +24,6 @@ from headway.systems.calls.lead import (
     FINISHED,
     LANE,
     LEAD,
-    LeadArgs,
     lead_of,
     read_args,
 )
@@ -132,27 +131,12 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         reporting_webhook_url: str | None = None,
         row: str = "",
     ) -> Next | Snooze:
-        args = LeadArgs(
-            phone=phone,
-            tz=tz,
-            template=template,
-            payload=payload,
-            reporting_webhook_url=reporting_webhook_url,
-            row=row,
-        )
-        return await check(context, job, args)
+        del phone, tz, template, payload, reporting_webhook_url, row
+        return await check(context, job, read_args(job.claimed.args))
 
     @lead.stage(DIAL)
-    async def call(
-        job: Job,
-        phone: str,
-        tz: str,
-        template: str = DEFAULT,
-        payload: Any = None,  # noqa: ANN401  (whatever the template's schema lets pass)
-        row: str = "",
-    ) -> Next | Snooze | None:
-        args = LeadArgs(phone=phone, tz=tz, template=template, payload=payload, row=row)
-        return await place_call(context, job, args)
+    async def call(job: Job) -> Next | Snooze | None:
+        return await place_call(context, job, read_args(job.claimed.args))
 
     context.declared = app
     return lead

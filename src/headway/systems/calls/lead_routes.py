@@ -333,11 +333,8 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
-    found = await seen_job(service.store, caller, LEAD, LANE, lead)
-    if found is None:
-        message = f"there is no lead {lead[:64]!r}"
-        raise UnknownRecord(message, hint="GET /leads lists them; finished ones are kept a time")
-    return found
+    hint = "GET /leads lists them; finished ones are kept a time"
+    return await seen_job(service.store, caller, LEAD, LANE, lead, noun="lead", hint=hint)
 
 
 def _view(taken: Taken, job: JobView | None) -> dict[str, object]:

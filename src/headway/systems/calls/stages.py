@@ -75,7 +75,7 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
 def checked(job: Job, args: LeadArgs) -> Checked:
     """Return a lead as checks see it."""
     return Checked(
-        id=job.id,
+        lead_id=job.id,
         phone=args.phone,
         tz=args.tz,
         reseller=job.tenant,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
 from jsonschema import Draft202012Validator
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
-from headway.runtime.settings_table import OpenTable, read_table
+from headway.runtime.settings_table import OpenTable
 from headway.server.bodies.base import Body, FailFastList, Span
 
 DEFAULT = "default"
@@ -218,8 +217,3 @@ class CallsSettings(OpenTable):
     def default(self) -> Template:
         """What holds for leads that name no template, until one named `default` is stored."""
         return Template(name=DEFAULT, **dict(self.template))
-
-
-def read_settings(written: Mapping[str, object]) -> CallsSettings:
-    """Read the table [calls]."""
-    return read_table("calls", CallsSettings, written)

@@ -14,6 +14,7 @@ from headway.core.job import NewJob
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.nearby import nearby
 from headway.systems.field_service.request import OFFER, Position, Request
+from headway.systems.telephony.wire import read_bounded
 
 TIMEOUT_S = 3.0
 """For the whole reply, and not for each of its parts."""
@@ -27,10 +28,6 @@ class _Place(msgspec.Struct):
 
 
 _places = msgspec.json.Decoder(list[_Place], strict=False)
-
-
-class _ReplyTooLong(Exception):
-    """The reply is longer than any answer."""
 
 
 async def find_position(url: str | None, address: str) -> Position:
@@ -52,7 +49,7 @@ async def find_position(url: str | None, address: str) -> Position:
     query = {"q": address, "format": "jsonv2", "limit": "1"}
     try:
         places = _places.decode(await _reply(httpx.URL(url).copy_merge_params(query)))
-    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError, _ReplyTooLong) as error:
+    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError) as error:
         message = "the geocoder does not answer"
         raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
     if not places:
@@ -66,20 +63,15 @@ async def _reply(url: httpx.URL) -> bytes:
 
     Raises:
         TimeoutError: it is not there in time.
-        _ReplyTooLong: it does not end.
+        HTTPError: it does not end, or there is none.
     """
-    body = bytearray()
     async with (
         asyncio.timeout(TIMEOUT_S),
         httpx.AsyncClient(timeout=TIMEOUT_S, headers={"User-Agent": AGENT}) as http,
         http.stream("GET", url) as reply,
     ):
         reply.raise_for_status()
-        async for part in reply.aiter_bytes():
-            body += part
-            if len(body) > MOST_BYTES:
-                raise _ReplyTooLong
-    return bytes(body)
+        return await read_bounded(reply, MOST_BYTES)
 
 
 async def candidates_for(context: FieldContext, request: Request) -> list[str]:

@@ -9,7 +9,6 @@ from fastapi import Path, Response
 
 from headway.contract.views import JobView
 from headway.core.cascade import Asked
-from headway.core.errors import UnknownRecord
 from headway.core.state import FINAL
 from headway.server.caller import Caller
 from headway.server.replies import answer, reply_model
@@ -192,11 +191,8 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
     Raises:
         UnknownRecord: there is none.
     """
-    job = await seen_job(service.store, caller, OFFER, OFFERS, request)
-    if job is None:
-        message = f"there is no service request {request[:64]!r}"
-        raise UnknownRecord(message, hint="GET /service-requests lists them")
-    return job
+    noun, hint = "service request", "GET /service-requests lists them"
+    return await seen_job(service.store, caller, OFFER, OFFERS, request, noun=noun, hint=hint)
 
 
 async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:

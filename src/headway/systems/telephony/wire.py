@@ -163,12 +163,7 @@ class Wire:
         try:
             reply = await client.send(request, auth=auth, stream=True, follow_redirects=False)
             try:
-                body = bytearray()
-                async for part in reply.aiter_bytes():
-                    body += part
-                    if len(body) > MAX_REPLY:
-                        message = f"the reply is longer than {MAX_REPLY} bytes"
-                        raise httpx.DecodingError(message)
+                body = await read_bounded(reply, MAX_REPLY)
                 keep = len(self._idle) < KEPT
             finally:
                 await reply.aclose()
@@ -177,7 +172,7 @@ class Wire:
                 self._idle.append(client)
             else:
                 await client.aclose()
-        return reply, bytes(body)
+        return reply, body
 
     def _connected(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=1, keepalive_expiry=KEPT_S)
@@ -201,6 +196,24 @@ class Wire:
             provider_code=said.code,
             limited=status == 429,
         )
+
+
+async def read_bounded(reply: httpx.Response, most: int) -> bytes:
+    """Read the body of a reply.
+
+    Args:
+        most: bytes.
+
+    Raises:
+        DecodingError: it has more of them.
+    """
+    body = bytearray()
+    async for part in reply.aiter_bytes():
+        body += part
+        if len(body) > most:
+            message = f"the reply is longer than {most} bytes"
+            raise httpx.DecodingError(message)
+    return bytes(body)
 
 
 async def understood(provider: str, asked: Awaitable[T]) -> T:

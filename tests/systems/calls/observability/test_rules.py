@@ -6,9 +6,9 @@ import pytest
 
 import headway as hw
 from headway.contract.definitions import DeclareGate, SetGate
-from headway.server.alerts.rules import Severity
+from headway.server.alerts.rules import Severity, thresholds_of
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS
-from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.overview import RECENT_MS, Event
 from tests.systems.calls.observability.world import MINUTE, SECOND, World, only, world_in
 
@@ -410,12 +410,14 @@ async def test_few_leads_dominate_nothing(world: World):
 )
 def test_thresholds_that_cannot_be_are_refused_by_their_key(given: dict[str, object], message: str):
     with pytest.raises(hw.InvalidValue, match=message):
-        read_thresholds(given)
+        thresholds_of("calls.alerts", Thresholds, given)
 
 
 def test_thresholds_are_read_by_their_names():
-    read = read_thresholds(
-        {"latency_high_above": "2s", "one_tenant_above": 1, "depth_high_above": 10}
+    read = thresholds_of(
+        "calls.alerts",
+        Thresholds,
+        {"latency_high_above": "2s", "one_tenant_above": 1, "depth_high_above": 10},
     )
     assert (read.latency_high_above_ms, read.one_tenant_above, read.depth_high_above) == (
         2_000,

@@ -14,9 +14,10 @@ from headway.contract.outcomes import HandedOver, NextStage, SettleRequest, Verd
 from headway.contract.signals import Signal, SignalKind
 from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
+from headway.server.alerts.rules import thresholds_of
 from headway.server.alerts.watch import Alert, AlertWatcher
 from headway.stores import open_store
-from headway.systems.calls.alert_rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.migrations import SCHEMAS
 from headway.systems.calls.overview import CallsOverview, look_at_calls
 from headway.systems.directory.database import Directory
@@ -62,7 +63,7 @@ class World:
         self.directory = directory
         directory.needs(*SCHEMAS)
         self.tally = Tally(directory, self.timing, "calls_tally")
-        self.thresholds: Thresholds = read_thresholds(thresholds)
+        self.thresholds: Thresholds = thresholds_of("calls.alerts", Thresholds, thresholds)
         self.sink = Sink()
         self.request = 0
 
