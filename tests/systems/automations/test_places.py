@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.runtime.settings_table import read_table
 from headway.systems.automations import places
-from headway.systems.automations.places import AutomationsSettings, Places, log, write_log
+from headway.systems.automations.places import Places, log, read_settings, write_log
 
 
 def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
@@ -51,7 +50,7 @@ def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
 )
 def test_an_unusable_setting_is_named(written: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_table("automations", AutomationsSettings, written)
+        read_settings(written)
     assert said in refused.value.message
 
 

@@ -14,7 +14,6 @@ from headway.contract.store import Store
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
-from headway.runtime.settings_table import read_table
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, thresholds_of
 from headway.server.metrics import Family, Samples, counter, gauge, one
@@ -22,7 +21,7 @@ from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
 from headway.systems.automations.pages import pages_of
-from headway.systems.automations.places import AutomationsSettings, read_places
+from headway.systems.automations.places import read_places, read_settings
 from headway.systems.automations.reports import concurrency, health, listing, metrics
 from headway.systems.automations.routes import ROUTES
 from headway.systems.jobs import find_lane
@@ -227,7 +226,7 @@ def _result(last: Mapping[str, Any] | None) -> Metric:
 
 def make(settings: Mapping[str, object]) -> AutomationsSystem:
     """Make the system, of the table [automations]."""
-    read = read_table(NAME, AutomationsSettings, settings)
+    read = read_settings(settings)
     dispatcher = Dispatcher(file=read.file, places=read_places(read.state_dir), lease_ms=read.lease)
     alerts = thresholds_of("automations.alerts", Thresholds, read.alerts)
     return AutomationsSystem(dispatcher, look_each_ms=read.look_each, alerts=alerts)

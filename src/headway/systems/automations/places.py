@@ -14,7 +14,7 @@ from pydantic import Field
 
 from headway.core.errors import InvalidValue
 from headway.runtime.log_file import LogFile
-from headway.runtime.settings_table import OpenTable
+from headway.runtime.settings_table import OpenTable, read_table
 from headway.systems.automations.config import Span
 
 PRIVATE = 0o700
@@ -47,6 +47,11 @@ class AutomationsSettings(OpenTable):
     lease: Span = 60_000
     look_each: Span = 1_000
     alerts: dict[str, object] = Field(default={})
+
+
+def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
+    """Read the table [automations]."""
+    return read_table("automations", AutomationsSettings, written)
 
 
 @dataclass(frozen=True, kw_only=True)
