@@ -168,7 +168,20 @@ async def _refused(world: World) -> object:
 KNOWN: list[Step] = [lambda w: w.enqueue(0), lambda w: w.claim(), lambda w: w.settle(0)]
 TWO: list[Step] = [*KNOWN, lambda w: w.enqueue(1), lambda w: w.enqueue(2)]
 
+FULL: list[Step] = [
+    *[*TWO, lambda w: w.enqueue(3), lambda w: w.cap("lane:main")],
+    *[lambda w: w.claim(1), lambda w: w.claim(1), lambda w: w.wait(500)],
+]
+"""Two jobs have waited at a full lane."""
+
 ANSWERS: dict[str, tuple[list[Step], Step]] = {
+    "claim of what is due after its lane was full": (
+        [
+            *[*FULL, lambda w: w.uncap("lane:main"), lambda w: w.settle(1), lambda w: w.claim()],
+            *[lambda w: w.wait(500), lambda w: w.enqueue(4, due_at=w.now)],
+        ],
+        lambda w: w.claim(),
+    ),
     "enqueue": (KNOWN, lambda w: w.enqueue(1)),
     "enqueue due before": (KNOWN, lambda w: w.enqueue(1, due_at=START_AT - 5, priority=7)),
     "claim of one of two": (TWO, lambda w: w.claim(1)),
@@ -245,6 +258,13 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
             *[lambda w: w.wait(500), lambda w: w.uncap("lane:main"), lambda w: w.settle(1)],
         ],
         lambda w: w.claim(),
+    ),
+    "claim of what waited while its lane was full": (
+        [
+            *[*FULL, lambda w: w.uncap("lane:main"), lambda w: w.settle(1)],
+            *[lambda w: w.claim(1), lambda w: w.wait(500)],
+        ],
+        lambda w: w.claim(1),
     ),
     "claim of a capped kind": ([*TWO, lambda w: w.cap("kind:call")], lambda w: w.claim()),
     "claim of a capped tenant": ([*TWO, lambda w: w.cap("tenant:")], lambda w: w.claim()),

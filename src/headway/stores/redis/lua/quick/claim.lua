@@ -38,24 +38,33 @@ local function is_bare(lane)
   return row and not (current and (current.fair == 'tenant' or current.concurrency))
 end
 
--- The flow by its number as it is packed, if it passes no gate and was never found shut; else nil.
+-- The flow by its number as it is packed, if it passes no gate and was not shut when it was looked at
+-- last, and since when it is open; else nil.
 local function flow_of(number)
   local key = cmsgpack.unpack(redis.call('HGET', Keys.numbers, 'F' .. number))
-  if #key[4] > 0 or redis.call('HEXISTS', Keys.shut, number) == 1 then
+  local spell = redis.call('HGET', Keys.shut, number)
+  if #key[4] > 0 or spell and #spell == 6 then
     return nil
   end
   local gates = redis.call(
     'HMGET', Keys.gates, 'all', 'lane:' .. key[1], 'tenant:' .. key[2], 'kind:' .. key[3]
   )
-  return not (gates[1] or gates[2] or gates[3] or gates[4]) and key or nil
+  if gates[1] or gates[2] or gates[3] or gates[4] then
+    return nil
+  end
+  return key, spell and unpack_bytes('>I6', spell, 7) or 0
 end
 
--- What waits in the flow: members, their ids and rows; nil if one has more than its arguments.
-local function heads_of(number, n)
+-- What waits in the flow: members, their ids and rows; nil if one has more than its arguments, or
+-- waited while the flow was shut, which is counted.
+local function heads_of(number, n, open_at)
   local high = pack('>I4', unpack_bytes('>I4', number) + 1)
   local found = redis.call('ZRANGEBYLEX', Keys.waiting, '[' .. number, '(' .. high, 'LIMIT', 0, n)
   local ids = {}
   for place = 1, #found do
+    if unpack_bytes('>I6', found[place], 9) < open_at then
+      return nil
+    end
     ids[place] = sub(found[place], 21)
   end
   if #ids == 0 then
@@ -149,11 +158,12 @@ function QuickClaim.run(request)
   local number, flow, heads, ids, raws
   if #flows == 1 then
     number = sub(flows[1], -4)
-    flow = flow_of(number)
+    local open_at
+    flow, open_at = flow_of(number)
     if flow == nil then
       return nil
     end
-    heads, ids, raws = heads_of(number, request.n)
+    heads, ids, raws = heads_of(number, request.n, open_at)
     if heads == nil then
       return nil
     end
