@@ -36,7 +36,7 @@ ENGINE = (
     "engine.gate_names",
     "engine.new_jobs",
     "engine.new_jobs",
-    "engine.endings",
+    "rules.retry_policy",
     "base.write",
     "base.time",
 )
@@ -102,7 +102,7 @@ def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int,
     }
     text = """
     local retry, attempt, seed = unpack(request)
-    return { Endings.delay_ms(retry, attempt, seed), Endings.attempts_exhausted(retry, attempt) }
+    return { RetryPolicy.delay_ms(retry, attempt, seed), RetryPolicy.exhausted(retry, attempt) }
     """
     expected = [policy.delay_ms(attempt, seed), policy.exhausted(attempt)]
     assert lua.run(text, [retry, attempt, seed]) == expected

@@ -50,15 +50,48 @@ def test_folder_of_rules_holds_only_what_is_written() -> None:
         ("    b = {1: a}\n    for c in b.values():\n        a = c\n    return a", 2),
         ("    b = 1 if a else 'x'\n    return a", 2),
         ("    while any(b for b in [a]):\n        a = 0\n    return a", 2),
+        ("    raise ValueError(a, a)", 2),
+        ("    b: tuple[int, int] | None = None\n    return a if b == (a, a) else 0", 3),
     ],
 )
 def test_python_that_is_not_known_is_refused_with_its_file_and_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, line: int
 ) -> None:
     name = f"odd_rules_{abs(hash(body))}"
-    path = tmp_path / f"{name}.py"
-    path.write_text(f"def rule(a: int) -> int:\n{body}\n", encoding="utf-8")
+    with pytest.raises(Unsupported, match=rf"{name}\.py:{line}: "):
+        _translated(tmp_path, monkeypatch, name, f"def rule(a: int) -> int:\n{body}\n")
+
+
+def test_call_for_two_variables_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+def rule(a: int) -> int:
+    b = c = abs(a)
+    return b + c
+"""
+    found = _translated(tmp_path, monkeypatch, "odd_rules_twice", text)
+    assert found.count("math.abs(a)") == 1
+
+
+def test_what_may_be_none_again_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+def rule(a: str | None, b: str | None) -> bool:
+    if a is None:
+        return False
+    is_one = bool(a)
+    a = b
+    return is_one and bool(a)
+"""
+    found = _translated(tmp_path, monkeypatch, "odd_rules_again", text)
+    assert "local is_one = a ~= ''\n" in found
+    assert "return is_one and (a ~= nil and a ~= '')\n" in found
+
+
+def _translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     rule = Rule(name, "Odd", ("rule",))
-    with pytest.raises(Unsupported, match=rf"{name}\.py:{line}: "):
-        Translator((rule,), rule).text()
+    return Translator((rule,), rule).text()

@@ -50,6 +50,16 @@ def test_module_needs_what_it_uses(module: str) -> None:
     assert used <= _reach(module), f"{module} says not that it needs {used - _reach(module)}"
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_module_uses_what_another_has(module: str) -> None:
+    by_table = {table: name for name, table in _tables().items()}
+    used = set(re.findall(r"(?<![\w.:'\"])([A-Z]\w*)\.(\w+)", _code(module)))
+    for table, name in sorted(used):
+        if table in by_table:
+            known = re.findall(rf"\b{table}\.{name}\b(?:\(| =|,.* =)", source(by_table[table]))
+            assert known or table == "Jobs", f"{table} has no {name}"
+
+
 def _reach(module: str) -> set[str]:
     reached: set[str] = set()
     left = [module]

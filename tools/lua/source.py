@@ -16,9 +16,9 @@ from dataclasses import MISSING, dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-_SCALARS = {int: "int", float: "float", str: "str", bytes: "str", bool: "bool"}
+_SCALARS = {int: "int", float: "float", str: "str", bool: "bool"}
 NOT_GIVEN = inspect.Parameter.empty
 
 
@@ -43,10 +43,11 @@ class Type:
     optional: bool = False
 
 
+BYTES = Type("str", (Type("int"),))
 NONE, INT, FLOAT, BOOL, STR = (Type(kind) for kind in ("none", "int", "float", "bool", "str"))
 
 
-def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
+def type_of(hint: Any) -> Type:  # noqa: C901, PLR0911  (one kind after another)
     """The type that an annotation means.
 
     Raises:
@@ -69,6 +70,8 @@ def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
         if origin is tuple and inner[-1] is not ...:
             return Type("tuple", tuple(map(type_of, inner)))
         return Type(kind, tuple(type_of(one) for one in inner if one is not ...))
+    if hint is bytes:
+        return BYTES
     if hint in _SCALARS:
         return Type(_SCALARS[hint])
     if isinstance(hint, type) and hint.__module__ != "builtins":
@@ -125,8 +128,20 @@ def fields_of(record: type[Any]) -> dict[str, tuple[Type, object]]:
     for name, one in getattr(record, "__dataclass_fields__", {}).items():
         factory = [] if one.default_factory is not MISSING else NOT_GIVEN
         defaults[name] = factory if one.default is MISSING else one.default
-    hints = get_type_hints(record)
-    return {name: (type_of(one), defaults.get(name, NOT_GIVEN)) for name, one in hints.items()}
+    hints = get_type_hints(record).items()
+    return {
+        name: (_known_type(one), defaults.get(name, NOT_GIVEN))
+        for name, one in hints
+        if get_origin(one) is not ClassVar
+    }
+
+
+def _known_type(hint: Any) -> Type:
+    """The type of a field; what no rule looks at may be of any."""
+    try:
+        return type_of(hint)
+    except TypeError:
+        return Type("unknown")
 
 
 @cache

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count
+from textwrap import wrap
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from tools.lua import source
-from tools.lua.source import BOOL, FLOAT, INT, NONE, NOT_GIVEN, STR, Type
+from tools.lua.source import BOOL, BYTES, FLOAT, INT, NONE, NOT_GIVEN, STR, Type
 
 OR, AND, COMPARE, CONCAT, ADD, MULTIPLY, UNARY, ATOM = range(8)
 _RESERVED = {*keyword.kwlist, *("end", "function", "local", "nil", "repeat", "then", "until")}
@@ -54,6 +55,11 @@ class Rule:
         return f"rules.{parts.strip('_')}"
 
 
+def table_of(file: str) -> str:
+    """The table of a module that is written by hand: "engine.gate_book" has GateBook."""
+    return file.rpartition(".")[2].title().replace("_", "")
+
+
 class Value(NamedTuple):
     """An expression in Lua, its type, and how tightly it binds."""
 
@@ -68,8 +74,11 @@ class Value(NamedTuple):
 class Translator:
     """The translation of one module."""
 
-    def __init__(self, rules: Sequence[Rule], rule: Rule) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], rule: Rule, by_hand: Mapping[str, str] | None = None
+    ) -> None:
         self.rules = {one.module: one for one in rules}
+        self.by_hand = by_hand or {}
         self.rule = rule
         self.module = source.read(rule.module)
         self.needs: set[str] = set()
@@ -81,6 +90,7 @@ class Translator:
         self.types: dict[str, Type] = {}
         self.declared: dict[ast.stmt, set[str]] = {}
         self.used: set[str] = set()
+        self.emptied: set[str] = set()
 
     # The module
 
@@ -94,7 +104,8 @@ class Translator:
         bodies = dict(sorted(bodies.items(), key=lambda one: self.wanted[one[0]][0].lineno))
         head = [f"-- Written by `make lua` from {self.module.name}: change that."]
         head += _commented(self.module.tree)
-        head += [f"-- needs: {', '.join(sorted(self.needs))}".rstrip(), ""]
+        lines = wrap(", ".join(sorted(self.needs)), 90) or [""]
+        head += [*(f"-- needs: {line.rstrip(',')}".rstrip() for line in lines), ""]
         head += [f"local {self.rule.table} = {{}}", ""]
         for name, text in sorted(self.constants.items()):
             head.append(f"{'' if '.' in name else 'local '}{name} = {text}")
@@ -121,12 +132,16 @@ class Translator:
         function = getattr(function, "fget", function)
         rule = self.rules.get(function.__module__)
         owner, _, name = function.__qualname__.rpartition(".")
+        is_named = rule is not None and function.__qualname__ in rule.names
+        if not is_named and (text := self.hand(function)):
+            return text
         is_own = rule is self.rule
-        is_public = not name.startswith("_") and (not owner or not rule or owner == rule.table)
+        is_public = not name.startswith("_") and owner in {"", rule and rule.table}
+        is_public = is_public or is_named
         if rule is None or not (is_own or is_public):
             raise self.unknown(node, f"{function.__qualname__} is not translated")
-        text = f"{rule.table}.{lua_name(name)}" if is_public else name
-        if owner not in {"", rule.table}:
+        text = f"{rule.table}.{lua_name(name.strip('_'))}" if is_public else name
+        if owner not in {"", rule.table} and not is_public:
             text = f"{owner}_{name.strip('_')}"
         if is_own:
             tree = self.module.functions[function.__qualname__]
@@ -135,12 +150,37 @@ class Translator:
             self.needs.add(rule.file)
         return text
 
+    def hand(self, function: Any) -> str:
+        """The name of what is written by hand in Lua; "" for what is not."""
+        whole = f"{function.__module__}.{function.__qualname__}"
+        owner, _, name = whole.rpartition(".")
+        place = self.by_hand.get(whole) or self.by_hand.get(owner)
+        if place is None:
+            return ""
+        file, _, other = place.partition(":")
+        if "." in other:
+            return other
+        self.needs.add(file)
+        return f"{table_of(file)}.{lua_name(other or name.strip('_'))}"
+
+    def is_passed(self, kind: Type, method: Any) -> bool:
+        """Whether a method is passed its object: not if it stands in another module of Lua."""
+        whole = f"{method.__module__}.{method.__qualname__}"
+        files = [self.by_hand.get(one) for one in (whole, whole.rpartition(".")[0])]
+        return not self.is_single(kind) and (files[0] is None or files[0] == files[1])
+
+    def is_single(self, kind: Type) -> bool:
+        """Whether a script has only one of it, which is not passed on: a table of the ledger."""
+        record = kind.record
+        is_ours = record is not None and getattr(record, "_is_protocol", False)
+        return is_ours and f"{record.__module__}.{record.__qualname__}" in self.by_hand
+
     def function(self, name: str, node: ast.FunctionDef, function: Any) -> list[str]:
-        self.lines, self.depth = [], 0
+        self.lines, self.depth, self.emptied = [], 0, set()
         self.declared = source.declarations(node)
         parameters = source.parameters_of(function)
         self.types = {one: kind for one, kind, _ in parameters}
-        names = [lua_name(one) for one, _, _ in parameters]
+        names = [lua_name(one) for one, kind, _ in parameters if not self.is_single(kind)]
         self.used = {*names, *source.names_of(node)}
         owner = function.__qualname__.rpartition(".")[0]
         marks = [ast.unparse(one) for one in node.decorator_list]
@@ -157,7 +197,8 @@ class Translator:
     # Lines
 
     def write(self, *lines: str) -> None:
-        self.lines += ["  " * self.depth + line for line in lines]
+        every = (one for line in lines for one in line.split("\n"))
+        self.lines += ["  " * self.depth + line for line in every]
 
     @contextmanager
     def inside(self, head: str, end: str = "end") -> Iterator[None]:
@@ -224,18 +265,43 @@ class Translator:
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for place, node in enumerate(body):
-            line = node.lineno - 1
+            line = node.lineno
             while line - 1 in self.module.comments:
                 line -= 1
             for one in range(line, node.lineno):
-                if one in self.module.comments:
-                    self.write(f"-- {self.module.comments[one]}")
+                self.write(f"-- {self.module.comments[one]}")
             if isinstance(node, ast.If) and _continues(node.body):
                 # Lua 5.1 has no `continue`: what follows goes into the else.
                 self.refuse(node.orelse, node, "a continue with an else")
                 self.branch(node, node.body[:-1], body[place + 1 :])
                 return
             self.dispatch("do", node)(node)
+            if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Raise):
+                self.narrow(node.test, ast.Is)
+
+    def narrow(self, test: ast.expr, op: type[ast.cmpop]) -> None:
+        """Notes that a variable is not None where a test has said so."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == (op is ast.IsNot):
+            for one in test.values:
+                self.narrow(one, op)
+        elif isinstance(test, ast.Compare) and isinstance(test.ops[0], op):
+            left, right = ast.unparse(test.left), ast.unparse(test.comparators[0])
+            if right == "None" and "(" not in left and left not in self.emptied:
+                self.types[left] = replace(self.probe(test.left).type, optional=False)
+
+    def empty(self, target: ast.expr, value: Type) -> None:
+        """Notes that a variable may be None again, whatever a test has said."""
+        text = ast.unparse(target)
+        for one in [one for one in self.types if one.startswith(f"{text}.")]:
+            del self.types[one]
+        was_narrowed = text in self.types and not self.types[text].optional
+        if was_narrowed and (value.optional or value == NONE):
+            self.types[text] = replace(self.types[text], optional=True)
+            self.emptied.add(text)
+
+    def merge(self, known: dict[str, Type]) -> None:
+        """Forgets what a block has found out of the variables that are known outside it."""
+        self.types |= {one: kind for one, kind in known.items() if one not in self.emptied}
 
     def dispatch(self, prefix: str, node: ast.AST) -> Callable[[ast.AST], Value]:
         method = getattr(self, f"{prefix}_{type(node).__name__.lower()}", None)
@@ -252,6 +318,18 @@ class Translator:
 
     do_assert = do_pass
 
+    do_delete = do_pass
+
+    def do_raise(self, node: ast.Raise) -> None:
+        """An error of the tree, whose first argument is its message."""
+        call = node.exc
+        is_known = isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords[1:]
+        self.refuse(not is_known, node, "such an error")
+        self.needs.add("base.run")
+        words = self.values([call.args[0], *(one.value for one in call.keywords)])
+        texts = ", ".join(one.text for one in words)
+        self.write(f"Run.refuse({quoted(_called(call))}, {texts})")
+
     def do_break(self, _: ast.Break) -> None:
         self.write("break")
 
@@ -259,7 +337,9 @@ class Translator:
         if isinstance(node.value, ast.Constant):
             return
         self.refuse(not isinstance(node.value, ast.Call), node, "an expression as a statement")
-        self.write(self.value(node.value).text)
+        text = self.value(node.value).text
+        if text not in self.used:
+            self.write(text)
 
     def do_return(self, node: ast.Return) -> None:
         self.write(f"return {self.value(node.value).text}" if node.value else "return")
@@ -271,8 +351,12 @@ class Translator:
             self.assign(node, node.target, node.value)
 
     def do_assign(self, node: ast.Assign) -> None:
-        for target in reversed(node.targets):
-            self.assign(node, target, node.value)
+        first, *others = node.targets
+        self.assign(node, first, node.value)
+        for target in others:
+            # A call is made once.
+            value = node.value if isinstance(node.value, ast.Constant) else first
+            self.assign(node, target, value)
 
     def do_augassign(self, node: ast.AugAssign) -> None:
         target = self.place(node.target)
@@ -297,18 +381,24 @@ class Translator:
         elif not isinstance(target, ast.Name):
             self.declare(node)
             place, value = self.place(target), self.value(source)
+            self.empty(target, value.type)
             if isinstance(target, ast.Subscript):
                 self.some(node, place.type, value.type)
             self.write(f"{place.text} = {value.text}")
         else:
             name = lua_name(target.id)
+            if self.is_single(kind := self.probe(source).type):
+                self.types[target.id] = kind
+                self.declare(node, target.id)
+                return
             local = "local " * (target.id in self.declared.get(node, ()))
             self.declare(node, target.id)
             with self.captured() as lines:
                 value = self.value(source)
             is_own = target.id not in {getattr(one, "id", "") for one in ast.walk(source)}
-            if is_own and lines and lines[0].strip() == f"local {value.text} = {{}}":
-                # A comprehension fills the variable itself.
+            head = lines[0].strip() if is_own and lines else ""
+            if head in {f"local {value.text} = {{}}", f"local {value.text}"}:
+                # A comprehension, or both branches of a choice, fill the variable itself.
                 lines = [_renamed(line, value.text, name) for line in lines]
                 lines[0] = lines[0] if local else lines[0].replace("local ", "")
                 self.lines += lines
@@ -317,6 +407,7 @@ class Translator:
                 is_empty = local and value.text == "nil"
                 self.write(f"{local}{name}" if is_empty else f"{local}{name} = {value.text}")
             kind = self.types.setdefault(target.id, value.type)
+            self.empty(target, value.type)
             self.refuse(kind == NONE, node, "give this variable an annotation")
 
     def unpack(self, node: ast.stmt, target: ast.Tuple, source: ast.expr) -> None:
@@ -336,6 +427,8 @@ class Translator:
             if isinstance(one, ast.Name):
                 self.types.setdefault(one.id, value.type)
         places = ", ".join(self.place(one).text for one, _ in pairs)
+        for one, value in pairs:
+            self.empty(one, value.type)
         self.write(f"{'local ' * is_fresh}{places} = {', '.join(value.text for _, value in pairs)}")
 
     def do_if(self, node: ast.If) -> None:
@@ -346,8 +439,11 @@ class Translator:
         test = self.condition(node.test)
         if not body:
             test, body, orelse = negated(test), orelse, []
+        known = dict(self.types)
+        self.narrow(node.test, ast.IsNot)
         with self.inside(f"if {test.text} then", ""):
             self.block(body)
+        self.merge(known)
         while len(orelse) == 1 and isinstance(orelse[0], ast.If):
             inner = orelse[0]
             with self.captured() as lines:
@@ -360,6 +456,7 @@ class Translator:
         if orelse:
             with self.inside("else", ""):
                 self.block(orelse)
+        self.merge(known)
         self.write("end")
 
     def do_while(self, node: ast.While) -> None:
@@ -367,14 +464,18 @@ class Translator:
         with self.captured() as lines:
             test = self.condition(node.test)
         self.refuse(lines or node.orelse, node, "a loop in the condition, or an else")
+        known = dict(self.types)
         with self.inside(f"while {test.text} do"):
             self.block(node.body)
+        self.merge(known)
 
     def do_for(self, node: ast.For) -> None:
         self.refuse(node.orelse, node, "an else of a loop")
         self.declare(node)
         with self.loop(node.target, node.iter):
+            known = dict(self.types)
             self.block(node.body)
+            self.merge(known)
 
     @contextmanager
     def loop(
@@ -451,6 +552,14 @@ class Translator:
             return negated(self.condition(node.operand))
         return self.truth(node, self.value(node))
 
+    def probe(self, node: ast.expr) -> Value:
+        """A value that is not written: its type is looked at."""
+        used, types = set(self.used), dict(self.types)
+        with self.captured():
+            value = self.value(node)
+        self.used, self.types = used, types
+        return value
+
     def truth(self, node: ast.AST, value: Value) -> Value:
         kind = value.type.kind
         if kind in {"bool", "record", "function", "none"}:
@@ -471,18 +580,18 @@ class Translator:
     def connected(self, node: ast.BoolOp, each: Callable[[ast.expr], Value]) -> Value:
         """`and` and `or`."""
         word, binds = ("and", AND) if isinstance(node.op, ast.And) else ("or", OR)
-        whole = each(node.values[0])
-        for one in node.values[1:]:
+        whole, known = each(node.values[0]), dict(self.types)
+        for before, one in zip(node.values, node.values[1:], strict=False):
+            self.narrow(before, ast.IsNot if word == "and" else ast.Is)
             with self.captured() as lines:
                 value = each(one)
             self.refuse(lines, one, "a loop that is not always needed")
             whole = Value(f"{whole.at(binds)} {word} {value.at(binds + 1)}", BOOL, binds)
+        self.merge(known)
         return whole
 
     def of_boolop(self, node: ast.BoolOp) -> Value:
-        with self.captured():
-            kinds = [self.value(one).type for one in node.values]
-        if all(one == BOOL for one in kinds):
+        if all(isinstance(one, ast.Compare) or self.probe(one).type == BOOL for one in node.values):
             return self.connected(node, self.value)
         self.refuse(isinstance(node.op, ast.And) or node.values[2:], node, "values beside bools")
         left, right = self.values(node.values)
@@ -495,10 +604,15 @@ class Translator:
 
     def of_ifexp(self, node: ast.IfExp) -> Value:
         test = self.condition(node.test)
+        known = dict(self.types)
+        self.narrow(node.test, ast.IsNot)
         with self.captured(1) as one:
             body = self.value(node.body)
+        self.merge(known)
+        self.narrow(node.test, ast.Is)
         with self.captured(1) as two:
             other = self.value(node.orelse)
+        self.merge(known)
         kind = self.either(node, body.type, other.type)
         if not (one or two or body.type.optional or body.type.kind in {"bool", "none"}):
             return Value(f"{test.at(AND)} and {body.at(AND)} or {other.at(AND)}", kind, OR)
@@ -522,6 +636,11 @@ class Translator:
 
     def of_compare(self, node: ast.Compare) -> Value:
         nodes = [node.left, *node.comparators]
+        if isinstance(node.ops[0], ast.In | ast.NotIn) and isinstance(nodes[1], ast.Set):
+            left = self.kept(self.value(node.left), "value")
+            others = [one.at(CONCAT) for one in self.values(nodes[1].elts)]
+            test = Value(" or ".join(f"{left.text} == {one}" for one in others), BOOL, OR)
+            return negated(test) if isinstance(node.ops[0], ast.NotIn) else test
         values = self.values(nodes)
         if len(values) > 2:
             values = [self.kept(one, "value") for one in values]
@@ -541,7 +660,10 @@ class Translator:
             if isinstance(op, ast.Is | ast.IsNot) or kinds <= _SCALARS:
                 sign = "~=" if is_not else "=="
                 return Value(f"{left.at(CONCAT)} {sign} {right.at(CONCAT)}", BOOL, COMPARE)
-            test = self.comparison(node, "same", left, right)
+            if left.type.record is not None and not issubclass(left.type.record, tuple):
+                test = Value(self.python("same", f"{left.text}, {right.text}"), BOOL)
+            else:
+                test = self.comparison(node, "same", left, right)
             return negated(test) if is_not else test
         sign = _COMPARED[type(op)]
         if kinds <= _NUMBERS:
@@ -564,6 +686,7 @@ class Translator:
         return Value(f"{text} ~= nil", BOOL, COMPARE)
 
     def comparison(self, node: ast.AST, what: str, left: Value, right: Value) -> Value:
+        self.refuse(left.type.optional or right.type.optional, node, "what may be None")
         return Value(f"{self.comparer(node, what, left.type)}({left.text}, {right.text})", BOOL)
 
     def comparer(self, node: ast.AST, what: str, kind: Type) -> str:
@@ -595,7 +718,7 @@ class Translator:
     def of_constant(self, node: ast.Constant) -> Value:
         return self.literal(node, node.value)
 
-    def literal(self, node: ast.AST, value: object) -> Value:
+    def literal(self, node: ast.AST, value: object) -> Value:  # noqa: PLR0911  (kind after kind)
         value = value.value if isinstance(value, Enum) else value
         if value is None:
             return Value("nil", NONE)
@@ -605,7 +728,18 @@ class Translator:
             return Value(repr(value), INT if isinstance(value, int) else FLOAT)
         if isinstance(value, str):
             return Value(quoted(value), STR)
-        if value in ({}, (), []):
+        if isinstance(value, bytes):
+            return Value(quoted(value.decode()), BYTES)
+        if isinstance(value, frozenset) and value:
+            names = sorted(str(one) for one in value)
+            return Value(
+                f"{{ {', '.join(f'{one} = true' for one in names)} }}", Type("set", (STR,))
+            )
+        if isinstance(value, dict) and value:
+            pairs = {str(key): self.literal(node, one) for key, one in value.items()}
+            text = braced([f"{key} = {one.text}" for key, one in pairs.items()])
+            return Value(text, Type("dict", (STR, next(iter(pairs.values())).type)))
+        if value in ({}, (), [], frozenset()):
             return Value("{}", Type("list", (NONE,)))
         raise self.unknown(node, "a constant")
 
@@ -621,9 +755,8 @@ class Translator:
     def of_attribute(self, node: ast.Attribute) -> Value:
         if isinstance(node.value, ast.Name) and node.value.id not in self.types:
             kind = self.module.values.get(node.value.id)
-            if not (isinstance(kind, type) and issubclass(kind, Enum)):
-                raise self.unknown(node, "an attribute")
-            return self.literal(node, kind[node.attr])
+            self.refuse(not isinstance(kind, type), node, "an attribute")
+            return self.literal(node, getattr(kind, node.attr))
         return self.field(node, self.value(node.value))
 
     def field(self, node: ast.Attribute, owner: Value) -> Value:
@@ -632,8 +765,14 @@ class Translator:
             raise self.unknown(node, f"an attribute of a {owner.type.kind}")
         fields = source.fields_of(record)
         if node.attr in fields:
-            return Value(f"{owner.at(ATOM)}.{lua_name(node.attr)}", fields[node.attr][0])
+            kind = self.types.get(ast.unparse(node), fields[node.attr][0])
+            return Value(f"{owner.at(ATOM)}.{lua_name(node.attr)}", kind)
         found = vars(record).get(node.attr)
+        if self.by_hand.get(f"{record.__module__}.{record.__qualname__}.{node.attr}") == ".":
+            return Value(f"{owner.at(ATOM)}.{node.attr}", source.returned_by(found.fget))
+        if self.is_single(owner.type) and isinstance(found, property):
+            kind = source.returned_by(found.fget)
+            return Value("" if self.is_single(kind) else self.hand(found.fget), kind)
         if not isinstance(found, property):
             raise self.unknown(node, f"no such field of {record.__name__}")
         return Value(f"{self.name(node, found)}({owner.text})", source.returned_by(found.fget))
@@ -698,6 +837,8 @@ class Translator:
         if kinds == {"set"} and isinstance(op, ast.Sub):
             return Value(self.python("minus", f"{left.text}, {right.text}"), left.type)
         kind = FLOAT if "float" in kinds or isinstance(op, ast.Div) else INT
+        if isinstance(op, ast.Pow) and left.type == FLOAT:
+            return Value(f"{left.at(ATOM)} ^ {right.at(ATOM)}", FLOAT, UNARY)
         if isinstance(op, ast.FloorDiv) and kinds <= _NUMBERS:
             return Value(f"math.floor({left.at(MULTIPLY)} / {right.at(UNARY)})", kind)
         if type(op) not in _ARITHMETIC or not kinds <= _NUMBERS:
@@ -721,10 +862,20 @@ class Translator:
                 parts.append(self.value(one).text)
                 continue
             value = self.value(one.value)
-            is_plain = one.format_spec is None and one.conversion < 0 and value.type == STR
+            is_plain = one.format_spec is None and value.type in {STR, INT}
             self.refuse(not is_plain, node, "a format")
-            parts.append(value.at(CONCAT))
+            if one.conversion == ord("r"):
+                parts.append(self.given("base.run", f"Run.quoted({value.text})"))
+            else:
+                parts.append(value.at(CONCAT) if value.type == STR else self.digits(value))
         return Value(" .. ".join(parts), STR, CONCAT)
+
+    def given(self, file: str, text: str) -> str:
+        self.needs.add(file)
+        return text
+
+    def digits(self, value: Value) -> str:
+        return self.given("base.codec", f"Codec.digits({value.text})")
 
     # Comprehensions, and what goes through all elements
 
@@ -799,7 +950,8 @@ class Translator:
             values = self.values(node.args)
             known = not given and all(one.type.kind in _NUMBERS for one in values)
             self.refuse(not known, node, f"the {word} of these")
-            return Value(f"math.{word}({', '.join(one.text for one in values)})", INT)
+            kind = FLOAT if FLOAT in {one.type for one in values} else INT
+            return Value(f"math.{word}({', '.join(one.text for one in values)})", kind)
         key = given.get("key")
         best = self.temporary({"sum": "sum", "min": "least", "max": "most"}[word])
         size = self.temporary("size") if key else best
@@ -846,7 +998,7 @@ class Translator:
             kind = self.types[target.id].parts[0]
             return Value(f"{lua_name(target.id)}({self.texts(node.args)})", kind)
         found = self.module.values.get(target.id)
-        if getattr(found, "__module__", "").startswith("headway."):
+        if (getattr(found, "__module__", None) or "").startswith("headway."):
             return self.made(node, found) if isinstance(found, type) else self.invoked(node, found)
         return self.library(node, f"call_{target.id}")
 
@@ -870,20 +1022,34 @@ class Translator:
             return Value(text, fields[target.attr][0].parts[0])
         found = vars(record).get(target.attr)
         self.refuse(found is None, node, f"{record.__name__} has no method {target.attr}")
-        return self.invoked(node, found, owner.text)
+        return self.invoked(node, found, *([owner.text] * self.is_passed(owner.type, found)))
 
     def invoked(self, node: ast.Call, function: Any, *first: str) -> Value:
         """A call of a translated function, its arguments by place."""
+        place = self.by_hand.get(f"{function.__module__}.{function.__qualname__}")
+        if place == "-":
+            return Value("", NONE)
+        if place == "=":
+            return self.value(node.args[0])
         name = self.name(node, function)
+        is_hand = "." in name and name.split(".")[0] not in {
+            one.table for one in self.rules.values()
+        }
         given = {str(one.arg): one.value for one in node.keywords}
         parameters = source.parameters_of(function)
         given |= dict(zip((one for one, _, _ in parameters), node.args, strict=False))
         self.refuse({*given} - {one for one, _, _ in parameters}, node, "other arguments")
         values = dict(zip(given, self.values([*given.values()]), strict=True))
         texts = [*first]
-        for one, _, default in parameters:
+        for one, kind, default in parameters:
+            if self.is_single(kind):
+                continue
             self.refuse(one not in values and default is NOT_GIVEN, node, f"no {one} is given")
-            texts.append(values[one].text if one in values else self.literal(node, default).text)
+            if one in values:
+                texts.append(values[one].text)
+            else:
+                # What is written by hand knows its own defaults.
+                texts.append("nil" if is_hand else self.literal(node, default).text)
         while texts and texts[-1] == "nil":
             texts.pop()
         return Value(f"{name}({', '.join(texts)})", source.returned_by(function))
@@ -901,15 +1067,39 @@ class Translator:
             self.refuse(name not in values and default is NOT_GIVEN, node, f"no {name} is given")
             text = values[name].text if name in values else self.literal(node, default).text
             texts += [f"{lua_name(name)} = {text}"] if text != "nil" else []
-        return Value(f"{{ {', '.join(texts)} }}", kind)
+        return Value(braced(texts), kind)
+
+    def call_isinstance(self, node: ast.Call) -> Value:
+        """A record that is sent has the name of its class."""
+        value = self.value(node.args[0])
+        kinds = [one for one in ast.walk(node.args[1]) if isinstance(one, ast.Name)]
+        tests = [f"{value.at(ATOM)}.type == '{one.id}'" for one in kinds]
+        return Value(" or ".join(tests), BOOL, OR)
 
     def call_len(self, node: ast.Call) -> Value:
         value = self.value(node.args[0])
-        self.refuse(value.type.kind != "list", node, "the length of this")
+        is_known = value.type.kind == "list" or replace(value.type, optional=False) == BYTES
+        self.refuse(not is_known, node, "the length of this")
         return Value(f"#{value.at(UNARY)}", INT, UNARY)
 
+    def call_str(self, node: ast.Call) -> Value:
+        value = self.value(node.args[0])
+        self.refuse(value.type not in {STR, INT}, node, "the text of this")
+        return value if value.type == STR else Value(self.digits(value), STR)
+
+    def call_int(self, node: ast.Call) -> Value:
+        value = self.value(node.args[0])
+        self.refuse(value.type not in {INT, FLOAT}, node, "the whole of this")
+        return Value(f"math.floor({value.text})", INT)
+
+    def call_float(self, node: ast.Call) -> Value:
+        return self.value(node.args[0])._replace(type=FLOAT)
+
+    def call_abs(self, node: ast.Call) -> Value:
+        return Value(f"math.abs({self.texts(node.args)})", INT)
+
     def call_bool(self, node: ast.Call) -> Value:
-        return self.truth(node, self.value(node.args[0]))
+        return self.condition(node.args[0])
 
     def call_set(self, node: ast.Call) -> Value:
         if not node.args:
@@ -963,7 +1153,9 @@ class Translator:
 
     def dict_get(self, node: ast.Call, owner: Value) -> Value:
         place, kind = f"{owner.at(ATOM)}[{self.key(node.args[0]).text}]", owner.type.parts[1]
-        self.refuse(len(node.args) == 1 or kind.kind == "bool", node, "a get without a default")
+        self.refuse(kind.kind == "bool", node, "a get of what may be false")
+        if len(node.args) == 1:
+            return Value(place, replace(kind, optional=True))
         return Value(f"{place} or {self.value(node.args[1]).at(AND)}", kind, OR)
 
     def dict_pop(self, node: ast.Call, owner: Value) -> Value:
@@ -977,6 +1169,15 @@ class Translator:
 
 
 EMPTY = "''"
+
+
+def braced(parts: Sequence[str]) -> str:
+    """A table; a long one has a line for each part."""
+    line = f"{{ {', '.join(parts)} }}"
+    if len(line) < 80:
+        return line
+    text = ",\n".join(parts).replace("\n", "\n  ")
+    return f"{{\n  {text},\n}}"
 
 
 def lua_name(name: str) -> str:
@@ -1031,8 +1232,8 @@ def _continues(body: Sequence[ast.stmt]) -> bool:
 def _renamed(line: str, old: str, new: str) -> str:
     """A line that fills a variable, filling another."""
     head = line.lstrip()
-    for start in (f"local {old} = ", f"{old}["):
-        if head.startswith(start):
+    for start in (f"local {old} = ", f"{old}[", f"{old} = "):
+        if head == f"local {old}" or head.startswith(start):
             return line.replace(old, new, 1).replace(f"#{old} + 1", f"#{new} + 1", 1)
     return line
 
@@ -1041,4 +1242,5 @@ def _commented(node: ast.Module | ast.FunctionDef) -> list[str]:
     """A docstring as a comment, without its sections: these speak of Python's types."""
     text, _, _ = (ast.get_docstring(node) or "").partition("\n\nArgs:")
     text, _, _ = text.partition("\n\nReturns:")
+    text, _, _ = text.partition("\n\nRaises:")
     return [f"-- {line}".rstrip() for line in text.splitlines()]

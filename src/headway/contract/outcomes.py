@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core.gates.spec import GateUse
-from headway.core.job import NewJob
+from headway.core.job import MAX_ERROR, MAX_REASON, NewJob
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +63,12 @@ class Failed(Outcome):
     until_at: int | None = None
     stage: str = ""
     gates: tuple[GateUse, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The error's last line, which says why in the job's record."""
+        lines = self.error[:MAX_ERROR].strip().splitlines()
+        return lines[-1][:MAX_REASON] if lines else ""
 
 
 @dataclass(frozen=True, slots=True)

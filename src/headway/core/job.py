@@ -22,6 +22,8 @@ MAX_RESULT = 1_000_000
 """Bytes of a result, a signal's body, or a job's progress."""
 MAX_ERROR = 16_000
 """Characters of an error text that are kept."""
+MAX_REASON = 512
+"""Characters of a reason that are kept."""
 MAX_BATCH = 1_000
 """Items of one atomic step."""
 MAX_SHARED_GATES = 8

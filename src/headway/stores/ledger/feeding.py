@@ -147,14 +147,11 @@ def arm(book: GateBook, use: GateUse, kept: int) -> None:
     if view.fits(use.amount + kept):
         return
     at = book.opens_at(view, use.template, min(use.amount + kept, view.most))
-    if at is not None:
-        _arm(book, use.name, at, use.template)
-
-
-def _arm(book: GateBook, gate: str, at: int, template: str = "") -> None:
-    row = book.find(gate)
+    if at is None:
+        return
+    row = book.find(use.name)
     if row is None or row.timer_at is None or row.timer_at > at:
-        book.change(gate, template).timer_at = at
+        book.change(use.name, use.template).timer_at = at
 
 
 def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
@@ -172,22 +169,26 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
         book.prefetch(gates)
     moved = 0
     for gate in gates:
-        row = book.find(gate)
-        if row is not None:
-            row = book.change(gate, row.template, row.pool)
-            row.timer_at = None
-            if row.closed_until is not None and row.closed_until <= book.ledger.now:
-                row.closed_until, row.closed_by, row.closed_reason = None, "", ""
-            kept = row.reserved
-            if kept is not None and kept.until_at <= book.ledger.now:
-                # A parked job that still needs it reserves it again below.
-                row.reserved = None
-            elif kept is not None:
-                row.timer_at = kept.until_at
-            book.trim(gate)
-        refit(book, gate)
+        _run_timer(book, gate)
         moved += feed_gate(book, gate)
     return len(gates), moved
+
+
+def _run_timer(book: GateBook, gate: str) -> None:
+    row = book.find(gate)
+    if row is not None:
+        row = book.change(gate, row.template, row.pool)
+        row.timer_at = None
+        if row.closed_until is not None and row.closed_until <= book.ledger.now:
+            row.closed_until, row.closed_by, row.closed_reason = None, "", ""
+        kept = row.reserved
+        if kept is not None and kept.until_at <= book.ledger.now:
+            # A parked job that still needs it reserves it again when the gate is fed.
+            row.reserved = None
+        elif kept is not None:
+            row.timer_at = kept.until_at
+        book.trim(gate)
+    refit(book, gate)
 
 
 def refit(book: GateBook, gate: str) -> None:
@@ -197,7 +198,9 @@ def refit(book: GateBook, gate: str) -> None:
     if not ids:
         return
     back: list[JobRow] = []
-    for row in jobs.load(ids).values():
+    rows = jobs.load(ids)
+    for job in ids:
+        row = rows[job]
         uses = [use for use in row.keyed if use.name == gate]
         if not uses or not book.view(uses[0]).never_fits(uses[0].amount):
             row.unfit = False

@@ -10,10 +10,10 @@ from headway.core.flow import Head
 from headway.core.gates.hours import intervals
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
-from headway.core.gates.view import RESERVED_MS, GateView
+from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
-from headway.stores.ledger.gatekinds import RULES
-from headway.stores.ledger.gaterows import FOREVER, GateRow, TemplateRow
+from headway.stores.ledger.gatekinds import RULES, rules_of
+from headway.stores.ledger.gaterows import FOREVER, GateRow, Place, TemplateRow, place_of
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
 
@@ -28,15 +28,31 @@ class GateBook:
         templates: the declared gates, if they are known.
     """
 
+    ledger: Ledger
+    views: dict[str, GateView]
+    dirty: set[str]
+
     def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
         self.templates = ledger.gates.templates() if templates is None else templates
         self.rows: dict[str, GateRow | None] = {}
-        self.views: dict[str, GateView] = {}
-        self.dirty: set[str] = set()
+        self.views = {}
+        self.dirty = set()
         self.concurrencies: dict[str, int | None] = {}
 
     # Rows
+
+    def template(self, name: str) -> TemplateRow | None:
+        """Return what is declared under a name."""
+        return self.templates.get(name)
+
+    def place_of(self, gate: str) -> Place:
+        """Return the declared gate and the pool that a resolved name belongs to.
+
+        Raises:
+            UnknownGate: the gate is not declared.
+        """
+        return place_of(self.templates, gate)
 
     def prefetch(self, names: Iterable[str]) -> None:
         """Load several gates at once; that one has no row is cached as well."""
@@ -150,7 +166,7 @@ class GateBook:
             raise InvariantBroken(message)
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)
-        RULES[spec.kind].look(self, view, spec, row)
+        rules_of(spec.kind).look(self, view, spec, row)
         self._close(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:
@@ -176,9 +192,9 @@ class GateBook:
     def opens_at(self, view: GateView, template: str, amount: int) -> int | None:
         """Return when a gate without room for an amount opens by itself, if that is known."""
         spec = self.spec(template)
-        return (
-            view.opens_at if spec is None else RULES[spec.kind].opens_at(self, view, spec, amount)
-        )
+        if spec is None:
+            return view.opens_at
+        return rules_of(spec.kind).opens_at(self, view, spec, amount)
 
     # Reserving
 
@@ -194,12 +210,13 @@ class GateBook:
             return None
         known = row.reserved if row is not None else None
         half = RESERVED_MS // 2
-        if known is None or known[:3] != one[:3] or known.until_at <= now + half:
-            known = one._replace(until_at=now + RESERVED_MS)
+        if known is None or not _are_alike(known, one) or known.until_at <= now + half:
+            until_at = now + RESERVED_MS
+            known = Reservation(one.job, one.order, one.amount, until_at)
             row = self.change(view.name, view.template)
             row.reserved = known
             if not spec.shared:
-                row.timer_at = min(row.timer_at or known.until_at, known.until_at)
+                row.timer_at = min(row.timer_at or until_at, until_at)
         view.reserved = known
         return known.until_at - half if spec.shared else None
 
@@ -240,7 +257,7 @@ class GateBook:
         """Remove a rate's starts that have left the window."""
         row = self.find(name)
         spec = self.spec(row.template) if row is not None else None
-        if row is None or spec is None or not RULES[spec.kind].counts_starts or not row.used:
+        if row is None or spec is None or not rules_of(spec.kind).counts_starts or not row.used:
             return
         row = self.change(name, row.template)
         row.used -= self.ledger.starts.trim(name, self.ledger.now - (spec.per_ms or 0))
@@ -283,6 +300,12 @@ class GateBook:
             for name in self.dirty:
                 del self.rows[name]
             self.dirty.clear()
+
+
+def _are_alike(one: Reservation, other: Reservation) -> bool:
+    """Return whether two reservations are the same except for their ends."""
+    is_of_one = one.job == other.job and one.amount == other.amount
+    return is_of_one and one.order == other.order
 
 
 def use_at(head: Head, gate: str) -> GateUse:

@@ -13,13 +13,11 @@ from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
 from headway.stores.ledger.gatebook import extend
-from headway.stores.ledger.gatekinds import RULES
+from headway.stores.ledger.gatekinds import rules_of
 from headway.stores.ledger.gaterows import (
-    GateRow,
     PermitRow,
     TemplateRow,
     implicit_hold,
-    place_of,
 )
 from headway.stores.ledger.step import Step
 
@@ -35,10 +33,10 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
     Raises:
         InvalidValue: it is declared as another kind; nothing was written.
     """
-    known = step.book.templates.get(spec.name)
+    known = step.book.template(spec.name)
     if known is not None and known.spec == spec:
         return False
-    if known is not None and (known.spec.kind, known.spec.shared) != (spec.kind, spec.shared):
+    if known is not None and (known.spec.kind != spec.kind or known.spec.shared != spec.shared):
         old = f"{'shared' if known.spec.shared else 'keyed'} {known.spec.kind}"
         new = f"{'shared' if spec.shared else 'keyed'} {spec.kind}"
         message = f"the gate {spec.name!r} is declared as a {old}, not a {new}"
@@ -74,7 +72,7 @@ def _recheck_keyed(step: Step, template: str) -> None:
     jobs = step.ledger.jobs
     while names := jobs.parked_gates(after, PAGE):
         for name in names:
-            if place_of(step.book.templates, name).template == template:
+            if step.book.place_of(name).template == template:
                 row = step.book.change(name, template)
                 row.timer_at = step.ledger.now
         after = names[-1]
@@ -124,7 +122,7 @@ def set_gate(step: Step, item: SetGate) -> None:
         UnknownGate: the gate is not declared; nothing was written.
         InvalidValue: this kind of gate has no such value; nothing was written.
     """
-    declared = step.book.templates.get(item.name)
+    declared = step.book.template(item.name)
     if declared is not None:
         save_template(step, TemplateRow(spec=declared.spec, override=_with_values(declared, item)))
         if declared.spec.shared:
@@ -136,7 +134,7 @@ def set_gate(step: Step, item: SetGate) -> None:
 def _with_values(declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     values = _values_of(item)
-    if not RULES[spec.kind].settable.issuperset(values):
+    if not rules_of(spec.kind).settable.issuperset(values):
         message = f"the gate {item.name!r} is a {spec.kind}"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     return replace(spec, **values)
@@ -152,11 +150,10 @@ def _set_instance(step: Step, item: SetGate) -> None:
         step.book.change(item.name, "").capacity = value
         step.wake(None)
         return
-    place = place_of(step.book.templates, item.name)
+    place = step.book.place_of(item.name)
     spec = step.book.spec(place.template)
-    kind = spec.kind if spec else None
-    if not place.pool and (kind is None or not RULES[kind].has_own_limit):
-        message = f"{item.name!r} is a {kind}"
+    if not place.pool and (spec is None or not rules_of(spec.kind).has_own_limit):
+        message = f"{item.name!r} is a {spec.kind if spec else 'gate'}"
         raise InvalidValue(message, hint="set its members, or the capacity of `pool/member`")
     step.book.change(item.name, place.template, place.pool).capacity = value
     _after_change(step, item.name)
@@ -165,9 +162,11 @@ def _set_instance(step: Step, item: SetGate) -> None:
 def _after_change(step: Step, name: str) -> None:
     row = step.book.find(name)
     step.book.forget_view(name)
-    for gate in {name, row.pool if row else ""} - {""}:
-        refit(step.book, gate)
-        feed_gate(step.book, gate)
+    refit(step.book, name)
+    feed_gate(step.book, name)
+    if row is not None and row.pool not in {"", name}:
+        refit(step.book, row.pool)
+        feed_gate(step.book, row.pool)
     step.wake(None)
 
 
@@ -213,19 +212,19 @@ def reset_gate(step: Step, name: str) -> None:
     Raises:
         UnknownGate: the gate is not declared; nothing was written.
     """
-    declared = step.book.templates.get(name)
+    declared = step.book.template(name)
     if declared is not None:
         save_template(step, TemplateRow(spec=declared.spec))
         for member, _ in declared.spec.members:
             _reset_instance(step, member_gate(name, member))
     row = step.book.find(name)
     if row is None and declared is None:
-        place_of(step.book.templates, name)
+        step.book.place_of(name)
     _reset_instance(step, name)
 
 
 def _reset_instance(step: Step, name: str) -> None:
-    row: GateRow | None = step.book.find(name)
+    row = step.book.find(name)
     if row is not None and row.capacity is not None:
         step.book.change(name, row.template, row.pool).capacity = None
         _after_change(step, name)
@@ -242,7 +241,7 @@ def open_gate(step: Step, name: str) -> bool:
     """
     row = step.book.find(name)
     if row is None:
-        place_of(step.book.templates, name)
+        step.book.place_of(name)
         return False
     if row.closed_until is None:
         return False

@@ -40,11 +40,11 @@ class GateRules(ABC):
         has_own_limit: whether one instance of a declared gate can have a value of its own.
     """
 
-    takes_permits = False
-    counts_starts = False
-    chooses_member = False
+    takes_permits: bool = False
+    counts_starts: bool = False
+    chooses_member: bool = False
     settable: frozenset[str] = frozenset()
-    has_own_limit = False
+    has_own_limit: bool = False
 
     @abstractmethod
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
@@ -183,6 +183,11 @@ RULES: Mapping[GateKind, GateRules] = {
     GateKind.HOURS: HoursRules(),
     GateKind.POOL: PoolRules(),
 }
+
+
+def rules_of(kind: GateKind) -> GateRules:
+    """Return what a kind of gate knows."""
+    return RULES[kind]
 
 
 def _limit(declared: int | None, row: GateRow | None) -> int:

@@ -39,7 +39,7 @@ decode_policy = decoder(JobPolicy)
 decode_gate_spec = decoder(GateSpec)
 decode_lane_spec = decoder(LaneSpec)
 decode_names = decoder(tuple[str, ...])
-decode_signal: Callable[[bytes], Signal] = msgspec.json.Decoder(Signal).decode
+_signal: Callable[[bytes], Signal] = msgspec.json.Decoder(Signal).decode
 decode_replies: Callable[[bytes], list[ActReply]] = msgspec.json.Decoder(list[ActReply]).decode
 
 _Use = tuple[str, str, int, Hold, bool, str | None]
@@ -47,6 +47,16 @@ _uses = decoder(list[_Use])
 _flows = decoder(tuple[str, str, str, list[_Use]])
 _members = decoder(dict[str, str])
 _cascades = decoder(tuple[tuple[str, ...], str, tuple[Asked, ...]])
+
+
+def encode_signal(event: Signal) -> bytes:
+    """Encode a signal that is kept."""
+    return encode_json(event)
+
+
+def decode_signal(payload: bytes) -> Signal:
+    """Decode a signal that was kept."""
+    return _signal(payload)
 
 
 def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:

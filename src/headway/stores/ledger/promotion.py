@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.contract.definitions import EntrySpec
 from headway.core.job import MAX_BATCH
 from headway.core.state import QUEUED, State
 from headway.core.timetable.fires import MisfirePolicy
@@ -14,7 +15,7 @@ MISSED_AFTER_MS = 60_000
 """A fire that is promoted later than this was missed."""
 
 
-def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
+def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueRow]:
     """Decide which of an entry's due fires become waiting; the others are folded.
 
     After an outage, while fires up to now are still missing, nothing is decided: they are inserted
@@ -25,22 +26,22 @@ def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> list[int]:
         due: its fires that are due.
 
     Returns:
-        The seqs to promote.
+        Those to promote.
     """
     row = step.ledger.entries.load(entry)
     if row is None or row.spec is None:
-        return [one.seq for one in due]
+        return due
     if row.ahead_until is not None and row.ahead_until < step.ledger.now:
-        return []
-    kept = _by_misfire(step, row, list(due))
-    kept = _by_overlap(step, row, kept)
-    folded = {one.id for one in due} - {one.id for one in kept}
+        return ()
+    kept = _by_overlap(step, row.spec, _by_misfire(step, row.spec, due))
+    ids = {one.id for one in kept}
+    folded = [one.id for one in due if one.id not in ids]
     if folded:
         step.load(folded)
         for job in folded:
             _fold(step, row, step.rows[job])
         step.ledger.entries.save(row)
-    return [one.seq for one in kept]
+    return kept
 
 
 def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
@@ -50,10 +51,7 @@ def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
     step.ledger.counts.happened("folded")
 
 
-def _by_misfire(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
-    spec = entry.spec
-    if spec is None:
-        return due
+def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[DueRow]:
     late = step.ledger.now - MISSED_AFTER_MS
     missed = [one for one in due if (one.fired_at or 0) < late]
     fresh = [one for one in due if (one.fired_at or 0) >= late]
@@ -61,27 +59,24 @@ def _by_misfire(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
         return fresh
     if spec.misfire is MisfirePolicy.ONCE:
         # The fire that is due now makes up for all that were missed.
-        return fresh or missed[-1:]
-    return missed[-spec.misfire_cap :] + fresh if spec.misfire_cap else fresh
+        return fresh or [missed[-1]]
+    first = max(0, len(missed) - spec.misfire_cap)
+    return [*missed[first:], *fresh]
 
 
-def _by_overlap(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
-    spec = entry.spec
-    if spec is None or spec.overlap == "all" or not due:
+def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[DueRow]:
+    if spec.overlap == "all" or not due:
         return due
     ids = {one.id for one in due}
     earlier = [
         job
-        for job in step.ledger.jobs.of_entry(entry.name)
+        for job in step.ledger.jobs.of_entry(spec.name)
         if job.id not in ids and (job.state is not State.SCHEDULED or job.run)
     ]
     if spec.overlap == "skip":
-        return [] if earlier else due[:1]
+        return () if earlier else due[:1]
     # "one": at most one waits behind the one that runs.
-    queued = [job for job in earlier if job.state in QUEUED]
-    if queued:
-        return []
-    return due[:1]
+    return () if any(job.state in QUEUED for job in earlier) else due[:1]
 
 
 def promote(step: Step, lane: str) -> int:
@@ -103,7 +98,7 @@ def promote(step: Step, lane: str) -> int:
         if row.entry is not None:
             fires.setdefault(row.entry, []).append(row)
     for entry, rows in fires.items():
-        seqs += decide_fires(step, entry, rows)
+        seqs += [one.seq for one in decide_fires(step, entry, rows)]
     if seqs:
         ledger.jobs.promote(seqs)
         ledger.counts.move(lane, State.SCHEDULED, State.WAITING, len(seqs))

@@ -18,7 +18,6 @@ from headway.stores.ledger.gaterows import (
     FOREVER,
     PermitRow,
     TemplateRow,
-    place_of,
 )
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
 from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
@@ -32,16 +31,22 @@ class Step:
         templates: the declared gates, if they are known.
     """
 
+    ledger: Ledger
+    book: GateBook
+    rows: dict[str, JobRow]
+    runs: list[RunRow]
+    follow: list[NewJob]
+
     def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
         self.book = GateBook(ledger, templates)
-        self.rows: dict[str, JobRow] = {}
+        self.rows = {}
         self.dirty: dict[str, JobRow] = {}
-        self.runs: list[RunRow] = []
+        self.runs = []
         self.releases: list[tuple[str, str | None, str | None]] = []
         self.tickets: dict[tuple[str, int], None] = {}
         self.reserved: dict[tuple[str, str], None] = {}
-        self.follow: list[NewJob] = []
+        self.follow = []
         self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
         self.kept: dict[str, list[SignalRow]] = {}
@@ -123,7 +128,7 @@ class Step:
         if row.cancel_requested and held:
             state = State.CANCELLED
         if held:
-            self.releases.append((row.id, None, None))
+            self.give_back(row)
         self.move(row, state)
         policy = self.ledger.jobs.policy(row.policy)
         now = self.ledger.now
@@ -140,18 +145,11 @@ class Step:
         row.deadline_at, row.in_doubt, row.cancel_requested = None, False, False
         self.ledger.counts.happened(str(state))
         if row.key is not None:
-            self._end_key(row, policy.key_for_ms)
+            keep_key(self.ledger, row, now + policy.key_for_ms)
         follow = policy.on_final
         if follow is not None and state in follow.states:
             self.follow.append(follow_up(row, follow))
         return state
-
-    def _end_key(self, row: JobRow, key_for_ms: int) -> None:
-        keys = self.ledger.keys
-        known = keys.load([(row.tenant, row.key or "")]).get((row.tenant, row.key or ""))
-        if known is not None and known.job == row.id:
-            until_at = self.ledger.now + key_for_ms
-            keys.save([KeyRow(known.tenant, known.key, row.id, known.body, until_at)])
 
     def requeue(
         self, row: JobRow, outcome: str, *, due_at: int | None, repeat: bool, error: str = ""
@@ -171,8 +169,7 @@ class Step:
             return self.end(row, State.CANCELLED, outcome, reason="cancelled", error=error)
         if row.cascade is not None and row.cascade.exhausted:
             return self.end(row, State.DEAD, outcome, reason="exhausted", error=error)
-        now = self.ledger.now
-        self.releases.append((row.id, None, None))
+        self.give_back(row)
         error = _own_error(row, error)
         self.keep_run(row, outcome, error)
         if due_at is not None:
@@ -180,7 +177,7 @@ class Step:
         if repeat:
             row.attempt -= 1
         row.error, row.result = error or row.error, None
-        self.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
+        self.move(row, State.SCHEDULED if row.due_at > self.ledger.now else State.WAITING)
         self.wake(row.lane, row.due_at)
         return row.state
 
@@ -212,6 +209,11 @@ class Step:
         row.candidate = ""
         self.changed(row)
 
+    def kept_events(self, key: str) -> list[SignalRow]:
+        """Take the events that are kept for a key; those read ahead are not read again."""
+        events = self.kept.pop(key, None)
+        return self.ledger.signals.kept(key) if events is None else events
+
     def give_back(self, row: JobRow, *, gate: str | None = None, hold: str | None = None) -> None:
         """Return a held job's permits at a gate or of a hold; doing so twice has no effect."""
         self.releases.append((row.id, gate, hold))
@@ -232,7 +234,7 @@ class Step:
         """
         row = self.book.find(gate)
         if row is None:
-            template, pool = place_of(self.book.templates, gate)
+            template, pool = self.book.place_of(gate)
             row = self.book.change(gate, template, pool)
         row = self.book.change(gate, row.template, row.pool)
         row.closed_until = max(row.closed_until or 0, until)
@@ -356,6 +358,14 @@ class Step:
             for lane in row.lanes:
                 self.wake(None if lane == ANY_LANE else lane)
             self.book.change(gate, row.template, row.pool).lanes = ()
+
+
+def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:
+    """Keep a job's key until a moment, None for as long as the job; unless another job has it."""
+    place = (row.tenant, row.key or "")
+    known = ledger.keys.load([place]).get(place)
+    if known is not None and known.job == row.id:
+        ledger.keys.save([KeyRow(known.tenant, known.key, row.id, known.body, until_at)])
 
 
 def run_error(row: JobRow) -> str:

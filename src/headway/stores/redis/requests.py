@@ -26,7 +26,7 @@ from headway.contract.outcomes import (
 from headway.contract.store import InFlight
 from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue
-from headway.core.job import DEFAULT_POLICY, MAX_ERROR, JobPolicy, NewJob
+from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.lane_claim import BEGAN
 from headway.stores.ledger.packing import decode_entry
@@ -45,7 +45,6 @@ from headway.stores.redis.values import (
 )
 
 Request = dict[str, Any]
-_MAX_REASON = 512
 _SHORT_ARGS = 256
 """Bytes of arguments that stand in the job's own row."""
 _decode = msgspec.msgpack.Decoder().decode
@@ -208,10 +207,9 @@ def _outcome(outcome: Outcome, place: int) -> Request:
         fields["error"] = _text(outcome.error, MAX_ERROR)
     if isinstance(outcome, Failed):
         # Lua counts bytes, and would cut a character in two.
-        lines = outcome.error[:MAX_ERROR].strip().splitlines()
-        fields["line"] = _text(lines[-1], _MAX_REASON) if lines else ""
+        fields["line"] = _text(outcome.line, MAX_REASON)
     if isinstance(outcome, Died | Snoozed):
-        fields["reason"] = _text(outcome.reason, _MAX_REASON)
+        fields["reason"] = _text(outcome.reason, MAX_REASON)
     return fields
 
 

@@ -14,8 +14,8 @@ from headway.stores.ledger.attempts import Stage, enter, stage_of
 from headway.stores.ledger.feeding import feed_gate
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.packing import decode_replies, encode_json
-from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
-from headway.stores.ledger.step import Step, run_error
+from headway.stores.ledger.rows import JobRow, TrailRow
+from headway.stores.ledger.step import Step, keep_key, run_error
 from headway.stores.ledger.verbs.enqueue import check_batch
 
 
@@ -102,18 +102,10 @@ def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
     step.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
     enter(step, row, stage)
     if row.key is not None:
-        _revive_key(step, row)
+        keep_key(step.ledger, row, None)
     step.wake(row.lane, row.due_at)
     _exhaust(step, row)
     return Acted.DONE
-
-
-def _revive_key(step: Step, row: JobRow) -> None:
-    keys = step.ledger.keys
-    place = (row.tenant, row.key or "")
-    known = keys.load([place]).get(place)
-    if known is not None and known.job == row.id:
-        keys.save([KeyRow(known.tenant, known.key, known.job, known.body, None)])
 
 
 def _run_now(step: Step, row: JobRow, _request: ActRequest) -> Acted:
@@ -171,18 +163,16 @@ def _edit_fields(row: JobRow, edit: Edit) -> None:
         row.cascade = row.cascade.replace_left(edit.candidates)
 
 
-def _settle(state: State) -> Callable[[Step, JobRow, ActRequest], Acted]:
-    def force(step: Step, row: JobRow, request: ActRequest) -> Acted:
-        if row.state in FINAL:
-            return Acted.REFUSED
-        if row.state in HELD:
-            # The operator's decision replaces a requested cancel.
-            row.cancel_requested = False
-            row.worker, row.last_worker = None, row.worker or row.last_worker
-        step.end(row, state, "forced", reason=request.reason or f"{state} by {request.author}")
-        return Acted.DONE
-
-    return force
+def _force(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    if row.state in FINAL:
+        return Acted.REFUSED
+    if row.state in HELD:
+        # The operator's decision replaces a requested cancel.
+        row.cancel_requested = False
+        row.worker, row.last_worker = None, row.worker or row.last_worker
+    state = State.SUCCEEDED if request.verb is Verb.SUCCEED else State.DEAD
+    step.end(row, state, "forced", reason=request.reason or f"{state} by {request.author}")
+    return Acted.DONE
 
 
 _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
@@ -190,8 +180,8 @@ _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
     Verb.RETRY: _retry,
     Verb.RUN_NOW: _run_now,
     Verb.EDIT: _edit,
-    Verb.SUCCEED: _settle(State.SUCCEEDED),
-    Verb.KILL: _settle(State.DEAD),
+    Verb.SUCCEED: _force,
+    Verb.KILL: _force,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headway.contract.definitions import (
     CloseGate,
@@ -12,6 +12,7 @@ from headway.contract.definitions import (
     DeclareLane,
     DefineRequest,
     EnableEntry,
+    EntrySpec,
     Item,
     NoteUse,
     OpenGate,
@@ -25,6 +26,7 @@ from headway.contract.definitions import (
 )
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
+from headway.core.job import NewJob
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.gatechanges import (
@@ -35,7 +37,7 @@ from headway.stores.ledger.gatechanges import (
     set_gate,
     track_implicit,
 )
-from headway.stores.ledger.gaterows import FOREVER
+from headway.stores.ledger.gaterows import FOREVER, TemplateRow
 from headway.stores.ledger.ledger import Ahead, Ledger
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
@@ -144,30 +146,43 @@ def _reset_gate(step: Step, item: ResetGate, _request: DefineRequest) -> TrailEn
     return None if _values(step, item.name) == before else ("reset gate", item.name, "")
 
 
-def _values(step: Step, name: str) -> tuple[object, ...]:
-    """Return all values of a gate, to compare before and after."""
-    declared = step.book.templates.get(name)
-    members = declared.spec.members if declared else ()
-    rows = [step.book.find(one) for one in (name, *(member_gate(name, m) for m, _ in members))]
-    return (declared, *(row.capacity if row else None for row in rows))
+@dataclass(slots=True)
+class Values:
+    """All values of a gate, to be compared before and after."""
+
+    declared: TemplateRow | None
+    capacities: dict[str, int]
+
+
+def _values(step: Step, name: str) -> Values:
+    values = Values(step.book.template(name), {})
+    names = [name]
+    if values.declared is not None:
+        members = values.declared.spec.members
+        names = [name, *(member_gate(name, member) for member, _ in members)]
+    for one in names:
+        row = step.book.find(one)
+        if row is not None and row.capacity is not None:
+            values.capacities[one] = row.capacity
+    return values
 
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
-    declared = step.book.templates.get(item.name)
-    if declared is not None and "{" in item.name:
+    if step.book.template(item.name) is not None and "{" in item.name:
         message = f"{item.name!r} is a template; many gates have its name"
         raise InvalidValue(
             message, hint="close one of them by its resolved name, or pause the lane or kind"
         )
     row = step.book.find(item.name)
     until = FOREVER if item.until_at is None else item.until_at
-    closing = (until, request.author, item.reason or request.reason)
+    author, reason = request.author, item.reason or request.reason
     if row is not None:
-        if (row.closed_until, row.closed_by, row.closed_reason) == closing:
+        same = row.closed_by == author and row.closed_reason == reason
+        if same and row.closed_until == until:
             return None
         # An operator's closing replaces the former one, whether shorter or longer.
         step.book.change(item.name, row.template, row.pool).closed_until = None
-    step.close_gate(item.name, *closing)
+    step.close_gate(item.name, until, author, reason)
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
 
 
@@ -223,12 +238,13 @@ def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> T
         return "declare entry", spec.name, ""
     if row.spec is not None:
         # Only the first declaration sets `enabled`; after that the operator decides.
-        spec = replace(spec, enabled=row.spec.enabled, job=spec.job.changed(id=row.spec.job.id))
+        job = _with_id(spec.job, row.spec.job.id)
+        spec = replace(spec, enabled=row.spec.enabled, job=job)
         if spec == row.spec:
             return None
     _drop_fires(step, row)
     # A new schedule has missed no fires; the same one still makes up for an outage.
-    same = row.spec is not None and row.spec.schedule == spec.schedule
+    same = row.spec is not None and _same_schedule(row.spec, spec)
     row.ahead_until = None if same else step.ledger.now
     if not same and row.last_fired is not None:
         # The new schedule may fire before the next fire of the former one.
@@ -237,6 +253,14 @@ def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> T
     row.revision += 1
     step.ledger.entries.save(row)
     return "declare entry", spec.name, f"revision {row.revision}"
+
+
+def _with_id(job: NewJob, id_: str) -> NewJob:
+    return job.changed(id=id_)
+
+
+def _same_schedule(one: EntrySpec, other: EntrySpec) -> bool:
+    return one.schedule == other.schedule
 
 
 def _enable_entry(step: Step, item: EnableEntry, _request: DefineRequest) -> TrailEntry:

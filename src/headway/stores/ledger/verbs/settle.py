@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.contract.outcomes import (
     Died,
@@ -25,11 +24,11 @@ from headway.contract.outcomes import (
 from headway.core.cascade import Answer
 from headway.core.check import check_stage
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
-from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
+from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, MAX_RESULT
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import another_stage, end_turn, enter, fail, stage_of
 from headway.stores.ledger.ledger import Ahead, Ledger
-from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.signal import apply_kept
@@ -190,15 +189,25 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
     if row.run == outcome.run and row.last_worker == worker:
         awaits = row.state is State.AWAITING and not row.in_doubt
         through = awaits and isinstance(outcome, Returned)
-        own = row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS
+        own = bool(row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS)
         if through or own:
             return Verdict.ALREADY
     # A run that this step has ended is not written yet.
-    unwritten = (run for run in step.runs if run.job == row.id)
-    for run in chain(unwritten, step.ledger.jobs.runs([row.id]).get(row.id, ())):
-        if run.run == outcome.run and run.worker == worker and run.outcome not in LOST_WORDS:
-            return Verdict.ALREADY
-    return Verdict.LOST
+    if _has_ended(step.runs, worker, outcome):
+        return Verdict.ALREADY
+    written = step.ledger.jobs.runs([row.id]).get(row.id, ())
+    return Verdict.ALREADY if _has_ended(written, worker, outcome) else Verdict.LOST
+
+
+def _has_ended(runs: Iterable[RunRow], worker: str, outcome: Outcome) -> bool:
+    """Return whether a worker's run is among those that ended by an outcome of their own."""
+    return any(
+        run.job == outcome.job
+        and run.run == outcome.run
+        and run.worker == worker
+        and run.outcome not in LOST_WORDS
+        for run in runs
+    )
 
 
 # One function for each kind of outcome
@@ -214,15 +223,15 @@ def _succeeded(step: Step, row: JobRow, outcome: Succeeded) -> Verdict:
 
 
 def _failed(step: Step, row: JobRow, outcome: Failed) -> Verdict:
-    error = outcome.error[:MAX_ERROR]
+    error = _cut(outcome.error, MAX_ERROR)
     policy = step.ledger.jobs.policy(row.policy)
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
     stage = another_stage(step, row, outcome.stage, outcome.gates)
     if due_at is None or policy.retry.exhausted(row.attempt):
-        fail(step, row, "failed", error, reason=_first_line(error) or "failed")
+        fail(step, row, "failed", error, reason=outcome.line or "failed")
     else:
         step.ledger.counts.happened("retried")
-        row.reason = _first_line(error)
+        row.reason = outcome.line
         step.requeue(row, "failed", due_at=due_at, repeat=False, error=error)
     enter(step, row, stage)
     step.ledger.counts.happened("failed")
@@ -230,7 +239,8 @@ def _failed(step: Step, row: JobRow, outcome: Failed) -> Verdict:
 
 
 def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
-    step.end(row, State.DEAD, "dead", reason=outcome.reason[:512], error=outcome.error[:MAX_ERROR])
+    reason, error = _cut(outcome.reason, MAX_REASON), _cut(outcome.error, MAX_ERROR)
+    step.end(row, State.DEAD, "dead", reason=reason, error=error)
     return Verdict.DONE
 
 
@@ -239,7 +249,7 @@ def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
     if due_at is None:
         message = f"job {row.id} snoozes without a delay or a moment"
         raise InvalidValue(message, hint="pass one of them")
-    row.reason = outcome.reason[:512] or row.reason
+    row.reason = _cut(outcome.reason, MAX_REASON) or row.reason
     step.requeue(row, "snoozed", due_at=due_at, repeat=True)
     step.ledger.counts.happened("snoozed")
     return Verdict.DONE
@@ -273,7 +283,8 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
         raise InvalidValue(message, hint="pass the key of the signal that will report its end")
     if row.state is State.AWAITING:
         known = step.ledger.signals.known(outcome.key)
-        return Verdict.ALREADY if known == (row.id, row.run) else Verdict.LOST
+        is_own = known is not None and known == (row.id, row.run)
+        return Verdict.ALREADY if is_own else Verdict.LOST
     if row.cancel_requested:
         # A cancel was requested, and nothing has happened outside yet.
         step.end(row, State.CANCELLED, "cancelled", reason="cancelled")
@@ -311,7 +322,7 @@ def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
         raise InvalidState(message, hint="report how it ended: succeeded, failed, …")
     row.last_worker, row.worker = row.worker or "", None
     if outcome.error:
-        row.error = outcome.error[:MAX_ERROR]
+        row.error = _cut(outcome.error, MAX_ERROR)
     step.changed(row)
     return Verdict.DONE
 
@@ -354,6 +365,5 @@ def _moment(step: Step, after_ms: int | None, until_at: int | None) -> int | Non
     return None if after_ms is None else step.ledger.now + max(0, after_ms)
 
 
-def _first_line(error: str) -> str:
-    lines = error.strip().splitlines()
-    return lines[-1][:512] if lines else ""
+def _cut(text: str, most: int) -> str:
+    return text[:most]

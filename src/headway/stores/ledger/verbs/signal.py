@@ -13,7 +13,7 @@ from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import accept, another_stage, end_turn, enter, fail
 from headway.stores.ledger.insert import make_ready
 from headway.stores.ledger.ledger import Ahead, Ledger
-from headway.stores.ledger.packing import decode_signal, encode_json
+from headway.stores.ledger.packing import decode_signal, encode_signal
 from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
 from headway.stores.ledger.step import Step
 
@@ -146,7 +146,7 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
             key=event.key,
             at=now,
             kept_until=now + KEPT_MS,
-            payload=encode_json(event),
+            payload=encode_signal(event),
         )
     )
     return SignalReply(answer=Heard.KEPT, job=job, state=state)
@@ -154,10 +154,7 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
 
 def apply_kept(step: Step, row: JobRow, key: str) -> None:
     """Apply the events that arrived for a key before its run awaited them."""
-    events = step.kept.pop(key, None)
-    if events is None:
-        events = step.ledger.signals.kept(key)
-    for kept in events:
+    for kept in step.kept_events(key):
         if row.state is not State.AWAITING:
             break
         event = decode_signal(kept.payload)

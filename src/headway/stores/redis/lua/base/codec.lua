@@ -161,8 +161,3 @@ function Codec.before(a, b)
   end
   return a.seq < b.seq
 end
-
--- Whether two orders are the same job's.
-function Codec.same_order(a, b)
-  return a.priority == b.priority and a.due_at == b.due_at and a.seq == b.seq
-end

@@ -148,6 +148,11 @@ function Python.heapify(list, less)
   end
 end
 
+-- A number from 0 to below 1 that is drawn from a text: 52 bits, exact in a double.
+function Python.draw(seed)
+  return tonumber(string.sub(redis.sha1hex(seed), 1, 13), 16) / 2 ^ 52
+end
+
 -- Comparison and copies of plain values that came in messages.
 
 -- Whether plain values are equal, tables by what they hold.

@@ -1,6 +1,7 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
--- needs: base.codec, base.time, base.run, tables.jobs, tables.counts, tables.gates
--- needs: rules.claiming, rules.gate_view, engine.gate_book
+
+-- needs: base.codec, base.run, tables.jobs, tables.gates, rules.claiming, rules.gate_view
+-- needs: rules.book, rules.parked
 
 local Feeding = {}
 
@@ -8,7 +9,7 @@ local Feeding = {}
 local FEED_FLOWS = 256
 -- Heads fed of one flow in one step; the others as their forerunners leave.
 local FEED_HEADS = 100
--- Unfit jobs looked at again in one step when their gate's capacity changed.
+-- Heads looked at in one step when their gate's capacity was lowered.
 local REFIT = 1000
 
 -- Feeds every flow that waits at a keyed gate, as far as the gate has room: those whose heads come
@@ -35,16 +36,11 @@ function Feeding.feed_gate(book, gate)
   end
 end
 
-local function never_fits(book, head, gate)
-  local use = GateBook.use_at(head, gate)
-  return GateView.never_fits(GateBook.view(book, use), use.amount)
-end
-
 -- Marks those heads unfit that come first and can never pass. Returns whether there were any.
 local function mark_unfit(book, gate, heads)
   local ids = {}
   for _, head in ipairs(heads) do
-    if not never_fits(book, head, gate) then
+    if not Parked.never_fits(book, head, gate) then
       break
     end
     ids[#ids + 1] = head.id
@@ -79,7 +75,7 @@ local function fitting(gate, flow, heads, view)
   local tickets = Jobs.tickets(gate, flow)
   local ids, amounts, ahead = {}, {}, 0
   for _, head in ipairs(heads) do
-    local amount = GateBook.use_at(head, gate).amount
+    local amount = Book.use_at(head, gate).amount
     ahead = 0
     for _, ticket in ipairs(tickets) do
       -- What is reserved for one of them is not counted twice.
@@ -97,31 +93,17 @@ local function fitting(gate, flow, heads, view)
   return ids, amounts, ahead
 end
 
--- Reserves for a head that stays parked, or sets a timer, so that it is fed eventually.
---   ahead: what ticketed jobs before it ask for. They take it without another look at the gate.
-local function keep_waiting(book, head, gate, ahead)
-  local use = GateBook.use_at(head, gate)
-  local view = GateBook.view(book, use)
-  if
-    GateView.is_short_for(view, use.amount)
-    and GateView.reserve(view, head.id, head.order, use.amount)
-  then
-    GateBook.reserve(book, view)
-  end
-  Feeding.arm(book, use, ahead + GateView.kept_from(view, head.order))
-end
-
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
 function Feeding.feed_flow(book, gate, flow)
   -- Two: the head after the last one fed needs a timer if the gate opens by itself.
   local heads = Jobs.parked_heads(gate, flow, 2)
-  if #heads > 0 and never_fits(book, heads[1], gate) then
+  if #heads > 0 and Parked.never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
   end
   if #heads == 0 then
     return 0
   end
-  local view = GateBook.view(book, GateBook.use_at(heads[1], gate))
+  local view = Book.view(book, Book.use_at(heads[1], gate))
   local total = GateView.total(view)
   if total > 1 then
     heads = Jobs.parked_heads(gate, flow, math.min(total, FEED_HEADS) + 1)
@@ -133,57 +115,13 @@ function Feeding.feed_flow(book, gate, flow)
   if #ids > 0 then
     Jobs.feed(ids, gate, amounts)
     local lane = Jobs.flow(flow).lane
-    Feeding.from_parked(lane, #ids)
+    Parked.from_parked(book, lane, #ids)
     Run.wake(lane)
   end
   if #heads > #ids then
-    keep_waiting(book, heads[#ids + 1], gate, ahead)
+    Parked.keep_waiting(book, heads[#ids + 1], gate, ahead)
   end
   return #ids
-end
-
--- Counts jobs that went from parked to waiting.
-function Feeding.from_parked(lane, n)
-  Counts.move(lane, 'parked', 'waiting', n)
-  Counts.happened('fed', n)
-end
-
--- Sets the timer of a keyed gate that is shut now and opens by itself.
---   use: of a job that is parked there; kept: what jobs that come before it will take there.
-function Feeding.arm(book, use, kept)
-  local view = GateBook.view(book, use)
-  if GateView.fits(view, use.amount + kept) then
-    return
-  end
-  local amount = math.min(use.amount + kept, view.most)
-  local at = GateBook.opens_at(book, view, use.template, amount)
-  if at == nil then
-    return
-  end
-  local row = GateBook.find(book, use.name)
-  if row == nil or row.timer_at == nil or row.timer_at > at then
-    GateBook.change(book, use.name, use.template).timer_at = at
-  end
-end
-
-local function ring(book, gate)
-  local row = GateBook.find(book, gate)
-  if row == nil then
-    return
-  end
-  row = GateBook.change(book, gate, row.template, row.pool)
-  row.timer_at = nil
-  if row.closed_until ~= nil and row.closed_until <= Time.now then
-    row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
-  end
-  local kept = row.reserved
-  if kept ~= nil and kept.until_at <= Time.now then
-    -- A parked job that still needs it reserves it again below.
-    row.reserved = nil
-  elseif kept ~= nil then
-    row.timer_at = kept.until_at
-  end
-  GateBook.trim(book, gate)
 end
 
 -- Looks at keyed gates whose timer has come, at most `limit`. Returns how many gates, and how many
@@ -191,33 +129,8 @@ end
 function Feeding.run_timers(book, limit)
   local gates, moved = Gates.due_timers(limit), 0
   for _, gate in ipairs(gates) do
-    ring(book, gate)
-    Feeding.refit(book, gate)
+    Parked.run_timer(book, gate)
     moved = moved + Feeding.feed_gate(book, gate)
   end
   return #gates, moved
-end
-
-local function fits_now(book, row, gate)
-  for _, use in ipairs(row.keyed) do
-    if use.name == gate then
-      return not GateView.never_fits(GateBook.view(book, use), use.amount)
-    end
-  end
-  return true
-end
-
--- Puts unfit jobs back into the gate's queue if its capacity fits them now.
-function Feeding.refit(book, gate)
-  local ids, back = Jobs.unfit_at(gate, REFIT), {}
-  if #ids == 0 then
-    return
-  end
-  for _, row in pairs(Jobs.load(ids)) do
-    if fits_now(book, row, gate) then
-      row.unfit = false
-      back[#back + 1] = row
-    end
-  end
-  Jobs.save(back)
 end

@@ -121,9 +121,10 @@ function FlowOf.make(book, lane, tenant, kind, gates)
   return Jobs.flow_number(key), keyed
 end
 
--- Finds or makes the flow of a job; see `check` for what is refused, and `make`.
-function FlowOf.flow_of(book, lane, tenant, kind, gates)
-  FlowOf.check(book, kind, gates)
-  Horizon.require(book, FlowOf.new_hours(book, gates))
-  return FlowOf.make(book, lane, tenant, kind, gates)
+-- A stage with its gates, for a job; see `check` for what is refused.
+function FlowOf.stage_of(step, row, name, gates)
+  FlowOf.check(step.book, row.kind, gates)
+  Horizon.require(step.book, FlowOf.new_hours(step.book, gates))
+  local flow, keyed = FlowOf.make(step.book, row.lane, row.tenant, row.kind, gates)
+  return { name = name, flow = flow, keyed = keyed }
 end

@@ -1,8 +1,8 @@
 -- The gates of one step: what room they have, what is taken and given back.
 --
 -- A book loads each gate once and is written once, at the end of the step.
--- needs: base.run, base.codec, base.time, tables.gates, tables.starts, tables.lanes
--- needs: rules.cascade, rules.gate_view, rules.slots, engine.gate_kinds, engine.gate_views
+
+-- needs: base.time, tables.gates, tables.starts, tables.lanes, engine.gate_names, rules.pool
 
 local GateBook = {}
 
@@ -22,6 +22,16 @@ end
 
 -- What is known of a gate
 
+-- What is declared under a name, as {spec, override}; nil if nothing is.
+function GateBook.template(_, name)
+  return Gates.templates()[name]
+end
+
+-- The declared gate, and the pool, that a resolved name belongs to; see `GateNames.place_of`.
+function GateBook.place_of(_, gate)
+  return GateNames.place_of(Gates.templates(), gate)
+end
+
 -- Loads gates in one go; those without a row are remembered as such.
 function GateBook.prefetch(book, names)
   local wanted = {}
@@ -38,6 +48,15 @@ function GateBook.prefetch(book, names)
   end
 end
 
+-- The names of the rows that a view of a gate is made of: its own, and those of its members.
+function GateBook.row_names(name, spec)
+  local names = { name }
+  for place, member in ipairs(spec.members) do
+    names[place + 1] = Pool.member_gate(name, member[1])
+  end
+  return names
+end
+
 -- Loads the gates of these uses, members of pools among them.
 function GateBook.prefetch_uses(book, uses)
   if #uses == 0 then
@@ -46,7 +65,7 @@ function GateBook.prefetch_uses(book, uses)
   local names = {}
   for _, use in ipairs(uses) do
     local spec = GateBook.spec(book, use.template)
-    for _, name in ipairs(spec and GateKinds.row_names(use.name, spec) or { use.name }) do
+    for _, name in ipairs(spec and GateBook.row_names(use.name, spec) or { use.name }) do
       names[#names + 1] = name
     end
   end
@@ -78,62 +97,12 @@ function GateBook.spec(_, template)
   return declared and Gates.current(declared) or nil
 end
 
--- Views
-
--- The room that a declared gate has in this step.
-function GateBook.view(book, use)
-  local name = use.name
-  local known = book.views[name]
-  if known ~= nil then
-    return known
-  end
-  local spec = GateBook.spec(book, use.template)
-  if spec == nil then
-    local message = "the gate '" .. name .. "' is asked for, but '" .. use.template
-    Run.refuse('InvariantBroken', message .. "' is not declared")
-  end
-  local view = GateViews.view(name, spec, GateBook.find(book, name), function(other)
-    return GateBook.find(book, other)
-  end)
-  book.views[name] = view
-  return view
-end
-
--- The room of an implicit gate (`all`, `lane:…`, `tenant:…`, `kind:…`); nil while it is undefined,
--- and so open.
---   capacity: of a lane's own concurrency; an operator's value for the gate wins.
-function GateBook.implicit(book, name, capacity)
-  local known = book.views[name]
-  if known ~= nil then
-    return known
-  end
-  local row = GateBook.find(book, name)
-  if row == nil and capacity == nil then
-    return nil
-  end
-  local most = capacity
-  if row ~= nil and row.capacity ~= nil then
-    most = row.capacity
-  end
-  if most == nil and not GateKinds.is_shut(row) then
-    return nil
-  end
-  local view = GateViews.new(name, most ~= nil and 'slots' or nil)
-  if most ~= nil then
-    view.most = most
-    view.free = Slots.room(most, GateKinds.used_of(row))
-  end
-  GateViews.close(view, row)
-  book.views[name] = view
-  return view
-end
-
 -- Takes a lane's row (nil: it has none), which need not be read again.
 function GateBook.learn_lane(book, lane, row)
   book.concurrencies[lane] = row and Lanes.current(row).concurrency or false
 end
 
-local function concurrency_of(book, lane)
+function GateBook.concurrency(book, lane)
   if book.concurrencies[lane] == nil then
     GateBook.learn_lane(book, lane, Lanes.load({ lane })[lane])
   end
@@ -143,74 +112,6 @@ end
 -- The names of the four gates that always apply to a flow's jobs.
 function GateBook.implicit_names(flow)
   return { 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }
-end
-
--- Those of the four gates that always apply to a flow's jobs that are defined.
-function GateBook.implicit_of(book, flow)
-  local views = {}
-  for place, name in ipairs(GateBook.implicit_names(flow)) do
-    local capacity = place == 2 and concurrency_of(book, flow.lane) or nil
-    views[#views + 1] = GateBook.implicit(book, name, capacity)
-  end
-  return views
-end
-
--- When a gate that does not fit an amount now opens by itself, if that is known.
-function GateBook.opens_at(book, view, template, amount)
-  local spec = GateBook.spec(book, template)
-  local opens_at = spec and GateKinds.of(spec.kind).opens_at
-  if not opens_at then
-    return view.opens_at
-  end
-  return opens_at(view, spec, GateBook.find(book, view.name), amount)
-end
-
--- Reserving
-
--- Whether two reservations are the same but for their end.
-local function alike(a, b)
-  return a.job == b.job and a.amount == b.amount and Codec.same_order(a.order, b.order)
-end
-
--- Writes for whom a gate is reserved, if that is new or half of its time is over. Returns when a
--- claim must renew it; nil where the gate's timer does, because jobs park there.
-function GateBook.reserve(book, view)
-  local one, spec = view.reserved, GateBook.spec(book, view.template)
-  if one == nil or spec == nil then
-    return nil
-  end
-  local row, half = GateBook.find(book, view.name), GateView.RESERVED_MS / 2
-  local known = row and row.reserved
-  if not known or not alike(known, one) or known.until_at <= Time.now + half then
-    local until_at = Time.now + GateView.RESERVED_MS
-    known = { job = one.job, order = one.order, amount = one.amount, until_at = until_at }
-    row = GateBook.change(book, view.name, view.template)
-    row.reserved = known
-    if not spec.shared then
-      row.timer_at = math.min(row.timer_at or until_at, until_at)
-    end
-  end
-  view.reserved = known
-  return spec.shared and known.until_at - half or nil
-end
-
--- Ends a gate's reservation for a job; whether there was one.
-function GateBook.unreserve(book, gate, job)
-  local row = GateBook.find(book, gate)
-  if row == nil or row.reserved == nil or row.reserved.job ~= job then
-    return false
-  end
-  GateBook.change(book, gate, row.template).reserved = nil
-  GateBook.forget_view(book, gate)
-  return true
-end
-
--- Taking and giving back
-
--- Counts permits of a Slots, a member or an implicit gate as out.
-function GateBook.use_up(book, name, template, amount, pool)
-  local row = GateBook.change(book, name, template, pool)
-  row.used = row.used + amount
 end
 
 -- Forgets the starts of a rate that no window needs any more.
@@ -244,51 +145,6 @@ function GateBook.count_starts(book, counts)
   Starts.add(numbers)
 end
 
--- Forgets a rate's starts that no window needs any more.
-function GateBook.trim(book, name)
-  local row = GateBook.find(book, name)
-  local spec = row and GateBook.spec(book, row.template)
-  if not spec or not GateKinds.of(spec.kind).counts_starts or row.used == 0 then
-    return
-  end
-  row = GateBook.change(book, name, row.template)
-  trim_row(row, spec)
-  if row.used > 0 then
-    forget_later(row, spec)
-  end
-  GateBook.forget_view(book, name)
-end
-
--- Counts permits as back; the view is read anew when it is next looked at. Refuses with
--- InvariantBroken if fewer are out.
-function GateBook.give_back(book, gate, amount)
-  local row = GateBook.find(book, gate)
-  if row == nil or row.used < amount then
-    local message = string.format("%.0f permits of '%s' come back, but fewer are out", amount, gate)
-    Run.refuse('InvariantBroken', message)
-  end
-  row.used = row.used - amount
-  book.dirty[gate] = true
-  GateBook.forget_view(book, gate)
-end
-
--- A gate changed under its view, and under its pool's.
-function GateBook.forget_view(book, gate)
-  book.views[gate] = nil
-  local row = GateBook.find(book, gate)
-  if row ~= nil and row.pool ~= '' then
-    book.views[row.pool] = nil
-  end
-end
-
--- Keeps which member was chosen last, where the next choice depends on it.
-function GateBook.remember_member(book, pool, template, member)
-  local spec = GateBook.spec(book, template)
-  if spec ~= nil and spec.strategy == 'round_robin' then
-    GateBook.change(book, pool, template).last = member
-  end
-end
-
 -- Writes what changed.
 function GateBook.save(book)
   local rows = {}
@@ -301,21 +157,4 @@ function GateBook.save(book)
     Gates.save(rows)
     book.dirty = {}
   end
-end
-
--- The use by which a parked job waits at a gate, its name resolved. Refuses with InvariantBroken if
--- it asks for no such gate.
---   head: the job; gate: where it is parked, or whose ticket it carries.
-function GateBook.use_at(head, gate)
-  local candidates = #head.candidates > 0 and head.candidates or { '' }
-  for _, use in ipairs(head.keyed) do
-    for _, candidate in ipairs(candidates) do
-      local turn = Cascade.in_turn(use, candidate)
-      if turn.name == gate then
-        return turn
-      end
-    end
-  end
-  local message = 'job ' .. head.id .. " is parked at '" .. gate .. "'"
-  Run.refuse('InvariantBroken', message .. ', which it does not ask for')
 end

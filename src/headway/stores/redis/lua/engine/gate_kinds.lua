@@ -1,16 +1,15 @@
 -- What each kind of gate knows: its room, when it opens, what a start takes, what can be set.
 -- needs: base.time, tables.starts, rules.hours, rules.pool, rules.slots
--- needs: engine.states
+-- needs: rules.gate_row, engine.gate_book
 
 local GateKinds = {}
 
--- Whether a gate with this row (nil for none) is closed now.
-function GateKinds.is_shut(row)
+local function is_shut(row)
   return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
 end
 
 -- Permits out by a gate's row, which may be none.
-function GateKinds.used_of(row)
+local function used_of(row)
   return row and row.used or 0
 end
 
@@ -37,7 +36,7 @@ kinds.slots = { takes_permits = true, settable = { capacity = true }, has_own_li
 
 function kinds.slots.look(view, spec, row)
   view.most = limit_of(spec.capacity, row)
-  view.free = Slots.room(view.most, GateKinds.used_of(row))
+  view.free = Slots.room(view.most, used_of(row))
 end
 
 kinds.rate = {
@@ -48,20 +47,20 @@ kinds.rate = {
 
 function kinds.rate.look(view, spec, row)
   view.most = limit_of(spec.limit, row)
-  if GateKinds.used_of(row) > 0 then
+  if used_of(row) > 0 then
     view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0), row.used)
   end
   view.free = Slots.room(view.most, view.counted)
 end
 
 function kinds.rate.opens_at(view, spec, row, amount)
-  if view.opens_at ~= nil or GateKinds.is_shut(row) or amount > view.most then
+  if view.opens_at ~= nil or is_shut(row) or amount > view.most then
     return view.opens_at
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
   -- So many starts must leave the window first; each stored moment counts at least one.
-  local excess = Starts.total(view.name, after_at, GateKinds.used_of(row)) + amount - view.most
+  local excess = Starts.total(view.name, after_at, used_of(row)) + amount - view.most
   for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
     excess = excess - one[2]
     if excess <= 0 then
@@ -83,16 +82,16 @@ end
 
 kinds.pool = { takes_permits = true, chooses_member = true, settable = { members = true } }
 
-function kinds.pool.look(view, spec, row, find)
+function kinds.pool.look(view, spec, row, book)
   view.strategy = spec.strategy
   view.last = row and row.last or ''
   view.most, view.free = 0, 0
   local opens_at
   for place, member in ipairs(spec.members) do
-    local own = find(Pool.member_gate(view.name, member[1]))
-    local most, used, shut = limit_of(member[2], own), GateKinds.used_of(own), GateKinds.is_shut(own)
+    local own = GateBook.find(book, Pool.member_gate(view.name, member[1]))
+    local most, used, shut = limit_of(member[2], own), used_of(own), is_shut(own)
     local free = shut and 0 or Slots.room(most, used)
-    if shut and own.closed_until < States.FOREVER then
+    if shut and own.closed_until < GateRow.FOREVER then
       opens_at = math.min(opens_at or own.closed_until, own.closed_until)
     end
     view.members[place] = { name = member[1], capacity = most, used = used, free = free }
@@ -102,18 +101,23 @@ function kinds.pool.look(view, spec, row, find)
   view.opens_at = opens_at
 end
 
+-- Fills in a view with the room that the gate has now, as if it were not closed.
+--   kind: what a kind knows; row: of the gate, nil for none.
+function GateKinds.look(kind, book, view, spec, row)
+  kind.look(view, spec, row, book)
+end
+
+-- When a gate without room for an amount opens by itself, if that is known.
+function GateKinds.opens_at(kind, book, view, spec, amount)
+  if kind.opens_at == nil then
+    return view.opens_at
+  end
+  return kind.opens_at(view, spec, GateBook.find(book, view.name), amount)
+end
+
 -- What a kind knows, by its name.
 function GateKinds.of(kind)
   return kinds[kind]
-end
-
--- The names of the rows that a view of a gate is made of: its own, and those of its members.
-function GateKinds.row_names(name, spec)
-  local names = { name }
-  for place, member in ipairs(spec.members) do
-    names[place + 1] = Pool.member_gate(name, member[1])
-  end
-  return names
 end
 
 -- The gate whose permits a start takes, and its pool ('' for none).

@@ -1,6 +1,6 @@
 -- Hours as absolute intervals, known at least two weeks ahead. Lua knows no zones: the client works
 -- them out when it is asked, and sends its request again with them.
--- needs: base.run, base.time, tables.gates, engine.gate_book
+-- needs: rules.book, base.run, base.time, tables.gates, engine.gate_book
 
 local Horizon = {}
 
@@ -63,7 +63,7 @@ function Horizon.extend(book, name, template, zone)
   row.zone = zone
   row.opens = given[name].opens
   row.horizon_at = given[name].horizon_at
-  GateBook.forget_view(book, name)
+  Book.forget_view(book, name)
 end
 
 -- Asks for the intervals of the hours whose horizon has come near, before anything is written.

@@ -3,7 +3,7 @@
 -- Everything is decided before anything is written: which jobs exist, who has which key, whether
 -- the gates are declared and the lanes have room.
 -- needs: base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
--- needs: engine.states, engine.flow_of, engine.new_jobs, engine.horizon
+-- needs: rules.state, engine.flow_of, engine.new_jobs, engine.horizon
 
 local Insert = {}
 
@@ -28,7 +28,7 @@ function Insert.check_backlog(lanes, counts)
       new = new + (one.lane == lane and one.n or 0)
     end
     for state, n in pairs(held[lane] or {}) do
-      old = old + (States.FINAL[state] and 0 or n)
+      old = old + (State.FINAL[state] and 0 or n)
     end
     if old + new > limited[lane] then
       local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'

@@ -1,6 +1,6 @@
 -- The claim of one lane: read its flows, decide, and write what starts and what parks.
--- needs: tables.jobs, tables.lanes, tables.counts, rules.claiming, rules.fairness
--- needs: rules.gate_view, engine.feeding, engine.gate_book, engine.lane_flows
+-- needs: rules.parked, rules.book, tables.jobs, tables.lanes, tables.counts, rules.claiming
+-- needs: rules.fairness, rules.gate_view, engine.feeding, engine.gate_book, engine.lane_flows
 -- needs: engine.start_writer
 
 local LaneClaim = {}
@@ -65,9 +65,9 @@ local function write_parks(work, parks)
   for _, group in ipairs(grouped(parks)) do
     Jobs.park(group.ids, group.gate, group.unfit)
     if not group.unfit then
-      local use = GateBook.use_at(group.first, group.gate)
-      local kept = GateView.kept_from(GateBook.view(work.book, use), group.first.order)
-      Feeding.arm(work.book, use, kept)
+      local use = Book.use_at(group.first, group.gate)
+      local kept = GateView.kept_from(Book.view(work.book, use), group.first.order)
+      Parked.arm(work.book, use, kept)
     end
   end
   if #parks > 0 then
@@ -97,7 +97,7 @@ local function write(work, decision, by_flow)
   end
   StartWriter.write(writer)
   for _, view in pairs(decision.reserved) do
-    local renew_at = GateBook.reserve(work.book, view)
+    local renew_at = Book.reserve(work.book, view)
     if renew_at ~= nil then
       LaneFlows.note_opening(work, renew_at)
     end
@@ -142,7 +142,7 @@ local function one_round(work, n, free, started)
     by_flow[view.flow] = view
   end
   local function gate(use)
-    return GateBook.view(work.book, use)
+    return Book.view(work.book, use)
   end
   -- Nothing is written within a round, so each queue is looked at once.
   local orders = {}

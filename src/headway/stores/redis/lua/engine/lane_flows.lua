@@ -1,7 +1,7 @@
 -- The flows of a lane as one claim sees them: those that can run, with what they need, and those
 -- that a shared gate shuts.
--- needs: base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs, tables.lanes
--- needs: rules.cascade, rules.fairness, rules.gate_view, engine.gate_book
+-- needs: rules.book, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
+-- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_book
 
 local LaneFlows = {}
 
@@ -80,6 +80,16 @@ local FIRST_HEADS = 2
 local GROWTH = 4
 -- Jobs that one claim parks in a lane.
 LaneFlows.PARKS = 1000
+
+-- Those of the four gates that always apply to a flow's jobs that are defined.
+local function implicit_of(book, flow)
+  local views = {}
+  for place, name in ipairs(GateBook.implicit_names(flow)) do
+    local capacity = place == 2 and GateBook.concurrency(book, flow.lane) or nil
+    views[#views + 1] = Book.implicit(book, name, capacity)
+  end
+  return views
+end
 
 local function weights_of(spec)
   local weights = {}
@@ -167,11 +177,11 @@ local function shared_of(work, flow)
   end
   local key, gated = Jobs.flow(flow), false
   local gates = {}
-  for _, view in ipairs(GateBook.implicit_of(work.book, key)) do
+  for _, view in ipairs(implicit_of(work.book, key)) do
     gates[#gates + 1] = { view, 1 }
   end
   for _, use in ipairs(key.shared) do
-    gates[#gates + 1] = { GateBook.view(work.book, use), use.amount }
+    gates[#gates + 1] = { Book.view(work.book, use), use.amount }
   end
   for _, one in ipairs(gates) do
     gated = gated or one[1].kind ~= nil
@@ -221,7 +231,7 @@ local function when_open(work, flow, order)
     local view, amount = one[1], one[2]
     if not GateView.fits(view, amount, order) then
       local template = view.template
-      local at = GateBook.opens_at(work.book, view, template, amount)
+      local at = Book.opens_at(work.book, view, template, amount)
       if at == nil and view.reserved and GateView.fits(view, amount) then
         at = view.reserved.until_at
       end

@@ -1,5 +1,5 @@
 -- Jobs that are made: their ids, their rows, and what follows from another's end or doubt.
--- needs: base.time
+-- needs: base.python, base.time
 
 local NewJobs = {}
 
@@ -49,6 +49,11 @@ function NewJobs.ids_after(taken, n)
     found[place] = taken
   end
   return found
+end
+
+-- A job under another id.
+function NewJobs.with_id(job, id)
+  return Python.replace(job, { id = id })
 end
 
 local DAY_MS = 86400000

@@ -1,7 +1,7 @@
 -- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
 -- decision are gathered and written together.
--- needs: base.codec, base.time, tables.jobs, tables.permits, tables.counts, rules.cascade
--- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.lane_flows
+-- needs: rules.book, base.codec, base.time, tables.jobs, tables.permits, tables.counts
+-- needs: rules.cascade, engine.gate_book, engine.gate_kinds, engine.gate_names, engine.lane_flows
 
 local StartWriter = {}
 
@@ -82,7 +82,7 @@ local function needs_of_job(writer, start)
     local use = Cascade.in_turn(asked, start.candidate)
     needs[place] = {
       gate = use.name,
-      kind = GateBook.view(writer.book, use).kind,
+      kind = Book.view(writer.book, use).kind,
       template = use.template,
       amount = use.amount,
       hold = use.hold,
@@ -204,13 +204,13 @@ function StartWriter.write(writer)
     Jobs.start_gated(writer.gated, request.worker, request.request)
   end
   for _, one in ipairs(writer.used) do
-    GateBook.use_up(book, one.gate, one.template, one.number, one.pool)
+    Book.count_taken(book, one.gate, one.template, one.number, one.pool)
   end
   for _, one in ipairs(writer.last) do
-    GateBook.remember_member(book, one.gate, one.template, one.member)
+    Book.remember_member(book, one.gate, one.template, one.member)
   end
   for _, one in ipairs(writer.reserved) do
-    if GateBook.unreserve(book, one.gate, one.job) then
+    if Book.unreserve(book, one.gate, one.job) then
       writer.ended[#writer.ended + 1] = one.gate
     end
   end

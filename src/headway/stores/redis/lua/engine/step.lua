@@ -1,10 +1,9 @@
 -- One step of a verb on jobs that are held or queued: what changes is gathered, then written.
 --
--- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
+-- A verb moves rows by `move` and those of `rules/moves`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
--- needs: base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
--- needs: tables.permits, tables.dedupe, rules.cascade, engine.states, engine.gate_book
--- needs: engine.gate_names, engine.feeding, engine.new_jobs, engine.insert
+-- needs: rules.book, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
+-- needs: tables.permits, rules.state, engine.gate_book, engine.feeding, engine.insert
 local Step = {}
 
 -- What one verb changes. Whatever moves jobs may be refused late, and leaves nothing behind then.
@@ -104,8 +103,8 @@ end
 
 -- Moves a job to another state, and counts it.
 function Step.move(step, row, new)
-  States.check_move(row.state, new)
-  if States.QUEUED[row.state] then
+  State.check_move(row.state, new)
+  if State.QUEUED[row.state] then
     leave_queue(step, row)
   end
   if row.state ~= new then
@@ -115,175 +114,9 @@ function Step.move(step, row, new)
   Step.changed(step, row)
 end
 
-local function end_key(row, key_for_ms)
-  local known = Dedupe.get(row.tenant, row.key)
-  if known ~= nil and known.job == row.id then
-    known.until_at = Time.now + key_for_ms
-    Dedupe.save({ known })
-  end
-end
-
-local function follows(policy, state)
-  local follow = policy.on_final
-  if follow ~= nil then
-    for _, one in ipairs(follow.states) do
-      if one == state then
-        return follow
-      end
-    end
-  end
-  return nil
-end
-
--- The error of the run that ends: never that of an earlier run of the job.
---
--- A row keeps the error of its last failed run until a hand-over clears it. From then on it has
--- what the handler of this run raised.
-local function own_error(row, error)
-  if error and error ~= '' then
-    return error
-  end
-  return row.handed_at ~= nil and row.error or ''
-end
-
--- The error of a job's last run, which has ended.
-function Step.run_error(row)
-  return row.outcome ~= '' and row.outcome ~= 'succeeded' and row.error or ''
-end
-
--- Ends a job; a cancel that was asked for decides the state, the outcome stays on the run.
---
--- `row` is not final; `state` is what the run, signal, deadline or operator says; `outcome` is the
--- word kept on the run; `said` may hold reason, error and result. Returns the state in which it
--- ended.
-function Step.finish(step, row, state, outcome, said)
-  local held = States.HELD[row.state]
-  if row.cancel_requested and held then
-    state = 'cancelled'
-  end
-  if held then
-    Step.give_back(step, row)
-  end
-  Step.move(step, row, state)
-  local policy = Jobs.policy(row.policy)
-  if held then
-    row.outcome = outcome
-    row.worker, row.last_worker = nil, row.worker or row.last_worker
-  end
-  row.reason = said.reason or ''
-  if held and outcome ~= 'succeeded' then
-    row.error = own_error(row, said.error)
-  end
-  if said.result ~= nil then
-    row.result = said.result
-  end
-  row.finished_at = Time.now
-  row.purge_at = Time.now + Jobs.kept_for(policy, row.key ~= nil)
-  row.deadline_at, row.in_doubt, row.cancel_requested = nil, false, false
-  Counts.happened(state, 1)
-  if row.key ~= nil then
-    end_key(row, policy.key_for_ms)
-  end
-  local follow = follows(policy, state)
-  if follow ~= nil then
-    step.follow[#step.follow + 1] = NewJobs.follow_up(row, follow)
-  end
-  return state
-end
-
--- Puts a held job back into its queue. One with a requested cancel, or a cascade without candidates
--- left, ends instead.
---
--- `how` holds due_at (when it is due again; nil keeps its due time, and so its place), again
--- (whether the attempt is repeated, not used) and error. Returns the state in which it is now.
-function Step.requeue(step, row, outcome, how)
-  if row.cancel_requested then
-    local said = { reason = 'cancelled', error = how.error }
-    return Step.finish(step, row, 'cancelled', outcome, said)
-  end
-  if row.cascade ~= nil and Cascade.exhausted(row.cascade) then
-    return Step.finish(step, row, 'dead', outcome, { reason = 'exhausted', error = how.error })
-  end
-  Step.give_back(step, row)
-  local error = own_error(row, how.error)
-  Step.keep_run(step, row, outcome, error)
-  if how.due_at ~= nil then
-    row.due_at, row.blocked_ms = how.due_at, 0
-  end
-  if how.again then
-    row.attempt = row.attempt - 1
-  end
-  if error ~= '' then
-    row.error = error
-  end
-  row.result = nil
-  Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
-  Run.wake(row.lane, row.due_at)
-  return row.state
-end
-
--- Writes the run that ends to the job's history, and makes room for the next.
-function Step.keep_run(step, row, outcome, error)
-  if row.claimed_at == nil then
-    return
-  end
-  step.runs[#step.runs + 1] = {
-    job = row.id,
-    run = row.run,
-    attempt = row.attempt,
-    stage = row.stage,
-    worker = row.worker or row.last_worker,
-    claimed_at = row.claimed_at,
-    handed_at = row.handed_at,
-    ended_at = row.finished_at or Time.now,
-    outcome = outcome,
-    error = error or '',
-    members = row.members,
-    blocked_ms = row.blocked_ms,
-    due_at = row.due_at,
-    candidate = row.candidate,
-  }
-  row.worker, row.last_worker, row.claimed_at, row.handed_at = nil, '', nil, nil
-  row.deadline_at, row.in_doubt, row.reconciles = nil, false, 0
-  row.members, row.gated, row.outcome, row.progress = {}, false, '', nil
-  row.candidate = ''
-  Step.changed(step, row)
-end
-
 -- Gives back a held job's permits at a gate or of a hold (nil: any); twice is nothing.
 function Step.give_back(step, row, gate, hold)
   step.releases[#step.releases + 1] = { job = row.id, gate = gate, hold = hold }
-end
-
--- Closes gates on a handler's word.
-function Step.close(step, closings, author)
-  for _, closing in ipairs(closings or {}) do
-    local until_at = closing.until_at
-    if until_at == nil then
-      until_at = closing.for_ms and Time.now + closing.for_ms or States.FOREVER
-    end
-    Step.close_gate(step, closing.gate, until_at, author, closing.reason or '')
-  end
-end
-
--- Closes a gate until a moment, or later if it is closed longer already.
---
--- Refuses with UnknownGate where nothing declares it; the step is rolled back then.
-function Step.close_gate(step, gate, until_at, author, reason)
-  local row = GateBook.find(step.book, gate)
-  if row == nil then
-    local place = GateNames.place_of(Gates.templates(), gate)
-    row = GateBook.change(step.book, gate, place.template, place.pool)
-  end
-  row = GateBook.change(step.book, gate, row.template, row.pool)
-  row.closed_until = math.max(row.closed_until or 0, until_at)
-  row.closed_by, row.closed_reason = author, reason
-  GateBook.forget_view(step.book, gate)
-  if until_at < States.FOREVER then
-    -- Jobs may be parked at it, or come to be: the moment must be noticed.
-    Run.wake(nil, until_at)
-    row.timer_at = row.timer_at and math.min(row.timer_at, until_at) or until_at
-  end
 end
 
 local function is_keyed(step, gate)
@@ -336,7 +169,7 @@ local function end_reservations(step)
   end
   GateBook.prefetch(step.book, names)
   for _, one in ipairs(step.reserved) do
-    if GateBook.unreserve(step.book, one.gate, one.job) then
+    if Book.unreserve(step.book, one.gate, one.job) then
       ended[#ended + 1] = one.gate
     end
   end
@@ -369,7 +202,7 @@ local function count_back(step, amounts)
   GateBook.prefetch(step.book, names)
   local gates = {}
   for _, one in ipairs(amounts) do
-    GateBook.give_back(step.book, one.gate, one.amount)
+    Book.give_back(step.book, one.gate, one.amount)
     gates[#gates + 1] = one.gate
     if one.pool ~= '' then
       gates[#gates + 1] = one.pool

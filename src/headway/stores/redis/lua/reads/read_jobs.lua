@@ -1,6 +1,6 @@
 -- Jobs: one of them, a page of a listing, why one is not running, and the flows that wait.
--- needs: base.codec, base.keys, tables.jobs, tables.trail, tables.dedupe, tables.workers
--- needs: rules.cascade, engine.states, reads.snapshot
+-- needs: base.codec, base.keys, tables.jobs, tables.dedupe, tables.workers
+-- needs: rules.cascade, rules.state, reads.snapshot
 
 local ReadJobs = {}
 
@@ -164,7 +164,7 @@ function ReadJobs.why(request)
   end
   Snapshot.jobs(snapshot, { row })
   snapshot.reply.workers = Workers.all()
-  if States.QUEUED[row.state] then
+  if State.QUEUED[row.state] then
     local suspect = redis.call('HGET', Keys.facts, 'suspect')
     snapshot.reply.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
     look_at_gates(snapshot, row, request)

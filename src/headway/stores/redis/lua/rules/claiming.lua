@@ -81,7 +81,15 @@ function Claiming.decide(flows, gate, ahead, n, free, fairness)
       return decision
     end
   end
-  return _Round_run({ gate = gate, ahead = ahead, n = n, free = free, fairness = fairness, decision = { starts = {}, parks = {}, again = false, closed = {}, reserved = {} }, parked = {} }, flows)
+  return _Round_run({
+    gate = gate,
+    ahead = ahead,
+    n = n,
+    free = free,
+    fairness = fairness,
+    decision = { starts = {}, parks = {}, again = false, closed = {}, reserved = {} },
+    parked = {},
+  }, flows)
 end
 
 -- One flow of jobs without keyed gates, decided together: this is the path that must be fast.
@@ -137,7 +145,13 @@ function _one_flow(view, n, free)
     starts = {}
     for at2 = 1, math.min(most, #heads) do
       local head = heads[at2]
-      starts[at2] = { head = head, flow = flow, members = NO_MEMBERS, candidate = '', gated = gated }
+      starts[at2] = {
+        head = head,
+        flow = flow,
+        members = NO_MEMBERS,
+        candidate = '',
+        gated = gated,
+      }
     end
   end
   for _, each6 in ipairs(others) do
@@ -333,7 +347,13 @@ function _Round_start(self, view, head, uses, candidate, gated)
     Fairness.count(self.fairness, view.tenant)
   end
   local list = self.decision.starts
-  list[#list + 1] = { head = head, flow = view.flow, members = members, candidate = candidate, gated = gated }
+  list[#list + 1] = {
+    head = head,
+    flow = view.flow,
+    members = members,
+    candidate = candidate,
+    gated = gated,
+  }
 end
 
 function _take(one, amount, members, order)

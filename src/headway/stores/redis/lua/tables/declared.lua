@@ -1,5 +1,5 @@
 -- What is declared besides gates and lanes: timetable entries and tokens, and the revision of all.
--- needs: base.keys, base.codec, base.write
+-- needs: base.keys, base.codec, base.write, base.python
 
 local Declared = {}
 
@@ -27,6 +27,13 @@ function Declared.entries()
   local names = redis.call('HKEYS', Keys.entries)
   table.sort(names, Codec.less)
   return load_all(names)
+end
+
+-- Whether two specs of entries have the same schedule: each has one of the three.
+function Declared.same_schedule(one, other)
+  return Python.same(one.cron, other.cron)
+    and Python.same(one.every, other.every)
+    and Python.same(one.at, other.at)
 end
 
 -- Writes an entry.

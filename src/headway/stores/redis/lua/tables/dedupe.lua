@@ -38,6 +38,15 @@ function Dedupe.get(tenant, key)
   return Dedupe.load({ { tenant, key } })[1] or nil
 end
 
+-- Keeps a job's key until a moment, nil for as long as the job; unless another job has it.
+function Dedupe.keep_key(row, until_at)
+  local known = Dedupe.get(row.tenant, row.key)
+  if known ~= nil and known.job == row.id then
+    known.until_at = until_at
+    Dedupe.save({ known })
+  end
+end
+
 -- Writes keys.
 --   rows: {tenant, key, job, body, until_at} each.
 function Dedupe.save(rows)

@@ -7,14 +7,10 @@ local name, n6 = Codec.name, Codec.n6
 
 -- In one hash: runs by key under "k", and the keys of a job under "j".
 
--- The job and the run known under a key; nil for none.
+-- {job, run} known under a key; nil for none.
 function Signals.known(key)
   local kept = redis.call('HGET', Keys.known, 'k' .. key)
-  if not kept then
-    return nil
-  end
-  local run = cmsgpack.unpack(kept)
-  return run[1], run[2]
+  return kept and cmsgpack.unpack(kept) or nil
 end
 
 -- Makes a run known under a key; a later run takes the key over.
@@ -59,8 +55,8 @@ function Signals.all_known(after, limit)
   local keys = redis.call('ZRANGEBYLEX', Keys.known_names, low, '+', 'LIMIT', 0, limit)
   local found = {}
   for place, key in ipairs(keys) do
-    local job, run = Signals.known(key)
-    found[place] = { key, job, run }
+    local run = Signals.known(key)
+    found[place] = { key, run[1], run[2] }
   end
   return found
 end

@@ -1,6 +1,6 @@
 -- Beat: a worker extends its leases, and learns which runs are lost or to be cancelled.
--- needs: base.codec, base.time, base.write, tables.jobs, tables.workers, engine.endings
--- needs: engine.step
+-- needs: base.codec, base.time, base.write, tables.jobs, tables.workers, rules.attempts
+-- needs: rules.moves, engine.step
 local Beat = {}
 
 local function place_of(job, run)
@@ -11,7 +11,7 @@ end
 local function revive(step, id)
   local worker = Workers.load(id) or Workers.new(id)
   if worker.lease_until <= Time.now and not worker.lapsed then
-    Endings.lapse(step, worker)
+    Attempts.lapse(step, worker)
     Step.flush(step)
   end
   return worker
@@ -36,7 +36,7 @@ local function release_unused(step, request, held)
   for _, id in ipairs(unused) do
     local row = step.rows[id]
     if row.state == 'running' then
-      Step.requeue(step, row, 'unused', { again = true })
+      Moves.requeue(step, row, 'unused', nil, true, '')
     end
   end
 end
@@ -70,7 +70,7 @@ local function keep_lease(step, worker, request)
   if request.leaving then
     -- What it released just now is not lost with the rest.
     Step.flush(step)
-    Endings.lapse(step, worker)
+    Attempts.lapse(step, worker)
   end
   Workers.save(worker)
 end

@@ -2,8 +2,8 @@
 -- the fires of the timetable.
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
--- needs: engine.feeding, engine.horizon, engine.endings, engine.step, engine.gate_book
--- needs: engine.new_jobs, engine.insert
+-- needs: engine.feeding, engine.horizon, engine.step, engine.gate_book
+-- needs: engine.new_jobs, engine.insert, rules.attempts, rules.sweep
 
 local Chores = {}
 
@@ -12,36 +12,6 @@ local LANES = 16
 
 -- How long a worker that is gone is still listed.
 local WORKER_KEPT_MS = 3600000
-
--- An awaiting job's deadline has come: the provider is asked, then the policy decides.
-local function meet_deadline(step, row)
-  local policy = Jobs.policy(row.policy)
-  if row.cancel_requested then
-    Step.finish(step, row, 'cancelled', 'deadline', { reason = 'cancelled' })
-  elseif row.reconciles <= 0 and Endings.ask_provider(step, row) then
-    return
-  elseif policy.cascade then
-    Endings.end_turn(step, row, 'timeout', 'no answer in time')
-  elseif policy.on_deadline == 'retry' then
-    Endings.fail(step, row, 'deadline', 'no signal came in time', 'deadline')
-  else
-    local said = { reason = 'deadline', error = 'no signal came in time' }
-    Step.finish(step, row, 'dead', 'deadline', said)
-  end
-end
-
-local function meet_deadlines(step, n)
-  local ids = Jobs.deadlines(n)
-  Step.load(step, ids)
-  for _, id in ipairs(ids) do
-    local row = step.rows[id]
-    -- Whose worker's lease has ended in this same sweep has been given time already.
-    if row.deadline_at ~= nil and row.deadline_at <= Time.now then
-      meet_deadline(step, row)
-    end
-  end
-  return #ids
-end
 
 -- Forgets workers that are long gone. Returns how many leases have not ended, and when the first does.
 local function look_at_workers()
@@ -112,8 +82,13 @@ local function lapse_workers(step, n)
     if held == n then
       break
     end
-    local runs, jobs = Endings.lapse(step, worker, n - held)
-    lost, held = lost + runs, held + jobs
+    local most, ids = n - held, {}
+    local taken = Jobs.held_by(worker.id, most)
+    for place, one in ipairs(taken) do
+      ids[place] = one.id
+    end
+    Step.load(step, ids)
+    lost, held = lost + Attempts.take_from(step, worker, taken, #taken < most), held + #taken
   end
   return #workers, lost, held
 end
@@ -136,9 +111,9 @@ function Chores.sweep(request)
   Write.freely()
   Time.keep()
   local workers, lost, held = lapse_workers(step, n)
-  local expired = Promotion.expire(step, n)
+  local expired = Sweep.expire(step, n)
   -- A worker's end comes before the deadline of what it held: it may give that more time.
-  local late = held < n and meet_deadlines(step, n) or 0
+  local late = held < n and Sweep.deadlines(step, n) or 0
   -- What ended above must be written before anything is fed or forgotten.
   Step.flush(step)
   local promoted = promote_due(step)

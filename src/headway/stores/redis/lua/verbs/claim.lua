@@ -1,8 +1,8 @@
 -- Claim: what is due is promoted, then jobs start in order with all their permits.
 -- quick: quick.claim
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers, engine.promotion
--- needs: engine.feeding, engine.gate_book, engine.lane_share, engine.lane_claim, engine.endings
--- needs: engine.step
+-- needs: engine.feeding, engine.gate_book, engine.lane_share, engine.lane_claim, rules.attempts
+-- needs: rules.sweep, engine.step
 
 local Claim = {}
 
@@ -25,7 +25,7 @@ local function worker_of(request, dead)
   if worker.lease_until <= Time.now and not worker.lapsed then
     -- Its runs are not live any more; what it claims from now on is.
     local step = Step.new()
-    Endings.lapse(step, worker)
+    Attempts.lapse(step, worker)
     Step.flush(step)
     append(dead, Step.dead(step))
   end
@@ -148,7 +148,7 @@ local function let_time_pass(request, dead)
     return
   end
   local step = Step.new()
-  if Promotion.expire(step, EXPIRIES) > 0 then
+  if Sweep.expire(step, EXPIRIES) > 0 then
     -- What ended must be written before what is due is promoted: it may be the same job.
     Step.flush(step)
   end

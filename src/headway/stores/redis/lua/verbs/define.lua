@@ -1,10 +1,25 @@
 -- Define: gates, lanes, entries, closings and tokens are declared, changed or reset.
 -- needs: base.codec, base.run, base.time, base.write, tables.declared, tables.trail
--- needs: engine.definitions, engine.horizon, engine.step
+-- needs: engine.tokens, engine.horizon, engine.step, rules.definitions
 local Define = {}
 
 -- What lets no job start that could not start before.
 local OF_TOKENS = { SetToken = true, RevokeToken = true }
+
+-- What does another item.
+local OF_GATES_AND_LANES = {
+  DeclareGate = 'declare_gate',
+  SetGate = 'set_gate',
+  ResetGate = 'reset_gate',
+  CloseGate = 'close',
+  OpenGate = 'open',
+  DeclareLane = 'declare_lane',
+  SetLane = 'set_lane',
+  ResetLane = 'reset_lane',
+  DeclareEntry = 'declare_entry',
+  EnableEntry = 'enable_entry',
+  RemoveEntry = 'remove_entry',
+}
 
 local function check_revision(request, revision)
   if request.revision ~= nil and request.revision ~= revision then
@@ -22,12 +37,22 @@ end
 -- Does one item. Returns whether anything changed.
 local function do_item(item, request)
   local step = Step.new()
-  local verb, target, detail = Definitions.define(step, item, request)
+  local entry
+  if item.type == 'SetToken' then
+    entry = Tokens.set(item, request)
+  elseif item.type == 'RevokeToken' then
+    entry = Tokens.revoke(item.id)
+  elseif item.type == 'NoteUse' then
+    Tokens.note_use(item.used)
+  else
+    entry = Definitions[OF_GATES_AND_LANES[item.type]](step, item, request)
+  end
   Step.flush(step)
-  if verb == nil then
+  if entry == nil then
     return false
   end
-  Trail.note(request.author, request.reason, verb, target, detail)
+  local verb, target, detail = unpack(entry)
+  Trail.note(request.author, request.reason, verb, target, item.said or detail)
   return true
 end
 
@@ -51,7 +76,7 @@ function Define.run(request)
     return revision
   end
   if sets then
-    Definitions.check_token_number()
+    Tokens.check_number()
   end
   if wakes then
     Run.wake(nil)

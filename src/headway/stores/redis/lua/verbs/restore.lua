@@ -1,7 +1,8 @@
 -- Restore: jobs whose work is under way already are made, awaiting, with their permits.
--- needs: base.time, base.write, tables.counts, tables.jobs, tables.permits, tables.signals
--- needs: engine.gate_kinds, engine.gate_book, engine.apply_signal, engine.horizon, engine.insert
--- needs: engine.endings, engine.states, engine.step
+-- needs: rules.book, base.codec, base.time, base.write, tables.counts, tables.jobs
+-- needs: tables.permits, tables.signals, engine.gate_kinds, engine.gate_book, engine.flow_of
+-- needs: engine.horizon, engine.insert, engine.step, rules.apply_signal, rules.attempts
+-- needs: rules.moves, rules.state
 local Restore = {}
 
 -- Takes what a job holds at one gate, though that be more than the gate has.
@@ -17,7 +18,7 @@ local function take(step, row, use, one)
   end
   local gate, pool = GateKinds.permit_gate(spec.kind, use.name, member)
   row.members[use.name] = member
-  GateBook.use_up(step.book, gate, use.template, use.amount, pool)
+  Book.count_taken(step.book, gate, use.template, use.amount, pool)
   Permits.add({
     {
       gate = gate,
@@ -42,8 +43,8 @@ local function run_of(row, one)
 end
 
 local function is_this_run(row, one)
-  local job, run = Signals.known(one.signal_key)
-  return row.state == 'awaiting' and job == row.id and run == row.run
+  local known = Signals.known(one.signal_key) or {}
+  return row.state == 'awaiting' and known[1] == row.id and known[2] == row.run
 end
 
 -- Makes those that are not known; one whose id is known may have been edited since.
@@ -79,9 +80,9 @@ local function call_back(step, request, replies)
   for place, reply in ipairs(replies) do
     local one = request.jobs[place]
     local row = one.newer and not reply.created and Step.row(step, reply.id)
-    if row and not States.FINAL[row.state] and not is_this_run(row, one) then
-      if States.HELD[row.state] then
-        Step.requeue(step, row, 'lost', { error = 'the store was an older one' })
+    if row and not State.FINAL[row.state] and not is_this_run(row, one) then
+      if State.HELD[row.state] then
+        Moves.requeue(step, row, 'lost', nil, false, 'the store was an older one')
       end
       behind = behind or {}
       behind[reply.id] = true
@@ -92,7 +93,7 @@ end
 
 -- A job that is queued here was claimed by now, at the stage at which it is under way.
 local function start(step, row, one)
-  local stage = Endings.stage_of(step, row, one.job.stage or '', one.job.gates or {})
+  local stage = FlowOf.stage_of(step, row, one.job.stage or '', one.job.gates or {})
   if row.state ~= 'waiting' then
     Step.move(step, row, 'waiting')
   end
@@ -114,10 +115,10 @@ local function take_up(step, row, one)
       take(step, row, use, one)
     end
   end
-  Signals.make_known(ApplySignal.reference(row), row.id, row.run)
+  Signals.make_known(row.id .. ':' .. Codec.digits(row.run), row.id, row.run)
   Signals.make_known(one.signal_key, row.id, row.run)
   Step.changed(step, row)
-  Endings.ask_provider(step, row)
+  Attempts.ask_provider(step, row)
   ApplySignal.apply_kept(step, row, one.signal_key)
 end
 
@@ -147,7 +148,7 @@ function Restore.run(request)
   for place, reply in ipairs(replies) do
     local row = step.rows[reply.id]
     -- A cascade without candidates is over as it is made, and so cannot be under way.
-    if row ~= nil and States.QUEUED[row.state] then
+    if row ~= nil and State.QUEUED[row.state] then
       if not reply.created then
         start(step, row, request.jobs[place])
       end

@@ -1,7 +1,7 @@
 -- Settle: writes the outcomes of live runs, each checked on its own.
 -- quick: quick.settle
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
--- needs: engine.horizon, engine.outcomes, engine.step
+-- needs: engine.horizon, engine.step, rules.moves, rules.outcomes, rules.state
 local Settle = {}
 
 -- How long a final job of no policy of its own is kept.
@@ -75,13 +75,26 @@ local function left_over(request, plain)
   return left, rest
 end
 
+-- Whether an outcome may ask for what cannot be, which is found only after others were written.
+local function outcome_may_be_refused(outcome)
+  local kind = outcome.type
+  return outcome['then'] ~= nil
+    or outcome.close ~= nil
+    or kind == 'NextStage'
+    or (kind == 'Failed' and outcome.stage ~= '')
+    or kind == 'Returned'
+    or (kind == 'Succeeded' and #(outcome.result or '') > Outcomes.MAX_RESULT)
+    or (kind == 'Snoozed' and outcome.until_at == nil and outcome.after_ms == nil)
+    or outcome.key == ''
+end
+
 -- Loads the jobs of outcomes, and begins the journal if one of these may be refused, for others are
 -- written before it.
 local function load(step, outcomes)
   local ids, may_be_refused = {}, false
   for place, outcome in ipairs(outcomes) do
     ids[place] = outcome.job
-    may_be_refused = may_be_refused or Outcomes.may_be_refused(outcome)
+    may_be_refused = may_be_refused or outcome_may_be_refused(outcome)
   end
   Step.load(step, ids)
   for _, row in pairs(step.rows) do
@@ -92,6 +105,51 @@ local function load(step, outcomes)
   end
 end
 
+-- What writes an outcome, by its kind.
+local APPLY = {
+  Succeeded = 'succeeded',
+  Failed = 'failed',
+  Died = 'died',
+  Snoozed = 'snoozed',
+  Released = 'released',
+  NextStage = 'next_stage',
+  FoundUnfit = 'unfit',
+  HandedOver = 'handed_over',
+  KnownAs = 'known_as',
+  Returned = 'returned',
+  GaveBack = 'gave_back',
+}
+
+-- Writes one outcome into the step. Returns done, already, lost or cancelled.
+--
+-- Refused where it asks for what cannot be; the step is rolled back then.
+local function settle_one(step, worker, outcome, live)
+  local row = Step.row(step, outcome.job)
+  if row == nil then
+    return 'lost'
+  end
+  if
+    not (live and State.HELD[row.state] and row.run == outcome.run and row.worker == worker)
+  then
+    return Outcomes.already(step, worker, row, outcome)
+  end
+  local cancelled = row.cancel_requested
+  local verdict = Outcomes[APPLY[outcome.type]](step, row, outcome)
+  if verdict == 'done' then
+    if not (cancelled and outcome.type == 'HandedOver') then
+      -- What should follow a hand-over that was refused would touch the outside world.
+      for _, job in ipairs(outcome['then'] or {}) do
+        step.then_jobs[#step.then_jobs + 1] = job
+      end
+    end
+    Moves.close(step, outcome.close or {}, 'job ' .. row.id)
+    if cancelled and row.state == 'cancelled' then
+      return 'cancelled'
+    end
+  end
+  return verdict
+end
+
 local function settle_left(step, worker, left, live)
   local ids = {}
   for place, one in ipairs(left) do
@@ -99,7 +157,7 @@ local function settle_left(step, worker, left, live)
   end
   Step.load(step, ids)
   for _, one in ipairs(left) do
-    one.letters[one.at] = Outcomes.settle_one(step, worker, one.outcome, live)
+    one.letters[one.at] = string.sub(settle_one(step, worker, one.outcome, live), 1, 1)
   end
   Step.flush(step)
 end

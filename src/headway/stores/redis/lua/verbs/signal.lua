@@ -1,11 +1,12 @@
 -- Signals: an external event is applied once, kept for its run, or refused as late.
 -- needs: base.time, base.write, tables.signals
--- needs: engine.apply_signal, engine.horizon, engine.step
+-- needs: rules.apply_signal, engine.horizon, engine.step
 local Signal = {}
 
 -- The job and the run that a key names; nil if there is no such run.
 local function find(step, key)
-  local job, run = Signals.known(key)
+  local known = Signals.known(key)
+  local job, run = known and known[1], known and known[2]
   if not job then
     -- A job's own reference is known from its claim on, before it hands over.
     local digits
@@ -20,17 +21,6 @@ local function find(step, key)
     return nil
   end
   return row, run
-end
-
-local function apply_new(step, event, row, run)
-  local before = ApplySignal.heard_before(event, row)
-  if before ~= nil then
-    return before
-  end
-  if row.run == run and row.state == 'running' and event.kind ~= 'note' then
-    return ApplySignal.keep(step, event, event.key, row.kind)
-  end
-  return ApplySignal.apply(step, event, row, run, Time.now)
 end
 
 -- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
@@ -48,12 +38,12 @@ function Signal.run(event)
     Write.freely()
   end
   Time.keep()
-  local answer
+  local reply
   if row == nil then
-    answer = ApplySignal.keep(step, event, event.key)
+    reply = ApplySignal.keep(step, event, event.key)
   else
-    answer = apply_new(step, event, row, run)
+    reply = ApplySignal.apply_new(step, event, row, run)
   end
   Step.flush(step)
-  return { answer = answer, job = row and row.id, state = row and row.state }
+  return reply
 end

@@ -1,0 +1,155 @@
+-- Declared gates as they are written, with what their instances must learn of it.
+-- needs: rules.book, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
+-- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.horizon
+
+local GateTemplates = {}
+
+-- Rows that one step of a walk reads.
+local PAGE = 1000
+
+local function is_ours(row, gate, hold)
+  if row.state ~= 'running' and hold ~= 'settled' then
+    return false
+  end
+  if gate == 'all' then
+    return true
+  end
+  local what, name = string.match(gate, '^(%a+):(.*)$')
+  return row[what] == name
+end
+
+-- The jobs of these that hold a permit of the gate, as a set of ids.
+local function holders(gate, rows)
+  local ids, have = {}, {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
+  for _, permit in ipairs(Permits.of_jobs(ids)) do
+    if permit.gate == gate then
+      have[permit.job] = true
+    end
+  end
+  return have
+end
+
+local function take_for(step, gate, hold, rows)
+  local have, new, changed = holders(gate, rows), {}, {}
+  for _, row in ipairs(rows) do
+    if not have[row.id] then
+      new[#new + 1] = {
+        gate = gate,
+        job = row.id,
+        run = row.run,
+        pool = '',
+        amount = 1,
+        since = row.claimed_at or Time.now,
+        hold = hold,
+      }
+      row.care, row.gated = true, true
+      row.members[gate] = ''
+      changed[#changed + 1] = row
+    end
+  end
+  if #new > 0 then
+    Permits.add(new)
+    Book.count_taken(step.book, gate, '', #new, '')
+    Jobs.save(changed)
+  end
+end
+
+-- Counts permits of an implicit gate from now on, for those who run already too.
+--
+-- `gate` is `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
+function GateTemplates.track_implicit(step, gate)
+  local hold, after = GateNames.implicit_hold(gate), ''
+  while true do
+    local held = Jobs.held(after, PAGE)
+    if #held == 0 then
+      return
+    end
+    after = held[#held].id
+    local ours = {}
+    for _, row in ipairs(held) do
+      if is_ours(row, gate, hold) then
+        ours[#ours + 1] = row
+      end
+    end
+    take_for(step, gate, hold, ours)
+  end
+end
+
+-- The names and zones of the hours that stand under a template.
+local function hours_of(template)
+  local found, after = {}, ''
+  while true do
+    local rows = Gates.page(after, PAGE)
+    if #rows == 0 then
+      return found
+    end
+    for _, row in ipairs(rows) do
+      if row.template == template then
+        found[#found + 1] = { name = row.name, template = template, zone = row.zone or 'UTC' }
+      end
+    end
+    after = rows[#rows].name
+  end
+end
+
+local function recompute_hours(step, template)
+  local hours = hours_of(template)
+  Horizon.require(step.book, hours)
+  for _, one in ipairs(hours) do
+    Horizon.extend(step.book, one.name, template, one.zone)
+  end
+end
+
+-- Keyed gates of a template that have jobs parked are looked at, by their timers, soon.
+local function look_again(step, template)
+  local after = ''
+  while true do
+    local names = Jobs.parked_gates(after, PAGE)
+    if #names == 0 then
+      return
+    end
+    for _, name in ipairs(names) do
+      if GateBook.place_of(step.book, name).template == template then
+        GateBook.change(step.book, name, template, '').timer_at = Time.now
+      end
+    end
+    after = names[#names]
+  end
+end
+
+-- Writes a declared gate, and lets all its instances see it at once.
+function GateTemplates.save_template(step, row)
+  Gates.save_template(row)
+  step.book.views = {}
+  local spec = row.spec
+  if spec.hours ~= nil then
+    recompute_hours(step, spec.name)
+  elseif not spec.shared then
+    look_again(step, spec.name)
+  end
+end
+
+-- The spec with an operator's numbers in it; refused where they do not belong to such a gate.
+function GateTemplates.with_values(declared, item)
+  local spec = Gates.current(declared)
+  local kind = spec.kind
+  local settable = GateKinds.of(kind).settable
+  for _, value in ipairs({ 'capacity', 'limit', 'per_ms', 'members' }) do
+    if item[value] ~= nil and not settable[value] then
+      Run.refuse(
+        'InvalidValue',
+        'the gate ' .. Run.quoted(item.name) .. ' is a ' .. kind,
+        'Slots has a capacity, Rate a limit and per, Pool members'
+      )
+    end
+  end
+  return Python.replace(spec, {
+    capacity = item.capacity,
+    limit = item.limit,
+    per_ms = item.per_ms,
+    members = item.members,
+  })
+end

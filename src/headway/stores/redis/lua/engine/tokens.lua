@@ -1,0 +1,58 @@
+-- Tokens are set and revoked, and their use is noted.
+-- needs: base.run, base.codec, base.time, base.python, tables.declared
+
+local Tokens = {}
+
+local MAX_TOKENS = 10000
+
+-- Makes a token, or replaces what it is; when it was made and used stays. Returns what goes on the
+-- trail, nil when nothing changed.
+function Tokens.set(item, request)
+  local row = Declared.tokens({ item.spec.id })[1]
+  if row == nil then
+    row = { created_at = Time.now, created_by = request.author }
+  elseif Python.same(row.spec, item.spec) then
+    return nil
+  end
+  row.spec = item.spec
+  Declared.save_tokens({ row })
+  return { 'set token', item.spec.id, '' }
+end
+
+-- Refuses the whole definition if there are now more tokens than there may be.
+function Tokens.check_number()
+  if Declared.token_count() > MAX_TOKENS then
+    Run.refuse(
+      'InvalidValue',
+      'there would be more than ' .. Codec.digits(MAX_TOKENS) .. ' tokens',
+      'revoke tokens that are not used'
+    )
+  end
+end
+
+-- Forgets a token. Returns what goes on the trail, nil when nothing changed.
+function Tokens.revoke(id)
+  local row = Declared.tokens({ id })[1]
+  if row == nil then
+    return nil
+  end
+  Declared.remove_token(id)
+  return { 'revoke token', id, row.spec.name }
+end
+
+-- Notes when tokens were used, where that is later than what was noted.
+--   used: {id, moment} each, an id once.
+function Tokens.note_use(used)
+  local ids, latest, later = {}, {}, {}
+  for place, one in ipairs(used) do
+    ids[place], latest[one[1]] = one[1], one[2]
+  end
+  for _, row in ipairs(Declared.tokens(ids)) do
+    local at = latest[row.spec.id]
+    if row.used_at == nil or row.used_at < at then
+      row.used_at = at
+      later[#later + 1] = row
+    end
+  end
+  Declared.save_tokens(later)
+end

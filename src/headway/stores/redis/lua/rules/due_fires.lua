@@ -1,0 +1,106 @@
+-- Written by `make lua` from headway.stores.ledger.promotion: change that.
+-- Promotion of due jobs, and the overlap of the fires of a timetable entry.
+-- needs: base.python, base.time, engine.step, rules.moves, tables.counts, tables.declared
+-- needs: tables.jobs
+
+local DueFires = {}
+
+local MISSED_AFTER_MS = 60000
+local QUEUED = { parked = true, scheduled = true, waiting = true }
+
+local _fold
+local _by_misfire
+local _by_overlap
+
+-- Decide which of an entry's due fires become waiting; the others are folded.
+--
+-- After an outage, while fires up to now are still missing, nothing is decided: they are inserted
+-- first, so that the misfire policy sees all of them.
+function DueFires.decide_fires(step, entry, due)
+  local row = Declared.entry(entry)
+  if row == nil or row.spec == nil then
+    return due
+  end
+  if row.ahead_until ~= nil and row.ahead_until < Time.now then
+    return {}
+  end
+  local kept = _by_overlap(step, row.spec, _by_misfire(step, row.spec, due))
+  local ids = {}
+  for _, one in ipairs(kept) do
+    ids[one.id] = true
+  end
+  local folded = {}
+  for _, one in ipairs(due) do
+    if ids[one.id] == nil then
+      folded[#folded + 1] = one.id
+    end
+  end
+  if #folded > 0 then
+    Step.load(step, folded)
+    for _, job in ipairs(folded) do
+      _fold(step, row, step.rows[job])
+    end
+    Declared.save_entry(row)
+  end
+  return kept
+end
+
+-- End a fire that a policy leaves out, and count it.
+function _fold(step, entry, job)
+  Moves.end_(step, job, 'cancelled', '', 'folded', '')
+  entry.folded = entry.folded + 1
+  Counts.happened('folded')
+end
+
+function _by_misfire(step, spec, due)
+  local late = Time.now - MISSED_AFTER_MS
+  local missed = {}
+  for _, one in ipairs(due) do
+    if (one.fired_at or 0) < late then
+      missed[#missed + 1] = one
+    end
+  end
+  local fresh = {}
+  for _, one in ipairs(due) do
+    if (one.fired_at or 0) >= late then
+      fresh[#fresh + 1] = one
+    end
+  end
+  if spec.misfire == 'skip' then
+    return fresh
+  end
+  if spec.misfire == 'once' then
+    -- The fire that is due now makes up for all that were missed.
+    return #fresh > 0 and fresh or { missed[#missed] }
+  end
+  local first = math.max(0, #missed - spec.misfire_cap)
+  return Python.joined(Python.slice(missed, first + 1), fresh)
+end
+
+function _by_overlap(step, spec, due)
+  if spec.overlap == 'all' or #due == 0 then
+    return due
+  end
+  local ids = {}
+  for _, one in ipairs(due) do
+    ids[one.id] = true
+  end
+  local earlier = {}
+  for _, job in ipairs(Jobs.of_entry(spec.name)) do
+    if ids[job.id] == nil and (job.state ~= 'scheduled' or job.run ~= 0) then
+      earlier[#earlier + 1] = job
+    end
+  end
+  if spec.overlap == 'skip' then
+    return #earlier > 0 and {} or Python.slice(due, 1, 1)
+  end
+  -- "one": at most one waits behind the one that runs.
+  local is_any = false
+  for _, job in ipairs(earlier) do
+    if QUEUED[job.state] ~= nil then
+      is_any = true
+      break
+    end
+  end
+  return is_any and {} or Python.slice(due, 1, 1)
+end

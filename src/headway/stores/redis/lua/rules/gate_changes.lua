@@ -1,0 +1,124 @@
+-- Written by `make lua` from headway.stores.ledger.gatechanges: change that.
+-- Changes of gates: declared by code, set, reset and opened by an operator.
+-- needs: base.python, base.run, engine.feeding, engine.gate_book, engine.gate_kinds
+-- needs: engine.gate_names, engine.gate_templates, rules.book, rules.parked, rules.pool
+
+local GateChanges = {}
+
+local _set_instance
+local _after_change
+local _reset_instance
+
+-- Declare a gate.
+function GateChanges.declare_gate(step, spec)
+  local known = GateBook.template(step.book, spec.name)
+  if known ~= nil and Python.same(known.spec, spec) then
+    return false
+  end
+  if known ~= nil and (known.spec.kind ~= spec.kind or known.spec.shared ~= spec.shared) then
+    local old = (known.spec.shared and 'shared' or 'keyed') .. ' ' .. known.spec.kind
+    local new = (spec.shared and 'shared' or 'keyed') .. ' ' .. spec.kind
+    local message = 'the gate ' .. Run.quoted(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new
+    Run.refuse('InvalidValue', message, 'give the new gate a new name; jobs wait at the old one')
+  end
+  local value
+  if known then
+    value = known.override
+  else
+    value = nil
+  end
+  GateTemplates.save_template(step, { spec = spec, override = value })
+  return true
+end
+
+-- Set an operator's values on a gate.
+function GateChanges.set_gate(step, item)
+  local declared = GateBook.template(step.book, item.name)
+  if declared ~= nil then
+    GateTemplates.save_template(step, { spec = declared.spec, override = GateTemplates.with_values(declared, item) })
+    if declared.spec.shared then
+      Run.wake()
+    end
+    return
+  end
+  _set_instance(step, item)
+end
+
+function _set_instance(step, item)
+  local message
+  if item.members ~= nil or item.per_ms ~= nil then
+    message = Run.quoted(item.name) .. ' is one instance of a gate'
+    Run.refuse('InvalidValue', message, 'set members and windows on the declared gate')
+  end
+  local value = item.capacity ~= nil and item.capacity or item.limit
+  if GateNames.is_implicit(item.name) then
+    GateTemplates.track_implicit(step, item.name)
+    local owner = GateBook.change(step.book, item.name, '')
+    owner.capacity = value
+    Run.wake()
+    return
+  end
+  local place = GateBook.place_of(step.book, item.name)
+  local spec = GateBook.spec(step.book, place.template)
+  if place.pool == '' and (spec == nil or not GateKinds.of(spec.kind).has_own_limit) then
+    message = Run.quoted(item.name) .. ' is a ' .. (spec and spec.kind or 'gate')
+    Run.refuse('InvalidValue', message, 'set its members, or the capacity of `pool/member`')
+  end
+  local owner2 = GateBook.change(step.book, item.name, place.template, place.pool)
+  owner2.capacity = value
+  _after_change(step, item.name)
+end
+
+function _after_change(step, name)
+  local row = GateBook.find(step.book, name)
+  Book.forget_view(step.book, name)
+  Parked.refit(step.book, name)
+  Feeding.feed_gate(step.book, name)
+  if row ~= nil and not (row.pool == '' or row.pool == name) then
+    Parked.refit(step.book, row.pool)
+    Feeding.feed_gate(step.book, row.pool)
+  end
+  Run.wake()
+end
+
+-- Remove an operator's values, so that the declared ones apply again.
+function GateChanges.reset_gate(step, name)
+  local declared = GateBook.template(step.book, name)
+  if declared ~= nil then
+    GateTemplates.save_template(step, { spec = declared.spec })
+    for _, each in ipairs(declared.spec.members) do
+      local member = each[1]
+      _reset_instance(step, Pool.member_gate(name, member))
+    end
+  end
+  local row = GateBook.find(step.book, name)
+  if row == nil and declared == nil then
+    GateBook.place_of(step.book, name)
+  end
+  _reset_instance(step, name)
+end
+
+function _reset_instance(step, name)
+  local row = GateBook.find(step.book, name)
+  if row ~= nil and row.capacity ~= nil then
+    local owner = GateBook.change(step.book, name, row.template, row.pool)
+    owner.capacity = nil
+    _after_change(step, name)
+  end
+end
+
+-- Open a closed gate.
+function GateChanges.open_gate(step, name)
+  local row = GateBook.find(step.book, name)
+  if row == nil then
+    GateBook.place_of(step.book, name)
+    return false
+  end
+  if row.closed_until == nil then
+    return false
+  end
+  row = GateBook.change(step.book, name, row.template, row.pool)
+  row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
+  _after_change(step, name)
+  return true
+end

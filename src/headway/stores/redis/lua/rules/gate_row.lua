@@ -1,0 +1,7 @@
+-- Written by `make lua` from headway.stores.ledger.gaterows: change that.
+-- The ledger's rows of gates, and the declared gate that a resolved name belongs to.
+-- needs:
+
+local GateRow = {}
+
+GateRow.FOREVER = 253402300800000
