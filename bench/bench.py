@@ -86,7 +86,7 @@ class Bench:
             yield producer
             producer.ask(None)
         except BaseException:
-            # Nobody knows what it does now; the next one begins anew.
+            # Nobody knows what it does now; the next one begins again.
             self.producers.pop(system, None)
             raise
 

@@ -22,7 +22,7 @@ for _name in [name for name in os.environ if name.startswith("HEADWAY_")]:
     if not _name.startswith(("HEADWAY_REQUIRE_SERVICES", "HEADWAY_TEST_")):
         del os.environ[_name]
 
-# Each client reads the certificates of all authorities anew: 40 ms, more than most tests take.
+# Each client reads the certificates of all authorities again: 40 ms, more than most tests take.
 httpx.create_ssl_context = cache(httpx.create_ssl_context)
 transport.create_ssl_context = httpx.create_ssl_context  # pyright: ignore[reportPrivateImportUsage]
 

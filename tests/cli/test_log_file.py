@@ -92,7 +92,7 @@ def test_several_processes_lose_no_line_though_each_of_them_rotates(tmp_path: Pa
     assert sorted(lines) == sorted(f"{name} {n}" for name in ("a", "b", "c") for n in range(400))
 
 
-def test_a_log_file_that_was_moved_away_is_made_anew(tmp_path: Path):
+def test_a_log_file_that_was_moved_away_is_made_again(tmp_path: Path):
     path = tmp_path / "headway.log"
     handler = LogFile(path, size=10_000, keep=2)
     logger = logging.getLogger("moved")

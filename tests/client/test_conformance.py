@@ -31,7 +31,7 @@ from tests.client.served import Served
 from tests.client.through import ThroughStore
 
 NOT_OVER_HTTP = {
-    "test_arguments_come_back_byte_for_byte": "JSON is told anew: spaces are not kept",
+    "test_arguments_come_back_byte_for_byte": "JSON is told again: spaces are not kept",
     "test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept": "arguments are objects",
     "test_odd_lanes_and_tenants_do_not_run_into_each_other": "a lane with * in it is a pattern",
     "test_cascade_without_candidates_is_exhausted_at_once": "refused by the body",

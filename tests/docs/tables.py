@@ -2,7 +2,7 @@
 
     python -m tests.docs.tables
 
-writes them anew into the pages, each between `<!-- table: NAME -->` and `<!-- end -->`.
+writes them again into the pages, each between `<!-- table: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def renewed(text: str) -> str:
-    """A page's text with its tables made anew."""
+    """A page's text with its tables made again."""
     return _MARK.sub(
         lambda one: f"<!-- table: {one[1]} -->\n{TABLES[one[1]]()}\n<!-- end -->", text
     )

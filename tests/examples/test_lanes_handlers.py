@@ -423,7 +423,7 @@ async def test_ai_summarize_board_keeps_the_summary(rig: Rig) -> None:
 class Parrot:
     """A writer of a test's own."""
 
-    asked: list[tuple[str, str, int]] = []  # noqa: RUF012  (made anew by each test that looks)
+    asked: list[tuple[str, str, int]] = []  # noqa: RUF012  (made again by each test that looks)
 
     async def write(self, task: str, material: str, *, sentences: int) -> str:
         self.asked.append((task, material, sentences))

@@ -32,7 +32,7 @@ class Shares:
 
     For each two tenants it counts by how much one was passed by the other: the virtual starts that
     the other had while the one could have started instead, less those that it had itself. A tenant
-    that has nothing waiting, or is paused, begins anew.
+    that has nothing waiting, or is paused, begins again.
     """
 
     def __init__(self, seed: int) -> None:

@@ -518,7 +518,7 @@ async def test_waiter_of_two_lanes_is_enough_for_a_look_at_both(options, make):
         task.cancel()
 
 
-async def test_broken_connection_sends_everybody_to_look_and_is_made_anew(options, make):
+async def test_broken_connection_sends_everybody_to_look_and_is_made_again(options, make):
     with Proxy(_url(options)) as proxy:
         here, there = make(parse_url(proxy.url)), make(options)
         task = await asleep(here)

@@ -126,7 +126,7 @@ async def test_bytes_of_any_kind_come_back_as_they_were(
     await store.close()
 
 
-async def test_reset_connections_are_made_anew(redis_server: RedisServer | GivenRedis) -> None:
+async def test_reset_connections_are_made_again(redis_server: RedisServer | GivenRedis) -> None:
     with Proxy(redis_server.url) as proxy:
         store = opened(new_url(proxy.url))
         await store.enqueue([new_job()])
@@ -248,7 +248,7 @@ async def test_server_that_cannot_be_reached_is_refused_with_nothing_written(
         await store.close()
 
 
-async def test_patience_begins_anew_after_a_server_that_was_away_for_long_has_come_back(
+async def test_patience_begins_again_after_a_server_that_was_away_for_long_has_come_back(
     redis_server: RedisServer | GivenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, comes_back = 0.0, False

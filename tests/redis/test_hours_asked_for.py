@@ -57,7 +57,7 @@ async def fire(store: Store) -> object:
     )
 
 
-async def declare_anew(store: Store) -> object:
+async def declare_again(store: Store) -> object:
     await store.enqueue([job(3, BERLIN), job(4, LIMA)])
     return await define(store, DeclareGate(spec=LONGER))
 
@@ -73,7 +73,7 @@ ACTS: dict[str, Act] = {
         Succeeded(SECOND, 1, then=(job(3, LIMA),)),
     ),
     "fire": fire,
-    "declare anew": declare_anew,
+    "declare again": declare_again,
 }
 
 

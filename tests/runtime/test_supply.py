@@ -155,7 +155,7 @@ def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_bac
     assert kept == [2_000 - n for n in range(1, LOOKS_HELD)]
     # Ten started in that time, so that ten are about to start.
     assert surplus.keep(1_990, 10, dry=False) == 10
-    # What is left is held anew.
+    # What is left is held again.
     assert surplus.keep(9, 11, dry=False) == 9
 
 

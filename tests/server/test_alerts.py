@@ -311,7 +311,7 @@ async def test_a_system_that_sees_nothing_silences_no_other_and_heals_nothing(
     assert ("no_worker", "calls", False) not in await world.look(MINUTE)
 
 
-async def test_who_leads_again_looks_with_rules_made_anew(world: World):
+async def test_who_leads_again_looks_with_rules_made_again(world: World):
     made: list[Another] = []
 
     def make() -> list[Another]:
@@ -367,7 +367,7 @@ async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_o
     assert told.take() == [("no_worker", "calls", False)]
 
 
-async def test_who_leads_again_tells_anew_what_stands_for_others_may_have_told_that_it_healed(
+async def test_who_leads_again_tells_again_what_stands_for_others_may_have_told_that_it_healed(
     world: World,
 ):
     other = world.another(Told())
@@ -442,7 +442,7 @@ def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severit
     assert told.subject == "a"
 
 
-def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
+def test_what_has_healed_is_told_again_at_once_and_what_flickers_is_not():
     rule, throttle = Another(lambda _: None), AlertThrottle("page")
     throttle.update(rule, [finding()], 0)
     assert throttle.update(rule, [], 1_000) == []

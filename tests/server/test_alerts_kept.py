@@ -1,4 +1,4 @@
-"""What was told of alerts outlives a server: it is neither told anew nor forgotten to be over."""
+"""What was told of alerts outlives a server: it is neither told again nor forgotten to be over."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ async def a_server_that_told(world: World) -> Server:
     return server
 
 
-async def test_what_still_stands_after_a_restart_is_not_told_anew(world: World):
+async def test_what_still_stands_after_a_restart_is_not_told_again(world: World):
     await a_server_that_told(world)
     restarted = world.server()
     assert await restarted.look(TERM) == []
     # It comes again when it would have come.
     again_ms = AGAIN_MS[Severity.P1]
-    # Nor is it told to be over because the rule would have to see it last anew.
+    # Nor is it told to be over because the rule would have to see it last again.
     assert await restarted.look(CALM_MS) == []
     assert await restarted.look(again_ms - TERM - CALM_MS - 1) == []
     assert await restarted.look(1) == [NO_WORKER]
@@ -162,7 +162,7 @@ async def test_calm_before_a_restart_does_not_count_for_nobody_looked(world: Wor
     assert await restarted.look(1) == [HEALED]
 
 
-async def test_what_was_not_told_before_a_restart_must_last_anew(world: World):
+async def test_what_was_not_told_before_a_restart_must_last_again(world: World):
     await world.app.send_async("noop", lane="calls")
     assert await world.server().look() == []
     restarted = world.server()
@@ -228,7 +228,7 @@ async def away(world: World, server: Server, after_ms: int) -> list[tuple[str, s
     return await server.look(after_ms)
 
 
-async def test_a_server_that_restarts_while_the_store_is_away_does_not_tell_it_anew(world: World):
+async def test_a_server_that_restarts_while_the_store_is_away_does_not_tell_it_again(world: World):
     server = world.server()
     assert await server.look() == []
     assert await away(world, server, 15_000) == [AWAY]

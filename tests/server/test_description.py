@@ -65,7 +65,7 @@ def examples_of(media: dict[str, Any]) -> list[Any]:
     return [*named, *single, *schema.get("examples", [])]
 
 
-def test_a_server_serves_the_very_routes_of_its_routers_and_builds_none_anew() -> None:
+def test_a_server_serves_the_very_routes_of_its_routers_and_builds_none_again() -> None:
     app = build(Service(open_store("memory://"), ServerOptions()))
     served = {id(route) for route in app.router.routes}
     assert {id(route) for one in ROUTERS for route in one.routes} <= served

@@ -143,7 +143,7 @@ async def test_refused_definition_is_not_remembered_by_later_calls_of_its_group(
     assert [one.name for one in (await store.read(GatesQuery())).rows] == ["door"]
 
 
-async def test_definition_that_was_rolled_back_after_it_was_read_is_read_anew(
+async def test_definition_that_was_rolled_back_after_it_was_read_is_read_again(
     store: SqliteStore,
 ) -> None:
     def declare_and_fail(ledger: SqliteLedger) -> None:

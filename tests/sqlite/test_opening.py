@@ -126,7 +126,7 @@ def before_statement(place: int, intrude: Callable[[], object]) -> Iterator[Call
         apsw.connection_hooks.remove(attach)
 
 
-def test_file_whose_creator_was_killed_in_its_commit_is_created_anew(path: Path) -> None:
+def test_file_whose_creator_was_killed_in_its_commit_is_created_again(path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         db = apsw.Connection(str(path))

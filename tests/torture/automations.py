@@ -103,7 +103,7 @@ class Rig:
         return "\n".join(["[[automation]]", *written, ""])
 
     def write(self) -> str:
-        """Write the file anew, as editors do; its text."""
+        """Write the file again, as editors do; its text."""
         entries = [
             self.entry(f"e{number}", number, self.kinds[number], self.schedules[number])
             for number in range(ENTRIES)

@@ -1,7 +1,7 @@
 """The server, and the way to it, fail again and again under work that must go on by itself.
 
 Nobody is killed but the server: the same processes meet fault after fault and are never started
-anew.
+again.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 
 
 class Crew:
-    """A server and its workers, each of which can be killed and is then started anew.
+    """A server and its workers, each of which can be killed and is then started again.
 
     Attributes:
         url: where the server listens, whenever it runs.

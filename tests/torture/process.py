@@ -180,7 +180,7 @@ class _Process:
         self.witness.note("acked", jobs=sent)
 
     async def send(self, jobs: list[NewJob]) -> list[str]:
-        """Sends until it is told what exists; a job with a key is made anew for each try."""
+        """Sends until it is told what exists; a job with a key is made again for each try."""
         tries = {job.key: [job.id] for job in jobs if job.key is not None}
         while True:
             try:

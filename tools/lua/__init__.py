@@ -1,1 +1,1 @@
-"""Translates the engine's rules from Python to Lua; `python -m tools.lua` writes the files anew."""
+"""Translates the engine's rules from Python to Lua; `python -m tools.lua` regenerates them."""

@@ -1,4 +1,4 @@
-"""Writes the Lua of the rules anew; with `--check` it only says which files would change."""
+"""Regenerates the Lua of the rules; with `--check` it only says which files would change."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Cascade:
         turn = self.turn if self.turn in left else ""
         return Cascade(left=left, turn=turn, asked=self.asked)
 
-    def begin_anew(self) -> Cascade:
+    def reset(self) -> Cascade:
         """Return the cascade as it was at first: those who were asked, then the others."""
         asked = tuple(dict.fromkeys(one.candidate for one in self.asked))
         return Cascade(left=(*asked, *(name for name in self.left if name not in asked)))

@@ -27,7 +27,7 @@ SLOW_S = 4.0
 SHARE = 0.01
 """Of the time, at most, that goes into one read that may be older than the freshest."""
 OLDEST_S = 10.0
-"""However long a read takes, it is made anew after this."""
+"""However long a read takes, it is repeated after this."""
 KEPT = 600
 """Samples of each series: ten minutes, while somebody looks."""
 GATES_KEPT = 200
@@ -205,7 +205,7 @@ class Sight:
             return made
 
     def expire(self) -> None:
-        """Read everything anew at the next look: something was changed."""
+        """Read everything again at the next look: something was changed."""
         self._found.clear()
 
     def _forget_old(self) -> None:

@@ -24,7 +24,7 @@ SAID_S = 30
 MOST_SAID = 1_000
 
 _HERE = secrets.token_bytes(32)
-"""For forms of those without a token: another process refuses them, and they are opened anew."""
+"""For forms of those without a token: another process refuses them: they are opened again."""
 
 
 def token_of(request: Request) -> str | None:

@@ -209,7 +209,7 @@ async def test_a_supervisor_that_stands_still_is_killed_when_the_lease_is_lost(
     await until(lambda: not any(map(lives, found)))
 
 
-async def test_a_mirror_that_is_broken_is_kept_aside_and_made_anew(tmp_path, repository):
+async def test_a_mirror_that_is_broken_is_kept_aside_and_made_again(tmp_path, repository):
     entry = automation(repository, "cat hello.txt")
     assert (await play(tmp_path, entry).end()).succeeded
     (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
@@ -236,7 +236,7 @@ def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_
     assert text == "it is ***, from https://***@host/x\nlast ***"
 
 
-async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_anew(tmp_path, repository):
+async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_again(tmp_path, repository):
     entry = automation(repository, "cat hello.txt")
     assert (await play(tmp_path, entry).end()).succeeded
     (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
@@ -253,7 +253,7 @@ async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_anew(tmp_path
     assert "hello\n" in two.log
 
 
-async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_anew(tmp_path, repository):
+async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_again(tmp_path, repository):
     one = play(tmp_path, automation(repository, "cat hello.txt"))
     left = one.places.work / f"{JOB}-1" / "repository"
     left.mkdir(parents=True)

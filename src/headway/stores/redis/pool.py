@@ -138,7 +138,7 @@ class Pool:
             self._wait_or(failure, tries)
             tries += 1
 
-    def run_anew(self, script: Script, payload: bytes) -> bytes:
+    def run_on_new_link(self, script: Script, payload: bytes) -> bytes:
         """Run a script once, over a link that is opened for it.
 
         Returns:

@@ -294,7 +294,7 @@ class RedisStore:
         run = script("verbs.store.suspect")
         request: Request = {"by": process_name(), "reason": self._last_seen.contradiction(mismatch)}
         packed = self._calls.packed(run, self._arguments(request, _MARK))
-        if not self._learn(self._calls.pool.run_anew(run, packed)).mismatch:
+        if not self._learn(self._calls.pool.run_on_new_link(run, packed)).mismatch:
             self._calls.leave_links()
 
     def _arguments(self, request: Request, asks: bytes) -> tuple[bytes, ...]:

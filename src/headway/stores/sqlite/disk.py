@@ -94,10 +94,10 @@ class Checkpoints:
         db.set_wal_hook(self._note)
 
     def _note(self, _db: object, _name: str, pages: int) -> int:
-        began_anew = pages <= self._pages
-        self._grown = pages if began_anew else pages - self._pages
+        restarted = pages <= self._pages
+        self._grown = pages if restarted else pages - self._pages
         self._pages = pages
-        if began_anew:
+        if restarted:
             self._tried = 0
         return 0
 

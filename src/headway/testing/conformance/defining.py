@@ -282,7 +282,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(after)
         assert await rig.worker.take(9) == []
 
-    async def test_hours_declared_anew_hold_at_once(self, rig: Rig) -> None:
+    async def test_hours_declared_again_hold_at_once(self, rig: Rig) -> None:
         await rig.declare(SHUT)
         job = await rig.add(gates=(use_of(SHUT),))
         reply = await rig.worker.ask(9)

@@ -168,7 +168,7 @@ class ParkingGroup(ConformanceGroup):
         await rig.reset("repo:{url}")
         assert await rig.worker.take_ids(9) == [job.id]
 
-    async def test_capacity_declared_anew_feeds_its_instances(self, rig: Rig) -> None:
+    async def test_capacity_declared_again_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(3, gates=(A,))
         await rig.worker.take(9)

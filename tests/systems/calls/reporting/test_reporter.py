@@ -299,7 +299,7 @@ async def test_what_was_checked_is_what_is_connected_to(receiver: Receiver):
     assert headers["host"] == f"hooks.example:{receiver.port}"
 
 
-async def test_each_report_looks_at_the_address_anew(receiver: Receiver):
+async def test_each_report_looks_at_the_address_again(receiver: Receiver):
     receiver.reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
     asked: list[str] = []
 

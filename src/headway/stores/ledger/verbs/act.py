@@ -97,7 +97,7 @@ def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
     row.due_at = now
     row.blocked_ms = 0
     if row.cascade is not None:
-        row.cascade = row.cascade.begin_anew()
+        row.cascade = row.cascade.reset()
     _edit_fields(row, request.edit)
     step.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
     enter(step, row, stage)

@@ -46,7 +46,7 @@ function Actions.retry(step, row, request)
   row.due_at = now
   row.blocked_ms = 0
   if row.cascade ~= nil then
-    row.cascade = Cascade.begin_anew(row.cascade)
+    row.cascade = Cascade.reset(row.cascade)
   end
   _edit_fields(row, request.edit)
   Step.move(step, row, row.due_at > now and 'scheduled' or 'waiting')

@@ -51,7 +51,7 @@ function Cascade.replace_left(self, left)
 end
 
 -- Return the cascade as it was at first: those who were asked, then the others.
-function Cascade.begin_anew(self)
+function Cascade.reset(self)
   local list = {}
   for at, one in ipairs(self.asked) do
     list[at] = one.candidate

@@ -76,7 +76,7 @@ end
 
 local NOTHING = {}
 
--- Files a row anew.
+-- Files a row again.
 --   old, old_scores: what it was filed under; nil for a new one.
 --   row: as it is now; nil for one that is gone.
 --   old_flow: the flow in which it waited, if it did.

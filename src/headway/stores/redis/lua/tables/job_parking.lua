@@ -115,7 +115,7 @@ function JobParking.tickets(gate, flow)
   return found
 end
 
--- Changes rows by a function of row and place, files them anew and writes them.
+-- Changes rows by a function of row and place, files them again and writes them.
 local function change(ids, alter)
   local rows, raws = JobRows.load(ids), JobRows.read(ids)
   local written, filed = JobRows.batch(), Filing.batch()

@@ -38,7 +38,7 @@ local function read_rest(raw)
 end
 
 -- The fields of the head, as they stand in it, and the defaults of the rest: all at once, for a
--- table that grows field by field is made anew again and again.
+-- table that grows field by field is copied again and again.
 local function unpack_head(raw, id)
   local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request,
     claimed, finished, purge, outcome, worker, last =
