@@ -41,11 +41,13 @@ def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatc
     ("text", "said"),
     [
         ('stor = "x"', r"headway\.toml: there is no setting 'stor' \(did you mean store\?\)"),
-        ("store = 3", r"headway\.toml: store: input should be a valid string"),
-        ('log_level = "loud"', r"headway\.toml: log_level: input should be 'debug'"),
+        ("store = 3", r"headway\.toml: store: it should be text, and is 3 \(the store's URL\)"),
+        ('log_level = "loud"', "log_level: it should be 'debug', .*, and is .loud. .the least"),
         ('public_url = "calls.example.org"', r"public_url: is not a URL that begins with https://"),
         ("store = ", r"headway\.toml is no TOML"),
-        ("[store]\nurl = 1", r"headway\.toml: store: input should be a valid string"),
+        ("log_file_keep = 0", "log_file_keep: it should be at least 1, and is 0 .how many older"),
+        ("hooks = 3", "hooks: it should be a table .keys of providers' webhooks"),
+        ("[store]\nurl = 1", r"headway\.toml: store: it should be text, and is a table"),
     ],
 )
 def test_a_bad_file_is_an_error_with_file_and_key(folder: Path, text: str, said: str):
@@ -58,6 +60,15 @@ def test_a_bad_variable_is_an_error_with_its_name_and_never_its_value(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("HEADWAY_LOG_FORMAT", "hunter2")
-    with pytest.raises(InvalidValue, match="HEADWAY_LOG_FORMAT: input should be") as caught:
+    with pytest.raises(InvalidValue, match="HEADWAY_LOG_FORMAT: it should be 'auto'") as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_that_holds_a_table_is_json(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_HOOKS", "hunter2")
+    with pytest.raises(
+        InvalidValue, match=r"^HEADWAY_HOOKS: it is not JSON: .*HOOKS__KEY"
+    ) as caught:
         load_settings()
     assert "hunter2" not in str(caught.value)

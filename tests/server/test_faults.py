@@ -16,10 +16,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from headway import systems
 from headway.contract.definitions import Role
+from headway.runtime.faults import Fault, faults
 from headway.server.bodies.jobs import OneOrMany
 from headway.server.build import ROUTERS
 from headway.server.hooks.signals import SignalBody
-from headway.server.problems import Fault, faults
 from tests.server.problems import problem
 from tests.server.rig import serving
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
+from headway.runtime.faults import faults
 from headway.runtime.signals import read_signing_keys
 
 PREFIX = "HEADWAY_"
@@ -109,15 +116,7 @@ class Settings(BaseSettings):
     @field_validator("store_wait", "keep_trail")
     @classmethod
     def _is_a_duration(cls, text: str) -> str:
-        """Refuse what is no duration.
-
-        Raises:
-            ValueError: it is none.
-        """
-        try:
-            parse_duration(text)
-        except InvalidValue as error:
-            raise ValueError(str(error)) from None
+        parse_duration(text)
         return text
 
     @field_validator("public_url")
@@ -174,7 +173,13 @@ def load_settings() -> Settings:
     try:
         return Settings(**found)
     except ValidationError as error:
-        message, hint = _explained(error, path)
+        refused = _explained(error, path, found)
+        raise refused from None
+    except SettingsError as error:
+        # A variable that holds a whole table; the library names its field within quotes.
+        name = str(error).partition('"')[2].partition('"')[0]
+        message = f"{PREFIX}{name.upper()}: it is not JSON: {error.__cause__}"
+        hint = f'as {{"key": "value"}}, or {PREFIX}{name.upper()}__KEY for one key'
         raise InvalidValue(message, hint=hint) from None
 
 
@@ -196,17 +201,17 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
         raise InvalidValue(message, hint='write lines such as store = "sqlite:///x.db"') from None
 
 
-def _explained(error: ValidationError, path: Path) -> tuple[str, str]:
-    """Return the first thing that is wrong, and its hint; never the value, which may be secret."""
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        hint = did_you_mean(
-            key, Settings.model_fields, f"known: {', '.join(Settings.model_fields)}"
-        )
-        return f"{path}: there is no setting {key!r}", hint
+def _explained(error: ValidationError, path: Path, written: Mapping[str, object]) -> InvalidValue:
+    """Return the error for the first thing that is wrong; a variable's value is never shown."""
+    errors = error.errors(include_url=False)
+    key = str(errors[0]["loc"][0])
+    known = Settings.model_fields
+    if errors[0]["type"] == "extra_forbidden":
+        hint = did_you_mean(key, known, f"known: {', '.join(known)}")
+        return InvalidValue(f"{path}: there is no setting {key!r}", hint=hint)
     variable = PREFIX + key.upper()
-    where = variable if os.environ.get(variable) else f"{path}: {key}"
-    meaning = Settings.model_fields[key].description if key in Settings.model_fields else None
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {said[:1].lower()}{said[1:]}", meaning or ""
+    by_variable = bool(os.environ.get(variable))
+    shown = known[key].repr and not by_variable
+    first = faults(errors, written, shows=lambda _: shown, toml=True)[0]
+    where = variable if by_variable else f"{path}: {first.where}"
+    return InvalidValue(f"{where}: {first.what}", hint=first.hint or known[key].description or "")

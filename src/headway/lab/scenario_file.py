@@ -16,6 +16,7 @@ from headway.core.local_time import find_zone
 from headway.core.naming import did_you_mean
 from headway.lab.declared import backoff, gate_spec
 from headway.lab.scenario import Scenario
+from headway.runtime.faults import faults
 
 _SHOWN = 5
 """More faults than these are only counted."""
@@ -77,13 +78,11 @@ def _checked(path: Path, where: str, raw: dict[str, Any]) -> Scenario:
     try:
         scenario = Scenario.model_validate(raw)
     except ValidationError as error:
-        faults = [
-            (where + _key(one["loc"]), _said(one)) for one in cast("list[Any]", error.errors())
-        ]
-        _refuse(path, faults)
-    faults = [(where + key, said) for key, said in _references(path, scenario)]
-    if faults:
-        _refuse(path, faults)
+        found = faults(error.errors(include_url=False), raw, toml=True)
+        _refuse(path, [(where + _key(one.path), one.said) for one in found])
+    wrong = [(where + key, said) for key, said in _references(path, scenario)]
+    if wrong:
+        _refuse(path, wrong)
     return scenario
 
 
@@ -95,29 +94,14 @@ def _refuse(path: Path, faults: Faults) -> NoReturn:
 
 
 def _key(loc: tuple[str | int, ...]) -> str:
-    # A union's chosen shape stands in the place as well, and is no key of the file.
-    parts = list(loc)
-    if len(parts) > 2 and parts[0] in {"gates", "moves"}:
-        del parts[2]
     text = ""
-    for part in parts:
+    for part in loc:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
             plain = part.replace("_", "").replace("-", "").isalnum()
             text += ("." if text else "") + (part if plain else f'"{part}"')
     return text or "the file"
-
-
-def _said(error: dict[str, Any]) -> str:
-    match error["type"]:
-        case "missing":
-            return "it is missing"
-        case "extra_forbidden":
-            return "there is no such key"
-        case _:
-            text = cast("str", error["msg"]).removeprefix("Value error, ")
-            return text[:1].lower() + text[1:]
 
 
 def _references(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar, cast, get_args
+from typing import Annotated, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
+from headway.runtime.faults import faults
 
 
 def _span(value: object) -> int:
@@ -63,24 +64,21 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
     try:
         return model.model_validate(dict(written))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    places = [str(one) for one in first["loc"]]
+        errors = error.errors(include_url=False)
+    first = faults(errors, dict(written), shows=lambda _: False, toml=True)[0]
+    places = [str(one) for one in first.path]
     place = ".".join((where, *places))
     names = [field.alias or name for name, field in _within(model, places[:-1]).items()]
-    known = f"known: {', '.join(names)}"
-    if first["type"] == "extra_forbidden":
+    hint = first.hint
+    if first.kind == "extra_forbidden":
+        hint = did_you_mean(places[-1], names, f"known: {', '.join(names)}")
         message = f"{place}: there is no such setting"
-        raise InvalidValue(message, hint=did_you_mean(places[-1], names, known))
-    cause = cast("Mapping[str, object]", first.get("ctx", {})).get("error")
-    said, hint = first["msg"].removeprefix("Value error, "), ""
-    if first["type"] == "missing":
-        hint = known
-    elif isinstance(cause, InvalidValue):
-        said, hint = cause.message, cause.hint
-    if first["type"] != "missing" and _is_shown(model, places):
-        place = f"{place} is {first['input']!r:.40}"
-    # Its first letter alone: a pattern that it quotes has capitals of its own.
-    message = f"{place}: {said[:1].lower()}{said[1:]}"
+        raise InvalidValue(message, hint=hint)
+    if first.kind == "missing":
+        hint = f"known: {', '.join(names)}"
+    elif _is_shown(model, places):
+        place = f"{place} is {first.value!r:.40}"
+    message = f"{place}: {first.what}"
     raise InvalidValue(message, hint=hint)
 
 

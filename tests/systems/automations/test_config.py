@@ -59,7 +59,7 @@ PLAIN = 'id = "x"\nrepository = "/r"\nschedule = "5m"\ncommand = "a"'
         (f'{PLAIN}\ntimeuot = "1m"', 11, "timeout"),
         (f'{PLAIN}\ntimeout = "1x"', 11, "1x"),
         (PLAIN.replace('/r"', "/r"), 8, "not TOML"),
-        (PLAIN.replace('"x"', '"a b"'), 7, "match pattern"),
+        (PLAIN.replace('"x"', '"a b"'), 7, "it should be text that matches"),
         (PLAIN.replace('"x"', '"good"'), 7, "line 1 too"),
         (f'{PLAIN}\nwindow = "9-"', 11, "window"),
         (PLAIN.replace('"5m"', '{type = "moon", value = "1"}'), 9, "moon"),
@@ -79,15 +79,15 @@ def test_an_invalid_entry_is_reported_with_its_line_and_disables_only_itself(bro
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('priority = "high"', 'priority: "high" is not a valid integer'),
-        ("priority = true", "priority: true is not a valid integer"),
-        ("priority = -1", "priority: Input should be greater than or equal to 0, not -1"),
-        ("schedule = 30", "schedule: 30 is not a valid string or table"),
-        ("window = 9", "window: 9 is not a valid string or table"),
-        ("window = {hours = 9}", "window: 9 is not a valid string"),
+        ('priority = "high"', 'priority: it should be a whole number, and is "high"'),
+        ("priority = true", "priority: it should be a whole number, and is true"),
+        ("priority = -1", "priority: it should be at least 0, and is -1"),
+        ("schedule = 30", "schedule: it should be text or a table, and is 30"),
+        ("window = 9", "window: it should be text or a table, and is 9"),
+        ("window = {hours = 9}", "window: it should be text, and is 9"),
         ('timeout = "1x"', "timeout: "),
-        ("enabled = 1", "enabled: 1 is not a valid boolean"),
-        ('overlap = "both"', "overlap: Input should be 'skip', 'one' or 'all', not \"both\""),
+        ("enabled = 1", "enabled: it should be true or false, and is 1"),
+        ('overlap = "both"', "overlap: it should be 'skip', 'one' or 'all', and is \"both\""),
     ],
 )
 def test_an_error_says_the_value_and_what_is_allowed(line, said):

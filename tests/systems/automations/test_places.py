@@ -13,7 +13,7 @@ from headway.systems.automations import places
 from headway.systems.automations.places import Places, log, read_settings, write_log
 
 
-def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
+def test_the_log_is_private_json_and_begins_again_when_it_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (places.LOG_SIZE, places.LOG_KEEP) == (10_000_000, 5)
@@ -45,7 +45,7 @@ def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
     [
         ({"state_dri": "x"}, "automations.state_dri: there is no such setting"),
         ({"lease": "soon"}, "automations.lease is 'soon': the duration 'soon' is not understood"),
-        ({"look_each": "0ms"}, "automations.look_each is '0ms': input should be"),
+        ({"look_each": "0ms"}, "automations.look_each is '0ms': it should be at least"),
     ],
 )
 def test_an_unusable_setting_is_named(written: dict[str, object], said: str) -> None:

@@ -47,7 +47,7 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
         ({"template": {"hours": {"spans": "9-17"}}}, "calls.template.hours is {'spans': '9-17'}: "),
         (
             {"reporting_keys": "whsec_c2VjcmV0"},
-            "calls.reporting_keys: input should be a valid list",
+            "calls.reporting_keys: it should be a list",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_settings_of_twilio_that_cannot_be_are_named_and_not_shown(
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"account_sid": "AC1"}, "account_sid: string should match pattern '^AC[0-9a-fA-F]{32}$'"),
+        ({"account_sid": "AC1"}, "account_sid: it should be text that matches ^AC[0-9a-fA-F]{32}$"),
         ({"timeot": "3s"}, "timeot: there is no such setting (did you mean timeout?)"),
         ({"colour": 3}, "colour: there is no such setting (known: account_sid, auth_token, "),
     ],

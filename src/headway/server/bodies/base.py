@@ -119,8 +119,8 @@ def _tenant(value: str) -> str:
     return check_name("it", value, empty=True)
 
 
-def _line(value: str) -> str:
-    # PostgreSQL keeps no NUL, and a reason is not worth a refusal.
+def without_nul(value: str) -> str:
+    """Return a text that PostgreSQL keeps: a reason or an error is not worth a refusal."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -160,7 +160,7 @@ JobId = Annotated[str, Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 RunNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """The number of a run."""
 
-Text = Annotated[str, Field(max_length=4_000), AfterValidator(_line)]
+Text = Annotated[str, Field(max_length=4_000), AfterValidator(without_nul)]
 """A reason or a note: up to 4,000 characters."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_CAPACITY)]

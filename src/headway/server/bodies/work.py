@@ -19,6 +19,7 @@ from headway.server.bodies.base import (
     Text,
     When,
     max_fields,
+    without_nul,
 )
 from headway.server.bodies.jobs import MOST_GATES, GateBody, JobBody
 from headway.server.long_polling.claiming import (
@@ -191,12 +192,7 @@ HAND_OVER_MS = 1_800_000
 """How long a hand-over may go unanswered, if nothing is said."""
 
 
-def _readable(value: str) -> str:
-    # PostgreSQL keeps no NUL, and an error is not worth a refusal.
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-ErrorText = Annotated[str, Field(max_length=1_000_000), AfterValidator(_readable)]
+ErrorText = Annotated[str, Field(max_length=1_000_000), AfterValidator(without_nul)]
 """An error, a traceback: the first 16,000 characters are kept."""
 
 

@@ -10,14 +10,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from headway.contract.signals import Signal
-from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
+from headway.runtime.settings_table import Span, Table, read_table
 from headway.runtime.timing import Timing
 from headway.server.hooks.request import TOLERANCE_MS, HookRequest, sender_url
 from headway.server.hooks.sendgrid import SendGrid
@@ -38,23 +38,14 @@ def _several(value: object) -> object:
     return tuple(one.strip() for one in value.split(",") if one.strip())
 
 
-def _span(value: object) -> int:
-    return parse_duration(value)
-
-
 Keys = Annotated[
     tuple[Annotated[str, Field(min_length=8)], ...],
     BeforeValidator(_several),
     Field(default=(), repr=False),
 ]
-Tolerance = Annotated[int, BeforeValidator(_span)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class TwilioTable(_Table):
+class TwilioTable(Table):
     """`[hooks.twilio]`."""
 
     auth_tokens: Keys = ()
@@ -66,17 +57,15 @@ class TwilioTable(_Table):
         Raises:
             InvalidValue: there is none.
         """
-        if not self.auth_tokens and not self.shared_keys:
-            message = "hooks.twilio: there is no key to check its signatures with"
-            raise InvalidValue(message, hint='auth_tokens = ["…"]')
+        _check_some("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
         return Twilio(auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
 
-class SendGridTable(_Table):
+class SendGridTable(Table):
     """`[hooks.sendgrid]`."""
 
     public_keys: Keys = ()
-    tolerance: Tolerance = TOLERANCE_MS
+    tolerance: Span = TOLERANCE_MS
     only_refs: bool = False
 
     def provider(self) -> Provider:
@@ -85,18 +74,16 @@ class SendGridTable(_Table):
         Raises:
             InvalidValue: there is none, or one is unusable.
         """
-        if not self.public_keys:
-            message = "hooks.sendgrid: there is no key to check its signatures with"
-            raise InvalidValue(message, hint='public_keys = ["MFkw…"]')
+        _check_some("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
         keys = [_p256("hooks.sendgrid.public_keys", one) for one in self.public_keys]
         return SendGrid(public_keys=keys, tolerance_ms=self.tolerance, only_refs=self.only_refs)
 
 
-class StandardTable(_Table):
+class StandardTable(Table):
     """`[hooks.standard.NAME]`."""
 
     keys: Keys = ()
-    tolerance: Tolerance = TOLERANCE_MS
+    tolerance: Span = TOLERANCE_MS
 
     def provider(self, name: str) -> Provider:
         """Return the sender of this name, with these keys.
@@ -105,20 +92,22 @@ class StandardTable(_Table):
             InvalidValue: there is none, or one is unusable.
         """
         where = f"hooks.standard.{name}"
-        if not self.keys:
-            message = f"{where}: there is no key to check its signatures with"
-            raise InvalidValue(message, hint='keys = ["whsec_…"]')
-        secrets = [one for one in self.keys if not one.startswith(_PUBLIC)]
-        public = [one for one in self.keys if one.startswith(_PUBLIC)]
+        _check_some(where, self.keys, 'keys = ["whsec_…"]')
         return StandardWebhooks(
             name=name,
-            secrets=[_secret(where, one) for one in secrets],
-            public_keys=[_ed25519(where, one) for one in public],
+            secrets=[_secret(where, one) for one in self.keys if not one.startswith(_PUBLIC)],
+            public_keys=[_ed25519(where, one) for one in self.keys if one.startswith(_PUBLIC)],
             tolerance_ms=self.tolerance,
         )
 
 
-class HooksTable(_Table):
+def _check_some(where: str, keys: tuple[str, ...], hint: str) -> None:
+    if not keys:
+        message = f"{where}: there is no key to check its signatures with"
+        raise InvalidValue(message, hint=hint)
+
+
+class HooksTable(Table):
     """`[hooks]`."""
 
     twilio: TwilioTable | None = None
@@ -136,14 +125,7 @@ def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
         InvalidValue: the table holds what is unknown or unusable; the message names the place,
             never the value.
     """
-    try:
-        table = HooksTable.model_validate(dict(written))
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        where = ".".join(("hooks", *map(str, first["loc"])))
-        message = f"{where}: {first['msg'].removeprefix('Value error, ').lower()}"
-        hint = "known: twilio, sendgrid, standard.NAME"
-        raise InvalidValue(message, hint=hint) from None
+    table = read_table("hooks", HooksTable, written)
     found: dict[str, Provider] = {}
     if table.twilio is not None:
         found["twilio"] = table.twilio.provider()

@@ -18,10 +18,10 @@ from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_RESULT
 from headway.core.naming import MAX_NAME, check_name
+from headway.runtime.faults import faults, sentence
 from headway.runtime.signals import Final, SignalOptions, read_signal
-from headway.server.bodies.base import Body, Name, Span, Text
+from headway.server.bodies.base import Body, Name, Span, Text, without_nul
 from headway.server.hooks.request import HookRequest
-from headway.server.problems import faults, sentence
 
 VERBS = ("final", "progress", "note")
 """Of these, a signal says exactly one."""
@@ -72,9 +72,9 @@ class SignalBody(Body):
             "progress": self.progress,
             "body": self.body,
             "reason": self.reason,
-            "candidate": self.candidate.replace("\0", "\ufffd"),
+            "candidate": without_nul(self.candidate),
             "offer": self.offer,
-            "known_as": self.known_as.replace("\0", "\ufffd"),
+            "known_as": without_nul(self.known_as),
         }
         if self.final is not None:
             options["final"] = self.final

@@ -6,7 +6,6 @@ itself; whatever is wrong is reported with file and line.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from headway.contract.definitions import Overlap
 from headway.core.duration import UNITS_MS
@@ -26,6 +24,7 @@ from headway.core.gates.spec import GateSpec
 from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
 from headway.core.naming import did_you_mean
 from headway.core.timetable.schedule import Schedule, parse_schedule
+from headway.runtime.faults import faults
 from headway.runtime.settings_table import Span as AnySpan
 from headway.systems.automations.repository import Repository, read_repository
 
@@ -363,38 +362,24 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        if any(len(one["loc"]) > 2 and isinstance(one["loc"][-1], str) for one in found):
-            # A table that is not valid is not meant to be a text.
-            found = [one for one in found if len(one["loc"]) > 2 or one["loc"][1:] != ("str",)]
-        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
-        keys = [part for part in first["loc"] if isinstance(part, str)] or ["automation"]
-        if first["type"] == "extra_forbidden":
+        found = faults(
+            error.errors(include_url=False),
+            values,
+            shows=lambda path: path[0] not in _SECRET,
+            toml=True,
+        )
+        first = min(found, key=lambda one: one.kind != "extra_forbidden")
+        keys = [part for part in first.path if isinstance(part, str)] or ["automation"]
+        if first.kind == "extra_forbidden":
             said = f"there is no key {keys[-1]!r}; "
             said += did_you_mean(keys[-1], model.model_fields, "see the reference")
-        elif first["type"] == "missing":
+        elif first.kind == "missing":
             said = f"{keys[-1]} is missing"
         else:
             if chunk.line_of(keys[-1]) > chunk.line:
                 keys = keys[-1:]
-            said = f"{keys[0]}: {_said(first, found)}"
+            said = f"{keys[0]}: {first.said}"
         raise _Invalid(chunk.line_of(keys[0]), said) from None
-
-
-def _said(first: ErrorDetails, found: Sequence[ErrorDetails]) -> str:
-    """Say what is wrong with a value, and what it is, unless it may have a secret."""
-    said = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":
-        return said
-    value = "this"
-    if first["loc"][0] not in _SECRET:
-        value = json.dumps(first["input"], default=str)[:60]
-    alike = [one for one in found if one["loc"][:1] == first["loc"][:1]]
-    forms = [one["msg"].partition("Input should be a valid ")[2] for one in alike]
-    if all(forms):
-        allowed = " or ".join(dict.fromkeys(forms)).replace("dictionary", "table")
-        return f"{value} is not a valid {allowed}"
-    return said if value == "this" else f"{said}, not {value}"
 
 
 def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:

@@ -20,8 +20,9 @@ from pydantic import Field, ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from headway.core.errors import InvalidState, InvalidValue
+from headway.runtime.faults import faults, sentence
 from headway.server.bodies.base import QueryModel
-from headway.server.problems import add_members, faults, sentence
+from headway.server.problems import add_members
 from headway.systems.directory.database import Directory
 from headway.systems.directory.records import Fields, ImportReport, New, R, Records
 

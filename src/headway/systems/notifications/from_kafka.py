@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from headway.bridges.kafka.message import Incoming, Put, Stored
 from headway.core.errors import InvalidValue
-from headway.server.problems import faults, sentence
+from headway.runtime.faults import faults, sentence
 from headway.server.service import Service
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.intake import NotificationBody, take_in

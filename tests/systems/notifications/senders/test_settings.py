@@ -69,7 +69,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ),
         (
             {"email": {"smtp": SMTP}},
-            r"notifications\.senders\.email\.from: field required .known: from, smtp, sendgrid",
+            r"notifications\.senders\.email\.from: it is missing .known: from, smtp, sendgrid",
         ),
         ({"email": {"from": "x@example.org"}}, "email: give a table smtp, or a table sendgrid"),
         ({"email": {**EMAIL, "from": "nobody"}}, "email.from: is not an address"),
@@ -79,13 +79,13 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
             "smtp: give username and password together",
         ),
         ({"email": {**EMAIL, "smtp": {**SMTP, "tls": "none"}}}, "in the clear"),
-        ({"email": {**EMAIL, "smtp": {**SMTP, "tls": "ssl"}}}, "smtp.tls: input should be"),
+        ({"email": {**EMAIL, "smtp": {**SMTP, "tls": "ssl"}}}, "smtp.tls: it should be 'starttls'"),
         (
             {"email": {**EMAIL, "smtp": {**SMTP, "ca_file": "/nowhere"}}},
             "smtp.ca_file: /nowhere cannot be read",
         ),
         ({"push": {**PUSH, "key_file": "x"}}, "push: give key_file, or key"),
-        ({"push": {**PUSH, "key_id": "hunter2!"}}, "push.key_id: string should match"),
+        ({"push": {**PUSH, "key_id": "hunter2!"}}, "push.key_id: it should be text that matches"),
         ({"push": PUSH}, "notifications.senders.push is not a private key of P-256"),
         ({"sms": {"from": "hello"}}, "sms.from"),
         (
@@ -94,7 +94,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ),
         ({"webhook": {"keys": []}}, "webhook.keys"),
         ({"webhook": {"keys": ["hunter2!"]}}, "webhook.keys: key 1 is no secret"),
-        ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: input should be greater"),
+        ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: it should be at least 100"),
     ],
 )
 async def test_a_wrong_setting_is_named_and_no_secret_is_shown(

@@ -1,0 +1,238 @@
+"""Faults: what a validator refuses, in words of our own.
+
+A validator reports the path through its own parts: tags of unions, names of models and functions.
+Here each fault gets the path in what was given, what is allowed there, and the value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headway.core.errors import HeadwayError
+
+MOST_FAULTS = 100
+"""Faults of one request that are reported."""
+MOST_SHOWN = 60
+"""Characters of a value that are shown."""
+MOST_TEXT = 400
+"""Characters of what is said of one fault."""
+
+Part = str | int
+Path = tuple[Part, ...]
+
+_SECRET = re.compile(r"(?i)secret|token|password|signature|credential|authorization|private")
+_INTERNAL = re.compile(r"[\[(]|^(?:constrained|lax-or-strict|json-or-python|is-instance)-|Body$")
+_TYPES: Mapping[str, str] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "path_type": "text",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+}
+"""What should be where there is a value of another type."""
+_BOUNDS: Mapping[str, str] = {
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "int_parsing_size": "a smaller number",
+}
+"""What a value should be."""
+_PLAIN: Mapping[str, str] = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "string_too_short": "it should have at least {min_length} characters",
+    "string_too_long": "it should have at most {max_length} characters",
+    "too_short": "it should have at least {min_length} items, and has {actual_length}",
+    "too_long": "it should have at most {max_length} items",
+    "union_tag_not_found": "the field {discriminator} is missing",
+    "union_tag_invalid": "the field {discriminator} should be one of {expected_tags}",
+    "string_unicode": "it should be text in UTF-8",
+    "json_invalid": "it is not JSON: {error}",
+    "invalid_key": "a key of it should be text",
+}
+"""What is wrong, of faults that are not about the type or the range of a value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A place in what was given, and what is wrong there.
+
+    Attributes:
+        path: keys and indexes, from the outermost one.
+        what: what is wrong, and what is allowed.
+        hint: how to fix it; may be empty.
+        kind: as the validator names it, such as "missing".
+        value: the value that was given.
+    """
+
+    path: Path
+    what: str
+    hint: str = ""
+    kind: str = ""
+    value: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def where(self) -> str:
+        """The path as one line, such as `body.gates.0.amount`."""
+        return ".".join(str(one)[:80] for one in self.path)
+
+    @property
+    def said(self) -> str:
+        """What is wrong, and the hint in brackets when there is one."""
+        return f"{self.what} ({self.hint})" if self.hint else self.what
+
+
+def faults(
+    errors: Sequence[Mapping[str, Any]],
+    root: object = None,
+    *,
+    shows: Callable[[Path], bool] = lambda _: True,
+    toml: bool = False,
+) -> list[Fault]:
+    """Read a validator's errors.
+
+    Args:
+        errors: of one validation, as pydantic lists them.
+        root: what was validated. If a place begins with the name of a part of a request, it is
+            the value of the body.
+        shows: whether an error may show the value at a place; it never shows one of a name that
+            suggests a secret.
+        toml: whether it stands in TOML, which has keys and tables in place of fields and objects.
+
+    Returns:
+        The faults in their order, each place with its alternatives once; up to 100.
+    """
+    placed = [(_path(one, root), one) for one in errors[: 10 * MOST_FAULTS]]
+    found: dict[Path, list[Mapping[str, Any]]] = {}
+    for path, one in placed:
+        found.setdefault(path, []).append(one)
+    deeper = {path[:end] for path in found for end in range(len(path))}
+    read: list[Fault] = []
+    for path, there in found.items():
+        others = [one for one in there if one["type"] not in _TYPES]
+        if not others and path in deeper:
+            continue  # a type that another alternative of the union wants
+        given = _given(path, there[0], toml=toml) if shows(path) else ""
+        if others:
+            whats = [_what(one, given, toml=toml) for one in others]
+        else:
+            wanted = dict.fromkeys(_words(_TYPES[one["type"]], toml=toml) for one in there)
+            whats = [(f"it should be {' or '.join(wanted)}{given}", "")]
+        kind, value = str((others or there)[0]["type"]), there[0].get("input")
+        read += [
+            Fault(path=path, what=what, hint=hint, kind=kind, value=value)
+            for what, hint in dict.fromkeys(whats)
+        ]
+    return read[:MOST_FAULTS]
+
+
+def sentence(found: Sequence[Fault]) -> str:
+    """Return the first faults as one line."""
+    return "; ".join(f"{one.where}: {one.said}" if one.path else one.said for one in found[:3])
+
+
+def _path(error: Mapping[str, Any], root: object) -> Path:
+    """Return the place of a fault in the JSON, without the parts of the validator on the way."""
+    loc = cast("Path", tuple(error.get("loc", ())))
+    head = loc[:1] if loc and loc[0] in {"body", "query", "path", "header"} else ()
+    rest = loc[len(head) :]
+    if head in {(), ("body",)} and root is not None:
+        names_child = error["type"] in {"missing", "extra_forbidden"}
+        target = error.get("input")
+        last: Path = rest[-1:] if names_child else ()
+        steps = rest[: len(rest) - len(last)]
+        if error["type"] == "extra_forbidden":
+            paths = _paths(root, steps, lambda one: isinstance(one, dict) and rest[-1] in one)
+        else:
+            paths = _paths(root, steps, lambda one: one is target)
+        # If two are equally long, the one with the later last step.
+        best = max(reversed([*paths]), key=len, default=None)
+        if best is not None:
+            return (*head, *best, *last)
+    return (*head, *(one for one in rest if not _INTERNAL.search(str(one))))
+
+
+def _paths(value: object, steps: Sequence[Part], fits: Callable[[Any], bool]) -> Iterator[Path]:
+    """Yield the ways from a value along some of the steps, in their order, to one that fits."""
+    if fits(value):
+        yield ()
+    for place, step in enumerate(steps[:24]):
+        held: object
+        if isinstance(value, dict) and step in value:
+            held = cast("dict[Part, object]", value)[step]
+        elif isinstance(value, list) and isinstance(step, int):
+            items = cast("list[object]", value)
+            if not 0 <= step < len(items):
+                continue
+            held = items[step]
+        else:
+            continue
+        yield from ((step, *path) for path in _paths(held, steps[place + 1 :], fits))
+
+
+def _what(error: Mapping[str, Any], given: str, *, toml: bool) -> tuple[str, str]:
+    """Return what is wrong, and how to fix it."""
+    kind = str(error["type"])
+    context = cast("Mapping[str, Any]", error.get("ctx") or {})
+    cause = context.get("error")
+    if isinstance(cause, HeadwayError):
+        return cause.message[:MOST_TEXT], cause.hint[:MOST_TEXT]
+    if kind in {"value_error", "assertion_error"}:
+        return str(cause or "it is not valid")[:MOST_TEXT], ""
+    said = f"it is not valid{given}"
+    if kind in _BOUNDS:
+        said = f"it should be {_BOUNDS[kind].format(**context)}{given}"
+    elif kind in _PLAIN:
+        said = _words(_PLAIN[kind], toml=toml).format(**context)
+    return said[:MOST_TEXT], ""
+
+
+def _given(path: Path, error: Mapping[str, Any], *, toml: bool) -> str:
+    """Return the value that was given, if it may be shown; of one that is long, its beginning."""
+    if "input" not in error:
+        return ""
+    value = cast("object", error["input"])
+    shown = _words("an object", toml=toml) if isinstance(value, dict) else _shown(path, value)
+    return f", and is {shown}"
+
+
+def _words(text: str, *, toml: bool) -> str:
+    return text.replace("an object", "a table").replace("field", "key") if toml else text
+
+
+def _shown(path: Path, value: object) -> str:
+    hidden = path[:1] == ("header",) or any(_SECRET.search(str(one)) for one in path)
+    match value:
+        case None | bool() | int() | float() if not hidden:
+            text = json.dumps(value)
+            return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+        case str() if not hidden:
+            cut = value[:MOST_SHOWN]
+            return json.dumps(cut) if len(value) <= MOST_SHOWN else f"{json.dumps(cut)}…"
+        case str() | bytes():
+            return f"a text of {len(value)} characters"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return "another value"
