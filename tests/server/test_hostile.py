@@ -547,3 +547,19 @@ async def test_making_few_large_jobs_gives_others_a_turn(rig: Rig) -> None:
     await make_jobs(rig.service, OPEN_CALLER, bodies)
     counting.cancel()
     assert turns >= 50 - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("%FF", 400), ("%80", 400), ("a%C3", 400), ("%EF%BF%BD", 200), ("%C3%A9", 200)],
+)
+async def test_a_path_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_others(
+    rig: Rig, name: str, status: int
+) -> None:
+    reply = await tell(
+        rig,
+        f"GET /v1/lanes/{name} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+        f"Authorization: Bearer {rig.tokens[Role.VIEWER]}\r\n\r\n",
+    )
+    assert reply.startswith(b"HTTP/1.1 %d " % status), reply
+    assert (b"is not UTF-8" in reply) == (status == 400)

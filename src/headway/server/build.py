@@ -21,7 +21,7 @@ from headway.server.middleware import (
     CrossSiteCheck,
     RequestEnvelope,
     TraceContext,
-    UnambiguousHeaders,
+    UnambiguousRequest,
 )
 from headway.server.problems import add_problem_handlers
 from headway.server.routes import (
@@ -168,7 +168,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
     app.add_middleware(CrossSiteCheck, hosts=options.hosts)
-    app.add_middleware(UnambiguousHeaders)
+    app.add_middleware(UnambiguousRequest)
     app.add_middleware(RequestEnvelope, timing=service.timing, metrics=service.scrapes.requests)
     if options.traces:
         app.add_middleware(TraceContext)

@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import structlog
 from starlette.datastructures import Headers
@@ -151,8 +151,12 @@ CODINGS = {b"content-encoding": b"identity", b"transfer-encoding": b"chunked"}
 """How a body may be coded."""
 
 
-class UnambiguousHeaders:
-    """Refuses requests that say something twice or name no host, and bodies that are compressed."""
+class UnambiguousRequest:
+    """Refuses ambiguous requests.
+
+    They say something twice, name no host, have a body that is compressed, or a path that is not
+    UTF-8.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -185,6 +189,14 @@ def _refused(scope: Scope) -> Response | None:
                 hint="send the body without compression",
                 request=Request(scope),
             )
+    if not _is_utf8(scope):
+        return problem(
+            HTTPStatus.BAD_REQUEST,
+            code="invalid_value",
+            detail=f"the path {scope['path'][:200]!r} is not UTF-8",
+            hint="write each byte of a name in UTF-8 as %XX",
+            request=Request(scope),
+        )
     if scope["http_version"] == "1.1" and b"host" not in seen:
         return problem(
             HTTPStatus.BAD_REQUEST,
@@ -194,6 +206,17 @@ def _refused(scope: Scope) -> Response | None:
             request=Request(scope),
         )
     return None
+
+
+def _is_utf8(scope: Scope) -> bool:
+    """Return whether a path is UTF-8: of others, several byte sequences would be one name."""
+    if "\N{REPLACEMENT CHARACTER}" not in scope["path"]:
+        return True
+    try:
+        unquote_to_bytes(scope["raw_path"]).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
