@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("textual", reason="the extra `top` is not installed: make setup")
 
 from headway.cli.top.looking import Looker, StoreFinder, View
+from headway.cli.top.showing import stuck
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.remote_store import RemoteStore
@@ -513,6 +514,22 @@ async def test_a_listing_that_takes_long_is_read_less_often_unless_a_key_asks(
             assert len(look.jobs) == seen
             await enqueue(store, 1, lane="mail")
         assert (await looker.look(View.DEAD, fresh=False)).jobs == ()
+
+
+async def test_a_closed_shared_gate_is_stuck_also_while_no_worker_serves_its_lane(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await declare(store)
+        use = GateUse(name="line", template="line", shared=True)
+        await enqueue(store, 2, lane="calls", gates=(use,))
+        item = CloseGate(name="line", reason="storm")
+        await store.define(DefineRequest(items=(item,), author="bob"))
+        look = await Looker(store).look(View.LANES)
+        assert stuck(look) == [
+            "2 jobs wait in the lane calls: no live worker serves it",
+            "up to 2 jobs wait at line: closed by bob (storm)",
+        ]
 
 
 async def test_what_is_stuck_comes_first_with_the_number_of_jobs_and_the_cause(

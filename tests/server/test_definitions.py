@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from headway.contract.claims import ClaimRequest
-from headway.contract.definitions import Role
+from headway.contract.definitions import (
+    DeclareEntry,
+    DefineRequest,
+    EntrySpec,
+    FireRequest,
+    Role,
+)
+from headway.contract.views import StatsQuery, TimetableQuery
 from headway.core.instant import parse_instant
+from headway.core.timetable.schedule import Every
+from tests.cli.seeding import new_job
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -291,6 +300,28 @@ async def test_the_fires_of_an_entry_are_laid_as_soon_as_it_is_declared_or_switc
     await done(rig, "POST", "/v1/timetable/e/enable")
     ahead = (await rig.ask(VIEWER, "/v1/timetable/e", fires=2))["next_at"]
     assert (await laid())[:2] == ahead
+
+
+async def test_an_entry_says_when_it_fired_last_and_no_fire_that_is_laid_ahead(rig: Rig):
+    await done(rig, "PUT", "/v1/timetable/e", ENTRY)
+    entry = await rig.ask(VIEWER, "/v1/timetable/e", fires=1)
+    assert entry["last_fired"] >= entry["next_at"][0]
+    assert entry["last_at"] is None
+    now = (await rig.store.read(StatsQuery())).now
+    spec = EntrySpec(name="f", schedule=Every(600_000, anchor_at=now), job=new_job())
+    await rig.store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
+    moments = (now, now + 600_000)
+    (_, view) = await rig.store.read(TimetableQuery())
+    await rig.store.fire(
+        FireRequest(entry="f", revision=view.revision, moments=moments, ahead_until=moments[-1])
+    )
+    ask = ClaimRequest(worker="w" * 32, request=1, lanes=(("main", 1),))
+    assert len((await rig.store.claim(ask)).jobs) == 1
+    assert (await rig.ask(VIEWER, "/v1/timetable/f"))["last_at"] == now
+    assert [one["last_at"] for one in (await rig.ask(VIEWER, "/v1/timetable"))["rows"]] == [
+        None,
+        now,
+    ]
 
 
 async def test_an_entry_is_fired_now_beside_the_timetable_once_for_each_repeat_key(rig: Rig):

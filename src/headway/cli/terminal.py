@@ -101,6 +101,15 @@ class Terminal:
         else:
             self.line(text)
 
+    def listing(
+        self, document: object, columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str
+    ) -> None:
+        """Print the answer: the document with --json, else the rows, as `table` does."""
+        if self.json:
+            self.document(document)
+        else:
+            self.table(columns, rows, empty)
+
     def line(self, text: str, style: str = "") -> None:
         """Print a line of the answer."""
         self.answers.print(shown(text, style), soft_wrap=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
 from headway.contract.views import (
+    EntryView,
     FlowsQuery,
     GatesQuery,
     GateState,
@@ -22,11 +23,14 @@ from headway.contract.views import (
     LanesQuery,
     LaneView,
     Page,
+    RunView,
     WaitingFlow,
     WorkersQuery,
     WorkerView,
 )
+from headway.core.job import fire_id
 from headway.core.state import HELD, State
+from headway.core.timetable.fires import latest_fires
 from headway.server.caller import OPEN_CALLER, Caller
 
 MOST_ROWS = 1_000
@@ -143,9 +147,7 @@ class Flows:
 
 async def waiting_flows(store: Store, lanes: Sequence[str], first: int = 1) -> Flows:
     """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane."""
-    pages = [await store.read(FlowsQuery(lane=one, first=first, limit=MOST_FLOWS)) for one in lanes]
-    rows = [flow for page in pages for flow in page.rows]
-    return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
+    return await _flows(store, (FlowsQuery(lane=one, first=first) for one in lanes))
 
 
 async def parked_gates(store: Store) -> Page[GateState]:
@@ -155,9 +157,11 @@ async def parked_gates(store: Store) -> Page[GateState]:
 
 async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1) -> Flows:
     """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate."""
-    pages = [
-        await store.read(FlowsQuery(gate=one.name, first=first, limit=MOST_FLOWS)) for one in gates
-    ]
+    return await _flows(store, (FlowsQuery(gate=one.name, first=first) for one in gates))
+
+
+async def _flows(store: Store, queries: Iterable[FlowsQuery]) -> Flows:
+    pages = [await store.read(replace(one, limit=MOST_FLOWS)) for one in queries]
     rows = [flow for page in pages for flow in page.rows]
     return Flows(rows=rows, more=any(page.cursor is not None for page in pages))
 
@@ -279,3 +283,79 @@ async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
     if not page.rows and page.cursor is not None:
         page = await store.read(replace(query, newest=True))
     return page.rows
+
+
+RECENT = 5
+"""Moments before now at which an entry may have fired, whose jobs are looked for by their ids."""
+EARLIER = 2
+"""Revisions under which such a fire may have been laid besides the present one: switching an entry
+off and on makes two."""
+NOT_FIRED = frozenset({State.SCHEDULED, State.CANCELLED})
+
+
+async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> dict[str, int]:
+    """Return the last moment at which each entry fired, as far as the job is kept.
+
+    A moment that is laid ahead, folded or dropped by an edit does not count. `last_fired` of an
+    entry does not say it: it is the moment up to which nothing is fired any more.
+    """
+    fired = [one for one in entries if one.last_fired is not None]
+    recent = [
+        (one, latest_fires(one.spec.schedule, one.first_seen_at - 1, now, RECENT)) for one in fired
+    ]
+    ids = tuple(id_ for entry, moments in recent for id_ in fire_ids(entry, moments))
+    found: dict[str, int] = {}
+    for first in range(0, len(ids), MOST_ROWS):
+        query = JobsQuery(ids=ids[first : first + MOST_ROWS], limit=MOST_ROWS)
+        _note_fires(found, (await store.read(query)).rows)
+    # Those whose schedule was another, or whose last fires were folded.
+    left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
+    begun = tuple(state for state in State if state not in NOT_FIRED)
+    for lane, kind in sorted(left):
+        query = JobsQuery(lane=lane, kind=kind, states=begun, newest=True, limit=MOST_ROWS)
+        _note_fires(found, (await store.read(query)).rows)
+    return found
+
+
+def fire_ids(entry: EntryView, moments: Iterable[int]) -> dict[str, int]:
+    """Return the ids that jobs of an entry's fires may have, each with its moment."""
+    return {
+        fire_id(entry.spec.name, entry.first_seen_at, revision, moment): moment
+        for moment in moments
+        for revision in range(max(1, entry.revision - EARLIER), entry.revision + 1)
+    }
+
+
+def has_fired(job: JobView) -> bool:
+    """Return whether a fire's job has come due and was not dropped before."""
+    return bool(job.run) or job.state not in NOT_FIRED
+
+
+def _note_fires(found: dict[str, int], jobs: Iterable[JobView]) -> None:
+    for job in jobs:
+        if has_fired(job) and job.entry is not None and job.fired_at is not None:
+            found[job.entry] = max(found.get(job.entry, 0), job.fired_at)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunTimes:
+    """What the time of a run went into, in ms."""
+
+    for_worker: int
+    at_gates: int
+    ran: int
+    awaited: int
+
+
+def run_times(job: JobView, run: RunView, now: int) -> RunTimes:
+    """Return what the time of a run went into, up to now if it has not ended."""
+    waited = max(0, run.claimed_at - max(run.due_at, job.created_at))
+    ended = now if run.ended_at is None else run.ended_at
+    handed = ended if run.handed_at is None else run.handed_at
+    at_gates = min(waited, run.blocked_ms)
+    return RunTimes(
+        for_worker=waited - at_gates,
+        at_gates=at_gates,
+        ran=max(0, handed - run.claimed_at),
+        awaited=max(0, ended - handed),
+    )

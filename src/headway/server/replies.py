@@ -30,17 +30,15 @@ from headway.runtime.records import View, job_record, record
 
 _GONE = 499
 
+_CURSOR = (str | None, "Give it to the next call; null at the end.")
+
 _encode = msgspec.json.Encoder().encode
 
 
 def answer(
     value: object, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a reply that says a value.
-
-    Returns:
-        `application/json`.
-    """
+    """Return a reply that says a value as JSON."""
     return json_reply(plain_value(value), status, headers=headers)
 
 
@@ -57,10 +55,7 @@ def json_reply(
 
 
 def disconnected() -> Response:
-    """Return a placeholder reply for a client that is gone.
-
-    Its status stands in the log alone.
-    """
+    """Return a placeholder reply for a client that is gone; its status stands in the log alone."""
     return Response(status_code=_GONE)
 
 
@@ -107,33 +102,23 @@ def page_model(view: type[Any]) -> type[BaseModel]:
         f"PageOf{view.__name__}",
         "Some rows, and where to go on.",
         rows=(list[reply_model(view)], "In the listing's order."),
-        cursor=(str | None, "Give it to the next call; null at the end."),
+        cursor=_CURSOR,
     )
 
 
 def reply(name: str, doc: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
-    """Return a model of facts that are in no view.
-
-    Returns:
-        The model.
-    """
-    described: dict[str, Any] = {
-        field: (kind, Field(description=text)) for field, (kind, text) in given.items()
-    }
-    return _model(name, doc, described, {})
+    """Return a model of facts that are in no view."""
+    return _model(name, doc, _fields(given), {})
 
 
 def extended_model(view: type[Any], name: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
-    """Return the model of a view's fields and further ones.
-
-    Returns:
-        The model.
-    """
-    described: dict[str, Any] = {
-        field: (kind, Field(description=text)) for field, (kind, text) in given.items()
-    }
+    """Return the model of a view's fields and further ones."""
     base = reply_model(view)
-    return create_model(name, __base__=base, __doc__=base.__doc__, **described)
+    return create_model(name, __base__=base, __doc__=base.__doc__, **_fields(given))
+
+
+def _fields(given: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    return {name: (kind, Field(description=text)) for name, (kind, text) in given.items()}
 
 
 def attribute_docs(view: type[Any]) -> Mapping[str, str]:
@@ -179,6 +164,8 @@ def _described(hint: Any, view: type[Any]) -> Any:  # noqa: ANN401  (an annotati
 
 
 _REVISION = (int, "Of the definitions; for If-Match.")
+_UNTIL = (int | None, "When it opens by itself; null if it must be opened.")
+_ASKED = '"asked": the job is held; it ends when its run or its deadline says so.'
 
 
 def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseModel]:
@@ -187,7 +174,7 @@ def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseM
         name,
         doc,
         rows=(list[row], note),
-        cursor=(str | None, "Give it to the next call; null at the end."),
+        cursor=_CURSOR,
         revision=_REVISION,
         now=(int, "The store's time."),
     )
@@ -201,7 +188,7 @@ CLOSURE = reply(
     "Closure",
     "A closed gate.",
     gate=(str, "Its name."),
-    until_at=(int | None, "When it opens by itself; null if it must be opened."),
+    until_at=_UNTIL,
     by=(str, "Who closed it."),
     reason=(str, "Why."),
 )
@@ -213,7 +200,7 @@ CLOSED = reply(
     "A closing that holds.",
     revision=_REVISION,
     gate=(str, "Its name."),
-    until_at=(int | None, "When it opens by itself; null if it must be opened."),
+    until_at=_UNTIL,
 )
 RELEASED = reply("Released", "Whether a permit was taken.", released=(bool, "The job held one."))
 LANE = extended_model(
@@ -229,6 +216,7 @@ ENTRY = extended_model(
     name=(str, "Of the entry."),
     when=(str, "Its schedule in words."),
     next_at=(list[int], "When it fires next; none while it is off."),
+    last_at=(int | None, "When it fired last, as far as the job is kept."),
 )
 ENTRIES = _listing("Entries", "The timetable, by name.", ENTRY, "With the next fires of each.")
 WORKERS = page_model(WorkerView)
@@ -259,17 +247,14 @@ MOVED = reply(
     "Moved",
     "The result of a move on one job.",
     id=(str, "The job."),
-    answer=(Acted, '"asked": the job is held; it ends when its run or its deadline says so.'),
+    answer=(Acted, _ASKED),
     state=(str | None, "Its state now; null for an unknown one."),
 )
 MOVED_ONE = reply(
     "MovedOne",
     "The result of a move.",
     id=(str, "The job."),
-    answer=(
-        Literal["done", "asked"],
-        '"asked": the job is held; it ends when its run or its deadline says so.',
-    ),
+    answer=(Literal["done", "asked"], _ASKED),
     state=(str, "Its state now."),
 )
 MOVED_MANY = reply(

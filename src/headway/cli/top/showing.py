@@ -16,6 +16,7 @@ from headway.cli.top.looking import Look, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
 from headway.core.hidden import hidden_text, hidden_value
 from headway.core.state import State
+from headway.server.finding import run_times
 
 WIDE = 110
 """Columns of a terminal from which on all columns of a table are shown."""
@@ -226,10 +227,16 @@ def stuck(look: Look) -> list[str]:
             found.append((number, f"{_wait(number)} at {gate.name}: {how}"))
         elif how:
             uncounted.append(f"at {gate.name}: {how}")
-    found += [one for lane in lanes for one in _short_of_handlers(look, lane)]
-    # No store counts those that wait for a shared gate: they are among the others.
-    if rest := queued - sum(number for number, _ in found):
-        found += [(rest, f"up to {_wait(rest)} {one}") for one in uncounted if rest > 0]
+    rest = queued - sum(number for number, _ in found)
+    short = [one for lane in lanes for one in _short_of_handlers(look, lane)]
+    # No store counts those that wait for a shared gate: they are among the others; where there are
+    # none, among those of lanes that no worker serves.
+    if (others := rest - sum(number for number, _ in short)) > 0:
+        rest = others
+    else:
+        rest = min(rest, sum(_queued(lane.counts) for lane in lanes if not lane.workers))
+    found += short
+    found += [(rest, f"up to {_wait(rest)} {one}") for one in uncounted if rest > 0]
     return [sentence for _, sentence in sorted(found, key=lambda one: -one[0])]
 
 
@@ -323,15 +330,12 @@ def _timeline(job: JobView, now: int) -> Iterator[str]:
 
 
 def _spans(job: JobView, run: RunView, now: int) -> list[tuple[str, str, int]]:
-    waited = max(0, run.claimed_at - max(run.due_at, job.created_at))
-    at_gates = min(waited, run.blocked_ms)
-    ended = now if run.ended_at is None else run.ended_at
-    handed = ended if run.handed_at is None else run.handed_at
+    times = run_times(job, run, now)
     return [
-        (".", "waited", waited - at_gates),
-        ("#", "at gates", at_gates),
-        ("=", "ran", max(0, handed - run.claimed_at)),
-        ("~", "awaited", max(0, ended - handed)),
+        (".", "waited", times.for_worker),
+        ("#", "at gates", times.at_gates),
+        ("=", "ran", times.ran),
+        ("~", "awaited", times.awaited),
     ]
 
 

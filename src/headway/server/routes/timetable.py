@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
 from headway.server.caller import Caller
+from headway.server.finding import last_fires
 from headway.server.paging import (
     DEFINED,
     IfMatch,
@@ -60,8 +62,12 @@ async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Re
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
-    page = page_of([one for one in found if _covered(caller, one)], attrgetter("spec.name"), asked)
-    return listed(stats, [_entry_body(one, stats.now, NEXT) for one in page.rows], page.cursor)
+    page = page_of(
+        [one for one in found if covers_entry(caller, one)], attrgetter("spec.name"), asked
+    )
+    last = await last_fires(service.store, page.rows, stats.now)
+    rows = [_entry_body(one, stats.now, NEXT, last) for one in page.rows]
+    return listed(stats, rows, page.cursor)
 
 
 @ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
@@ -75,7 +81,9 @@ async def one(
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
-    return answer(_entry_body(entry, stats.now, asked.fires), headers=etag(stats.revision))
+    last = await last_fires(service.store, [entry], stats.now)
+    body = _entry_body(entry, stats.now, asked.fires, last)
+    return answer(body, headers=etag(stats.revision))
 
 
 @ROUTES.put(
@@ -176,7 +184,8 @@ async def fire(
     return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
 
 
-def _covered(caller: Caller, entry: EntryView) -> bool:
+def covers_entry(caller: Caller, entry: EntryView) -> bool:
+    """Return whether an entry is within the caller's scope, as its jobs are."""
     job = entry.spec.job
     return caller.covers(job.lane) and (caller.tenants is None or job.tenant in caller.tenants)
 
@@ -193,7 +202,7 @@ async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
         UnknownEntry: there is none.
     """
     entry = await _found(service, name)
-    if entry is None or not _covered(caller, entry):
+    if entry is None or not covers_entry(caller, entry):
         message = f"there is no entry {name[:80]!r}"
         raise UnknownEntry(message, hint="GET /v1/timetable lists them")
     return entry
@@ -205,7 +214,7 @@ def _check_known(entry: EntryView | None, caller: Caller) -> None:
     Raises:
         Forbidden: it is another's.
     """
-    if entry is not None and not _covered(caller, entry):
+    if entry is not None and not covers_entry(caller, entry):
         message = f"the entry {entry.spec.name[:80]!r} is not for this token's tenants and lanes"
         raise Forbidden(message, hint="give yours another name")
 
@@ -221,11 +230,14 @@ def _check_job(name: str, key: str | None) -> None:
         raise InvalidValue(message, hint="each fire is a job of its own; leave the key out")
 
 
-def _entry_body(entry: EntryView, now: int, fires: int) -> dict[str, object]:
+def _entry_body(
+    entry: EntryView, now: int, fires: int, last: Mapping[str, int]
+) -> dict[str, object]:
     spec = entry.spec
     return {
         **record(entry),
         "name": spec.name,
         "when": format_schedule(spec.schedule),
         "next_at": next_fires(spec.schedule, now, fires) if spec.enabled else [],
+        "last_at": last.get(spec.name),
     }

@@ -13,6 +13,7 @@ from headway.core.hidden import hidden_text
 from headway.core.job import derived_id
 from headway.core.state import FINAL, State
 from headway.server.caller import Permission
+from headway.server.finding import run_times
 from headway.server.visibility import visible_why
 from headway.web.page import Facts, Look, Page, everyone
 from headway.web.pages.jobs import (
@@ -143,22 +144,15 @@ def _parts(spans: Sequence[Span], longest: int) -> tuple[tuple[str, float], ...]
 
 
 def _of_run(job: JobView, run: RunView, now: int) -> tuple[Span, ...]:
-    waited = max(0, run.claimed_at - max(run.due_at, job.created_at))
-    at_gates = min(waited, run.blocked_ms)
-    ended = now if run.ended_at is None else run.ended_at
-    handed = ended if run.handed_at is None else run.handed_at
+    times = run_times(job, run, now)
     lives = run.ended_at is None
     running = run.claimed_at if lives and run.handed_at is None else None
+    awaiting = run.handed_at if lives else None
     spans = (
-        Span(what="parked", words="at a gate", ms=at_gates),
-        Span(what="waiting", words="for a worker", ms=waited - at_gates),
-        Span(what="running", words="ran", ms=max(0, handed - run.claimed_at), since=running),
-        Span(
-            what="awaiting",
-            words="awaited its end",
-            ms=max(0, ended - handed) if run.handed_at is not None else 0,
-            since=run.handed_at if lives else None,
-        ),
+        Span(what="parked", words="at a gate", ms=times.at_gates),
+        Span(what="waiting", words="for a worker", ms=times.for_worker),
+        Span(what="running", words="ran", ms=times.ran, since=running),
+        Span(what="awaiting", words="awaited its end", ms=times.awaited, since=awaiting),
     )
     return tuple(one for one in spans if one.ms or one.since is not None)
 
