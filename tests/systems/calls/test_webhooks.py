@@ -198,3 +198,13 @@ async def test_a_webhook_of_no_call_is_heard_and_counted(calls: Calls) -> None:
         assert (await calls.webhook(ref, stray, "completed", n=3)).status_code == 204
     assert (await totals(calls, Event.WEBHOOK_ORPHAN))["twilio"] == 3
     assert (await calls.told(lead))["status"] == "PROCESSING"
+
+
+async def test_a_webhook_of_one_call_that_names_the_run_of_another_changes_nothing(
+    calls: Calls,
+) -> None:
+    lead, ref, _ = await called(calls)
+    other = "CA" + "9" * 32
+    assert (await calls.webhook(ref, other, "completed", n=3)).status_code == 204
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"twilio": 1}

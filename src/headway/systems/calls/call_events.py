@@ -23,7 +23,7 @@ from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
 from headway.systems.telephony.exchange import Provider, take
-from headway.systems.telephony.voice import CallEvent, CallStatus, call_of
+from headway.systems.telephony.voice import CallEvent, CallStatus, call_of, is_of_another_call
 
 _log = logging.getLogger("headway.calls")
 
@@ -114,7 +114,9 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
     # After a store was lost, runs are counted from 1 again: a run keeps its earlier reference as a
     # key.
     known = next((one.run for one in job.runs if event.ref in one.keys), int(run))
-    return None if known > job.run else (job, known)
+    if known > job.run or is_of_another_call(event, find_run(job, known)):
+        return None
+    return job, known
 
 
 async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:

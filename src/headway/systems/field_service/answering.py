@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,7 +51,16 @@ from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.jobs import find_run, ref_of
 from headway.systems.telephony.exchange import Provider, take
 from headway.systems.telephony.texts import Inbound
-from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
+from headway.systems.telephony.voice import (
+    Ask,
+    CallEvent,
+    CallStatus,
+    Pressed,
+    Say,
+    is_of_another_call,
+)
+
+_log = logging.getLogger("headway.field_service")
 
 
 class Verdict(StrEnum):
@@ -243,10 +253,14 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     # The process that placed it may have died before it recorded it; then it could not be hung up.
     known_as = f"{event.provider}:{event.call_id}"
     ref = event.ref if event.ref and read_ref(event.ref) else None
+    job = await store.read(JobQuery(id=run_of(ref)[0])) if ref else None
+    if ref and job and is_of_another_call(event, find_run(job, run_of(ref)[1])):
+        _log.warning("a webhook of the call %s names the run of another: %s", known_as, ref)
+        return
+    alert = job is not None and job.kind == ALERT
     key = ref or known_as
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
-        alert = await _is_alert(store, ref)
         # Without a webhook of a technician's call for this long, the provider is asked.
         extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
@@ -261,7 +275,7 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
         )
         return
     missed = event.status is not CallStatus.COMPLETED
-    if missed and await _is_alert(store, ref):
+    if missed and alert:
         # The next channel is tried.
         signal = Signal(
             key=key,
@@ -274,11 +288,6 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     else:
         signal = Signal(key=key, event=event.event, reason=str(event.status), body=body)
     await store.signal(signal)
-
-
-async def _is_alert(store: Store, ref: str | None) -> bool:
-    job = await store.read(JobQuery(id=run_of(ref)[0])) if ref else None
-    return job is not None and job.kind == ALERT
 
 
 ROUTES = router("system: field_service")

@@ -279,6 +279,16 @@ def call_of(run: RunView) -> tuple[str, str] | None:
     return None
 
 
+def is_of_another_call(event: CallEvent, run: RunView | None) -> bool:
+    """Return whether an event is of another call than the one that a run is known to have placed.
+
+    Not every signature covers the URL that names the run, so a signed event could be sent again
+    with the reference of another one.
+    """
+    known = None if run is None else call_of(run)
+    return known is not None and known[0] == event.provider and known[1] != event.call_id
+
+
 SKEW_MS = 5_000
 """How far a provider's clock may be behind the store's."""
 
