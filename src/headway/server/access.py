@@ -19,7 +19,7 @@ from fastapi.security.base import SecurityBase
 from headway.contract.definitions import DefineRequest, NoteUse, TokenSpec
 from headway.contract.store import Store
 from headway.contract.views import TokensQuery, TokenView
-from headway.core.errors import Forbidden, StoreError, TooManyRequests, Unauthenticated
+from headway.core.errors import AccessError, Forbidden, StoreError, TooManyRequests, Unauthenticated
 from headway.runtime.timing import Timing
 from headway.runtime.tokens import matches, parse
 from headway.server.caller import (
@@ -98,13 +98,20 @@ class _CachedToken:
     asked_at: float
 
 
-class TokenCache:
-    """Cache of tokens, as the store has them."""
+class Authenticator:
+    """Authenticates callers by their tokens, which it caches, and limits their request rates.
 
-    def __init__(self, store: Store, timing: Timing, *, open_here: bool) -> None:
+    Args:
+        per_second: requests of one caller; None for any number.
+    """
+
+    def __init__(
+        self, store: Store, timing: Timing, *, open_here: bool, per_second: float | None = None
+    ) -> None:
         self._store = store
         self._timing = timing
         self._open_here = open_here
+        self._rates = RateLimiter(per_second, timing)
         self._looked_at = self._asked_at = float("-inf")
         self._pages: OrderedDict[str, _CachedToken] = OrderedDict()
         self._used: dict[str, int] = {}
@@ -145,6 +152,46 @@ class TokenCache:
         self._used[token] = now
         return page.caller
 
+    async def admit(
+        self, authorization: str | None, permission: Permission, *, apart: bool = False
+    ) -> Caller:
+        """Authenticate a caller and check a permission.
+
+        Args:
+            authorization: the header of this name; None if there was none.
+            apart: whether calls of this sort are counted apart from its others.
+
+        Raises:
+            Unauthenticated: there is no token, or it is unknown or has expired.
+            Forbidden: it may not do this.
+            TooManyRequests: its request rate is above the limit.
+        """
+        caller = await self._known(authorization)
+        caller.check(permission)
+        self._rates.take(f"{caller.id} apart" if apart else caller.id, caller.name)
+        return caller
+
+    async def check_again(self, authorization: str | None, caller: Caller) -> None:
+        """Check again a caller that was authenticated a while ago, by the same header.
+
+        Raises:
+            Unauthenticated: its token is not known any more, or over.
+            Forbidden: it may do something else now.
+        """
+        if await self._known(authorization) != caller:
+            message = f"the token {caller.name!r} was changed meanwhile"
+            raise Forbidden(message, hint="repeat the request with the permissions of now")
+
+    async def may_stay(self, authorization: str | None, caller: Caller) -> bool:
+        """Return whether a stream may go on; it may while the store is away, to report that."""
+        try:
+            await self.check_again(authorization, caller)
+        except AccessError:
+            return False
+        except StoreError:
+            return True
+        return True
+
     def forget(self, token: str) -> None:
         """Forget what was read of a token that was changed, and whether there are any."""
         self._pages.pop(token, None)
@@ -166,6 +213,22 @@ class TokenCache:
             await self._store.define(DefineRequest(items=items, author="server"))
         except StoreError as error:
             _log.warning("the use of tokens is not noted: %s", error)
+
+    async def _known(self, authorization: str | None) -> Caller:
+        text = _bearer(authorization)
+        caller = await self.caller(text)
+        if caller is None:
+            if text is not None:
+                message = "the token is not known, or has ended"
+            elif authorization:
+                message = "the header Authorization holds no Bearer token"
+            else:
+                message = "no token was given"
+            raise Unauthenticated(
+                message,
+                hint="send Authorization: Bearer hw_…; Headway's own programs read HEADWAY_TOKEN",
+            )
+        return caller
 
     async def _page(self, token: str) -> _CachedToken:
         page = self._pages.get(token)
@@ -201,74 +264,6 @@ class TokenCache:
         except (StoreError, TimeoutError) as error:
             _log.warning("tokens are believed as they were read before: %s", error)
             return None
-
-
-class Authenticator:
-    """Authenticates callers by their tokens, and limits their request rates."""
-
-    def __init__(self, tokens: TokenCache, rates: RateLimiter) -> None:
-        """Put one at the door.
-
-        Args:
-            tokens: who holds which.
-            rates: how often each may call.
-        """
-        self._tokens = tokens
-        self._rates = rates
-
-    async def admit(
-        self, authorization: str | None, permission: Permission, *, apart: bool = False
-    ) -> Caller:
-        """Authenticate a caller and check a permission.
-
-        Args:
-            authorization: the header of this name; None if there was none.
-            permission: what it wants to do.
-            apart: whether calls of this sort are counted apart from its others.
-
-        Returns:
-            The caller.
-
-        Raises:
-            Unauthenticated: there is no token, or it is unknown or has expired.
-            Forbidden: it may not do this.
-            TooManyRequests: its request rate is above the limit.
-        """
-        caller = await self._known(authorization)
-        caller.check(permission)
-        self._rates.take(f"{caller.id} apart" if apart else caller.id, caller.name)
-        return caller
-
-    async def check_again(self, authorization: str | None, caller: Caller) -> None:
-        """Check again a caller that was authenticated a while ago.
-
-        Args:
-            authorization: the header that it was let in with.
-            caller: the identity it was authenticated as.
-
-        Raises:
-            Unauthenticated: its token is not known any more, or over.
-            Forbidden: it may do something else now.
-        """
-        if await self._known(authorization) != caller:
-            message = f"the token {caller.name!r} was changed meanwhile"
-            raise Forbidden(message, hint="repeat the request with the permissions of now")
-
-    async def _known(self, authorization: str | None) -> Caller:
-        text = _bearer(authorization)
-        caller = await self._tokens.caller(text)
-        if caller is None:
-            if text is not None:
-                message = "the token is not known, or has ended"
-            elif authorization:
-                message = "the header Authorization holds no Bearer token"
-            else:
-                message = "no token was given"
-            raise Unauthenticated(
-                message,
-                hint="send Authorization: Bearer hw_…; Headway's own programs read HEADWAY_TOKEN",
-            )
-        return caller
 
 
 def _bearer(authorization: str | None) -> str | None:
@@ -313,8 +308,8 @@ class Policy:
         if self.permission is None:
             request.state.caller = OPEN_CALLER
             return
-        authenticator = cast("Authenticator", request.app.state.authenticator)
         authorization = request.headers.get("authorization")
+        authenticator: Authenticator = request.app.state.service.tokens
         caller = await authenticator.admit(authorization, self.permission, apart=self.apart)
         if self.reach is not None:
             self.reach(caller)
@@ -331,16 +326,7 @@ class TokenPolicy(Policy, SecurityBase):
 def needs(
     permission: Permission, *, apart: bool = False, reach: Callable[[Caller], None] | None = None
 ) -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """Return what a route asks of its caller.
-
-    Args:
-        permission: what the caller must be able to do.
-        apart: whether these calls are counted apart from the caller's others.
-        reach: raises Forbidden for a caller whose scope does not reach what the route is about.
-
-    Returns:
-        For the annotation of a parameter that is the `Caller`.
-    """
+    """Return what a route asks of its caller, to annotate that parameter; see `Policy`."""
     return Depends(TokenPolicy(permission, apart=apart, reach=reach))
 
 
@@ -356,17 +342,6 @@ Sender = Annotated[Caller, needs(Permission.SEND)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
 Public = Annotated[Caller, public()]
 """Of a route that anyone may call, or that verifies a signature instead of a token."""
-
-
-async def check_again(request: Request, caller: Caller) -> None:
-    """Check the caller of a long request again: its token may have expired meanwhile.
-
-    Raises:
-        Unauthenticated: it is.
-        Forbidden: the token is for something else now.
-    """
-    authenticator = cast("Authenticator", request.app.state.authenticator)
-    await authenticator.check_again(request.headers.get("authorization"), caller)
 
 
 def policy_of(route: APIRoute) -> Policy | None:

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.runtime.chores import Sweep, TimetableChore
-from headway.server.access import Authenticator, policy_of
+from headway.server.access import policy_of
 from headway.server.alerts.engine import AlertSettings, engine_book, read_alert_settings
 from headway.server.alerts.rule_book import check_names
 from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
@@ -152,7 +152,6 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    app.state.authenticator = Authenticator(service.tokens, service.rates)
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
         _refuse_open_doors(one)
         # Not `include_router`: that would build each route again, in the first request that reaches

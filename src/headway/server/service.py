@@ -18,7 +18,7 @@ from headway.core.gates.spec import GateSpec
 from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
-from headway.server.access import RateLimiter, TokenCache
+from headway.server.access import Authenticator
 from headway.server.alerts.rule_book import Alerts
 from headway.server.hooks.providers import Hooks
 from headway.server.long_polling.registry import LongPollRegistry
@@ -162,7 +162,7 @@ class Service:
 
     Attributes:
         app: whose kinds jobs are made by; None for none.
-        rates: how often each caller may ask.
+        tokens: authenticates callers.
         long_polls: where claims wait for work.
         feed: of those who watch what changes.
         scrapes: reads the metrics; systems add theirs.
@@ -187,8 +187,12 @@ class Service:
         self.app = app
         self.options = options
         self.timing = timing or Timing()
-        self.tokens = TokenCache(store, self.timing, open_here=options.open_here)
-        self.rates = RateLimiter(options.requests_per_s, self.timing)
+        self.tokens = Authenticator(
+            store,
+            self.timing,
+            open_here=options.open_here,
+            per_second=options.requests_per_s,
+        )
         self.gates = DeclaredGates(store, self.timing)
         self.long_polls = LongPollRegistry(store, self.timing)
         self.hooks = Hooks(options.hooks, public_url=options.public_url, timing=self.timing)

@@ -23,7 +23,6 @@ from headway.core.errors import (
     Unauthenticated,
     UnknownJob,
 )
-from headway.server.access import Authenticator
 from headway.server.caller import OPEN_CALLER, Caller
 from headway.server.problems import status_of
 from headway.server.service import Service, System
@@ -94,7 +93,6 @@ class Dashboard:
             InvariantBroken: a page or an action is not as it must be.
         """
         self._service = service
-        self._authenticator = cast("Authenticator", app.state.authenticator)
         self._pages = pages
         actions = {one.name: one for page in pages for one in page.actions}.values()
         self._actions = find_routes(actions, app.router.routes)
@@ -193,7 +191,9 @@ class Dashboard:
                         message = await watcher.next()
                 except TimeoutError:
                     quiet = True
-                if (message is None and not quiet) or not await self._may_stay(request, caller):
+                if message is None and not quiet:
+                    return
+                if not await self._service.tokens.may_stay(authorization(request), caller):
                     return
                 if message is None:
                     yield ": alive\n\n"
@@ -202,23 +202,13 @@ class Dashboard:
         finally:
             self.feed.leave(stream, watcher)
 
-    async def _may_stay(self, request: Request, caller: Caller) -> bool:
-        try:
-            await self._authenticator.check_again(authorization(request), caller)
-        except AccessError:
-            return False
-        except StoreError:
-            # Its absence is what the stream may be about to tell.
-            return True
-        return True
-
     async def _admit(self, request: Request, page: Page) -> Caller:
         """Return the caller that looks at a page.
 
         Raises:
             AccessError: it may not see this page.
         """
-        caller = await self._authenticator.admit(authorization(request), page.permission)
+        caller = await self._service.tokens.admit(authorization(request), page.permission)
         page.reach(caller)
         return caller
 
@@ -228,7 +218,7 @@ class Dashboard:
         if found is None:
             return await self._refused(request, _NO_ACTION, plain=_is_script(request))
         try:
-            caller = await self._authenticator.admit(authorization(request), found.permission)
+            caller = await self._service.tokens.admit(authorization(request), found.permission)
             if request.method == "POST":
                 return await self._done(request, caller, found, await _form(request))
             given = request.query_params

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from fastapi import Request, Response
@@ -18,7 +18,7 @@ from headway.contract.claims import Claimed
 from headway.core.job import JobPolicy
 from headway.runtime.records import Record, embedded_json, record
 from headway.runtime.timing import Timing
-from headway.server.access import check_again, needs
+from headway.server.access import needs
 from headway.server.bodies.work import ClaimBody
 from headway.server.caller import Caller, Permission
 from headway.server.long_polling.claiming import (
@@ -184,35 +184,14 @@ class TrackedReply(Response):
 
 
 _NOTES = attribute_docs(Claimed)
-_OTHERS: dict[str, Any] = {
-    "args": Any,
-    "policy": reply_model(JobPolicy),
-    "members": dict[str, str],
-    "subject": str | None,
-}
+_AS_JSON: dict[str, Any] = {"args": Any, "policy": reply_model(JobPolicy)}
 
 ClaimedModel = reply(
     "ClaimedJob",
     "A job that starts now.",
     **{
-        name: (_OTHERS.get(name, _type), _NOTES[name])
-        for name, _type in (
-            ("id", str),
-            ("run", int),
-            ("attempt", int),
-            ("kind", str),
-            ("stage", str),
-            ("lane", str),
-            ("tenant", str),
-            ("subject", str),
-            ("args", str),
-            ("priority", int),
-            ("due_at", int),
-            ("policy", str),
-            ("gated", bool),
-            ("members", str),
-            ("candidate", str),
-        )
+        name: (_AS_JSON.get(name, hint), _NOTES[name])
+        for name, hint in get_type_hints(Claimed).items()
     },
     ref=(str, "The run's reference, `id:run`: a key under which signals find it."),
     signal_url=(str, "Where the outside world signals this run; give it to the provider."),
@@ -287,7 +266,8 @@ async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Requ
     )
     if pulled.jobs and body.wait:
         try:
-            await check_again(request, caller)
+            authorization = request.headers.get("authorization")
+            await service.tokens.check_again(authorization, caller)
         except BaseException:
             service.long_polls.give_back(pulled)
             raise

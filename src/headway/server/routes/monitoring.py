@@ -20,11 +20,9 @@ from headway.contract.views import (
     TrailQuery,
     WorkersQuery,
 )
-from headway.core.errors import AccessError, StoreError
 from headway.runtime.records import record
-from headway.server.access import Observer, Public, check_again
+from headway.server.access import Observer, Public
 from headway.server.bodies.base import Name, QueryModel
-from headway.server.caller import Caller
 from headway.server.overview import Overview, Subscriber, read_overview
 from headway.server.paging import (
     Cursor,
@@ -143,6 +141,7 @@ async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator
 )
 async def events(
     request: Request,
+    service: TheService,
     caller: Observer,
     subscriber: Annotated[Subscriber, Depends(_subscription)],
 ) -> AsyncIterator[ServerSentEvent]:
@@ -155,20 +154,9 @@ async def events(
     stream ends soon after its token does.
     """
     while (message := await subscriber.next()) is not None:
-        if not await _may_stay(request, caller):
+        if not await service.tokens.may_stay(request.headers.get("authorization"), caller):
             return
         yield ServerSentEvent(id=message.id, event=message.event, raw_data=message.data)
-
-
-async def _may_stay(request: Request, caller: Caller) -> bool:
-    try:
-        await check_again(request, caller)
-    except AccessError:
-        return False
-    except StoreError:
-        # The stream may be about to report that the store is away.
-        return True
-    return True
 
 
 @ROUTES.get(
