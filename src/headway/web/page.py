@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import (
     Annotated,
     Any,
@@ -34,9 +34,9 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute
 
 from headway.core.errors import AccessError, InvalidValue, InvariantBroken
+from headway.runtime.faults import faults, sentence
 from headway.server.access import Policy, policy_of
 from headway.server.caller import Caller, Permission
-from headway.server.problems import faults, sentence
 from headway.server.service import Service
 from headway.web.sight import Sight
 
@@ -99,17 +99,6 @@ UNTIL = Field(
 )
 
 
-def reason_of(values: Values) -> dict[str, object]:
-    """Return what a form has in `REASON`, as routes take it."""
-    return {"reason": values.get("reason", "")}
-
-
-def until_of(values: Values) -> dict[str, object]:
-    """Return what a form has in `UNTIL`, as routes take it; nothing if it is empty."""
-    until = values.get("until", "").strip()
-    return {"until": until} if until else {}
-
-
 def int_of(values: Values, name: str) -> object:
     """Return a number of a form as routes take it; the route refuses any other text."""
     text = values.get(name, "").strip()
@@ -146,7 +135,8 @@ class Action:
         title: of the form; `{gate}` and the like are filled in from `of` and `prefill`.
         explains: what it does, in a sentence or two.
         endpoint: the function of an HTTP route, that checks and does it.
-        call: makes the route's call of what the form says.
+        call: makes the route's call of what the form says; what it says in the fields `reason` and
+            `until` is added to the call's body.
         of: what the button must name, such as ("gate",).
         reach: refuses whom the route would refuse, by what the button names.
         done: what is told when it is done; filled in from what the form and the reply say.
@@ -267,7 +257,7 @@ class Doable:
             HeadwayError: as the route raises.
             InvariantBroken: the action does not give what the route needs.
         """
-        call = self.action.call(values)
+        call = self._call(values)
         given: dict[str, object] = {}
         hints = get_type_hints(self.action.endpoint, include_extras=True)
         for name, parameter in inspect.signature(self.action.endpoint).parameters.items():
@@ -296,7 +286,7 @@ class Doable:
         Args:
             token: whether the server asks for one.
         """
-        call = self.action.call(values)
+        call = self._call(values)
         path = _PLACEHOLDER.sub(lambda found: quote(call.path[found[1]], safe=""), self.path)
         query = f"?{urlencode(call.query)}" if call.query else ""
         words = ["curl", "-X", self.method]
@@ -308,6 +298,16 @@ class Doable:
         if token:
             words += ["-H", '"Authorization: Bearer $HEADWAY_TOKEN"']
         return " ".join([*words, shlex.quote(f"{base}{path}{query}")])
+
+    def _call(self, values: Values) -> Call:
+        call = self.action.call(values)
+        names = {field.name for field in self.action.fields}
+        more: dict[str, object] = {}
+        if "until" in names and (until := values.get("until", "").strip()):
+            more["until"] = until
+        if "reason" in names:
+            more["reason"] = values.get("reason", "")
+        return replace(call, body={**(call.body or {}), **more}) if more else call
 
 
 def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mapping[str, Doable]:

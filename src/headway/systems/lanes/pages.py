@@ -18,7 +18,6 @@ from headway.web.page import (
     Facts,
     Look,
     Page,
-    reason_of,
 )
 
 ROWS = 50
@@ -87,9 +86,7 @@ RETRY = Action(
     explains="Runs each job again, with all its attempts: the oldest first, as many as one call of "
     "the route takes.",
     endpoint=retry,
-    call=lambda values: Call(
-        body={"lane": values["lane"], **reason_of(values)},
-    ),
+    call=lambda values: Call(body={"lane": values["lane"]}),
     done="Dead jobs of {lane} wait again.",
     of=("lane",),
     fields=(REASON,),

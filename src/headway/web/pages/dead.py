@@ -27,7 +27,6 @@ from headway.web.page import (
     Values,
     everyone,
     int_of,
-    reason_of,
 )
 from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, query_of
 
@@ -199,7 +198,7 @@ CHOSEN = Action(
     explains="Runs each job again, with all its attempts. Jobs that are no longer dead stay as "
     "they are.",
     endpoint=routes.moves,
-    call=lambda values: Call(body={"verb": "retry", "ids": _ids(values), **reason_of(values)}),
+    call=lambda values: Call(body={"verb": "retry", "ids": _ids(values)}),
     done="{done} retried, {refused} no longer dead, {unknown} not found.",
     of=("ids",),
     prefill=_counted,
@@ -215,7 +214,6 @@ ALL = Action(
             "verb": "retry",
             "filter": _filter(values),
             "limit": int_of(values, "limit"),
-            **reason_of(values),
         }
     ),
     done="{done} retried, {refused} no longer dead.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from headway.contract.views import (
     GatesQuery,
@@ -30,8 +31,6 @@ from headway.web.page import (
     Page,
     Values,
     int_of,
-    reason_of,
-    until_of,
 )
 from headway.web.sight import GateTrack
 from headway.web.stuck import COUNTED
@@ -154,22 +153,20 @@ def _gate(caller: Caller, values: Values) -> None:
     caller.check_gate(values.get("gate", ""))
 
 
-CLOSE = Action(
+_on_gate = partial(Action, of=("gate",), reach=_gate)
+
+CLOSE = _on_gate(
     name="close-gate",
     label="Close",
     title="Close the gate {gate}",
     explains="Nothing more passes it, also of what already waits. It stops no job that runs.",
     endpoint=routes.close,
-    call=lambda values: Call(
-        body={"gate": values["gate"], **until_of(values), **reason_of(values)}
-    ),
+    call=lambda values: Call(body={"gate": values["gate"]}),
     done="{gate} is closed.",
-    of=("gate",),
     fields=(REASON, UNTIL),
-    reach=_gate,
     danger=True,
 )
-OPEN = Action(
+OPEN = _on_gate(
     name="open-gate",
     label="Open",
     title="Open the gate {gate}",
@@ -177,9 +174,7 @@ OPEN = Action(
     endpoint=routes.open_,
     call=lambda values: Call(path={"gate": values["gate"]}),
     done="{gate} is not closed any more.",
-    of=("gate",),
     fields=(),
-    reach=_gate,
 )
 
 
@@ -194,7 +189,7 @@ async def _capacity(look: Look) -> Values:
 
 
 AT_MOST = Field(name="capacity", label="At most", kind="number", required=True)
-CAPACITY = Action(
+CAPACITY = _on_gate(
     name="set-gate-capacity",
     label="Set capacity",
     title="Set the capacity of {gate}",
@@ -202,15 +197,13 @@ CAPACITY = Action(
     endpoint=routes.set_numbers,
     call=lambda values: Call(
         path={"name": values["gate"]},
-        body={"capacity": int_of(values, "capacity"), **reason_of(values)},
+        body={"capacity": int_of(values, "capacity")},
     ),
     done="{gate} has a capacity of {capacity}.",
-    of=("gate",),
     fields=(AT_MOST, REASON),
-    reach=_gate,
     prefill=_capacity,
 )
-LIMIT = Action(
+LIMIT = _on_gate(
     name="set-gate-limit",
     label="Set limit",
     title="Set the limit of {gate}",
@@ -218,15 +211,13 @@ LIMIT = Action(
     endpoint=routes.set_numbers,
     call=lambda values: Call(
         path={"name": values["gate"]},
-        body={"limit": int_of(values, "capacity"), **reason_of(values)},
+        body={"limit": int_of(values, "capacity")},
     ),
     done="{gate} has a limit of {capacity}.",
-    of=("gate",),
     fields=(AT_MOST, REASON),
-    reach=_gate,
     prefill=_capacity,
 )
-RESET = Action(
+RESET = _on_gate(
     name="reset-gate",
     label="Reset numbers",
     title="Reset the numbers of {gate}",
@@ -234,9 +225,7 @@ RESET = Action(
     endpoint=routes.reset,
     call=lambda values: Call(path={"name": values["gate"]}),
     done="{gate} is as declared.",
-    of=("gate",),
     fields=(),
-    reach=_gate,
 )
 RELEASE = Action(
     name="release-permit",
@@ -245,9 +234,7 @@ RELEASE = Action(
     explains="The job is left as it is: if it still uses what the gate protects, more than the "
     "capacity will be in use. It is on the trail.",
     endpoint=routes.release,
-    call=lambda values: Call(
-        body={"gate": values["gate"], "job": values["job"], **reason_of(values)}
-    ),
+    call=lambda values: Call(body={"gate": values["gate"], "job": values["job"]}),
     done="The permit of {gate} is free.",
     of=("gate", "job"),
     fields=(Field(name="reason", label="Reason", required=True, hint=REASON.hint),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -30,7 +31,6 @@ from headway.web.page import (
     Values,
     everyone,
     int_of,
-    reason_of,
 )
 from headway.web.sight import FRESH_S
 
@@ -176,53 +176,49 @@ def carried(data: bytes | None) -> str:
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
 
 
-def _one(values: Values, body: dict[str, object]) -> Call:
-    return Call(path={"id": values["job"]}, body=body)
+def _one(values: Values) -> Call:
+    return Call(path={"id": values["job"]})
 
 
-CANCEL = Action(
+_on_job = partial(Action, call=_one, of=("job",))
+
+CANCEL = _on_job(
     name="cancel-job",
     label="Cancel",
     title="Cancel the job {job}",
     explains="A queued job is cancelled at once. A running or awaiting one is asked, and ends "
     "when its run or its deadline does.",
     endpoint=routes.cancel,
-    call=lambda values: _one(values, reason_of(values)),
     done="Cancel: {answer}. The job is {state}.",
-    of=("job",),
     danger=True,
 )
-RETRY = Action(
+RETRY = _on_job(
     name="retry-job",
     label="Retry",
     title="Retry the job {job}",
     explains="Runs the job again, with all its attempts. Its earlier runs stay on its page.",
     endpoint=routes.retry,
-    call=lambda values: _one(values, reason_of(values)),
     done="Retried: the job is {state}.",
-    of=("job",),
 )
-RUN_NOW = Action(
+RUN_NOW = _on_job(
     name="run-job-now",
     label="Run now",
     title="Make the job {job} due now",
     explains="It does not wait for its time any more; every gate still holds.",
     endpoint=routes.run_now,
-    call=lambda values: _one(values, reason_of(values)),
     done="The job is due now: it is {state}.",
-    of=("job",),
 )
 
 
 def _edit(values: Values) -> Call:
-    body = reason_of(values)
+    body: dict[str, object] = {}
     if text := values.get("args", "").strip():
         body["args"] = _arguments(text)
     if values.get("priority", "").strip():
         body["priority"] = int_of(values, "priority")
     if due := values.get("due", "").strip():
         body["due"] = due
-    return _one(values, body)
+    return replace(_one(values), body=body)
 
 
 def _arguments(text: str) -> dict[str, object]:
@@ -260,7 +256,7 @@ _CHANGES = (
     Field(name="due", label="Due", hint="20m, or 2026-12-01T10:00Z; empty: as it is."),
     REASON,
 )
-RETRY_EDITED = Action(
+RETRY_EDITED = _on_job(
     name="edit-and-retry-job",
     label="Edit and retry",
     title="Edit and retry the job {job}",
@@ -268,11 +264,10 @@ RETRY_EDITED = Action(
     endpoint=routes.retry,
     call=_edit,
     done="Retried: the job is {state}.",
-    of=("job",),
     fields=_CHANGES,
     prefill=_stored,
 )
-EDIT = Action(
+EDIT = _on_job(
     name="edit-job",
     label="Edit",
     title="Edit the job {job}",
@@ -280,7 +275,6 @@ EDIT = Action(
     endpoint=routes.edit,
     call=_edit,
     done="The job is changed: it is {state}.",
-    of=("job",),
     fields=_CHANGES,
     prefill=_stored,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from headway.contract.views import GatesQuery, LanesQuery, LaneView, StatsQuery
 from headway.core.gates.slots import UNLIMITED
@@ -22,8 +23,6 @@ from headway.web.page import (
     Values,
     first_row,
     int_of,
-    reason_of,
-    until_of,
 )
 from headway.web.pages.gates import AT_MOST, capacity_of
 
@@ -102,23 +101,20 @@ def _lane_gate(caller: Caller, values: Values) -> None:
     caller.check_gate(f"lane:{values.get('lane', '')}")
 
 
-PAUSE = Action(
+_on_lane = partial(Action, of=("lane",), reach=_lane_gate)
+
+PAUSE = _on_lane(
     name="pause-lane",
     label="Pause",
     title="Pause the lane {lane}",
     explains="Nothing more starts from it; what runs goes on. Its jobs wait, and none is lost.",
     endpoint=routes.pause,
-    call=lambda values: Call(
-        path={"name": values["lane"]},
-        body={**until_of(values), **reason_of(values)},
-    ),
+    call=lambda values: Call(path={"name": values["lane"]}),
     done="{lane} is paused.",
-    of=("lane",),
     fields=(REASON, UNTIL),
-    reach=_lane_gate,
     danger=True,
 )
-RESUME = Action(
+RESUME = _on_lane(
     name="resume-lane",
     label="Resume",
     title="Resume the lane {lane}",
@@ -126,9 +122,7 @@ RESUME = Action(
     endpoint=routes.resume,
     call=lambda values: Call(path={"name": values["lane"]}),
     done="{lane} goes on.",
-    of=("lane",),
     fields=(),
-    reach=_lane_gate,
 )
 
 
@@ -136,7 +130,7 @@ async def _capacity(look: Look) -> Values:
     return await capacity_of(look, f"lane:{look.values['lane']}")
 
 
-CONCURRENCY = Action(
+CONCURRENCY = _on_lane(
     name="set-lane-concurrency",
     label="Set concurrency",
     title="Set the concurrency of {lane}",
@@ -144,12 +138,10 @@ CONCURRENCY = Action(
     endpoint=gate_routes.set_numbers,
     call=lambda values: Call(
         path={"name": f"lane:{values['lane']}"},
-        body={"capacity": int_of(values, "capacity"), **reason_of(values)},
+        body={"capacity": int_of(values, "capacity")},
     ),
     done="{lane} runs at most {capacity} at once.",
-    of=("lane",),
     fields=(AT_MOST, REASON),
-    reach=_lane_gate,
     prefill=_capacity,
 )
 

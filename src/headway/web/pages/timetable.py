@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from zoneinfo import ZoneInfo
 
 from headway.contract.views import EntryView, JobsQuery, JobView, StatsQuery, TimetableQuery
 from headway.core.errors import InvalidValue, UnknownEntry
-from headway.core.job import fire_id
 from headway.core.local_time import find_zone, first_instant, wall_clock
 from headway.core.state import State
 from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
+from headway.server.finding import fire_ids, has_fired
 from headway.server.routes import timetable as routes
 from headway.web.page import Action, Call, Facts, Look, Page, Values, first_row
 from headway.web.sight import SLOW_S
@@ -34,8 +34,6 @@ LAST = 5
 """Fires of each entry of the list whose outcomes are shown; of an entry's own page, four times."""
 MOST_LOOKED = 200
 """Fires of a calendar whose jobs are looked for: those nearest to now."""
-EARLIER = 3
-"""Revisions under which a fire is looked for: switching an entry off and on makes two."""
 VIEWS = ("week", "day")
 
 Jobs = Mapping[tuple[str, int], JobView]
@@ -113,7 +111,7 @@ async def read(look: Look) -> Facts:
     """Return the calendar with the entries below it; or one entry, whole."""
     now = (await look.service.store.read(StatsQuery())).now
     found = await look.sight.once("timetable", lambda: look.service.store.read(TimetableQuery()))
-    entries = [one for one in found if _covered(look.caller, one)]
+    entries = [one for one in found if routes.covers_entry(look.caller, one)]
     facts: dict[str, object] = {"now": now, "views": VIEWS}
     if name := look.values["entry"]:
         return {**facts, "one": await _one(look, entries, name, now)}
@@ -224,11 +222,10 @@ class _Calendar:
                     often.append(Often(entry=one, each=_words(schedule)))
                 continue
             # Of the past there is what was fired, of the future what will be.
-            last = one.last_fired or 0
             found += [
                 (one, at)
                 for at in moments
-                if (one.first_seen_at < at <= last if at <= self.now else spec.enabled)
+                if (one.first_seen_at < at if at <= self.now else spec.enabled)
             ]
         return sorted(found, key=lambda pair: (pair[1], pair[0].spec.name)), often
 
@@ -252,11 +249,7 @@ class _Calendar:
 
 async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
     """Return the jobs that fires became, as far as they are kept and the caller may see them."""
-    ids = {
-        fire_id(one.spec.name, one.first_seen_at, revision, at): (one.spec.name, at)
-        for one, at in fires
-        for revision in range(max(1, one.revision - EARLIER + 1), one.revision + 1)
-    }
+    ids = {id_: (one.spec.name, at) for one, at in fires for id_ in fire_ids(one, [at])}
     names = tuple(ids)
     found: dict[tuple[str, int], JobView] = {}
     for first in range(0, len(names), 500):
@@ -269,12 +262,12 @@ async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
 def _fires(
     pairs: Sequence[tuple[EntryView, int]], now: int, clock: Callable[[int], str], jobs: Jobs
 ) -> list[Fire]:
-    """Return the fires that have a job, and those to come."""
+    """Return the fires that happened, and those to come."""
     found = [
         Fire(entry=one, at=at, clock=clock(at), job=jobs.get((one.spec.name, at)))
         for one, at in pairs
     ]
-    return [one for one in found if one.at > now or one.job is not None]
+    return [one for one in found if one.at > now or (one.job and has_fired(one.job))]
 
 
 def _row(
@@ -293,10 +286,6 @@ def _row(
 
 def _words(schedule: Schedule) -> str:
     return format_schedule(schedule).removeprefix("cron: ")
-
-
-def _covered(caller: Caller, entry: EntryView) -> bool:
-    return caller.covers(entry.spec.job.lane)
 
 
 # Wall clocks have no seconds: what such schedules fire up to a moment is what they fire up to its
@@ -337,41 +326,34 @@ def _path(values: Values) -> Call:
     return Call(path={"name": values["entry"]})
 
 
-PAUSE = Action(
+_on_entry = partial(Action, call=_path, of=("entry",), fields=())
+
+PAUSE = _on_entry(
     name="disable-entry",
     label="Pause",
     title="Pause the entry {entry}",
     explains="It fires no more until it is resumed; fires that are laid ahead fall. "
     "What would have fired meanwhile is not made up for.",
     endpoint=routes.disable,
-    call=_path,
     done="{entry} is paused.",
-    of=("entry",),
-    fields=(),
     danger=True,
 )
-RESUME = Action(
+RESUME = _on_entry(
     name="enable-entry",
     label="Resume",
     title="Resume the entry {entry}",
     explains="It fires again by its schedule.",
     endpoint=routes.enable,
-    call=_path,
     done="{entry} fires again.",
-    of=("entry",),
-    fields=(),
 )
-FIRE = Action(
+FIRE = _on_entry(
     name="fire-entry",
     label="Fire now",
     title="Fire the entry {entry} now",
     explains="Makes its job once more, due now and beside the timetable: it moves no fire, and "
     "starts also while an earlier one runs, as far as its gates let it.",
     endpoint=routes.fire,
-    call=_path,
     done="A job of {entry} is made.",
-    of=("entry",),
-    fields=(),
 )
 
 PAGE = Page(

@@ -23,8 +23,6 @@ from headway.web.page import (
     Page,
     Values,
     everyone,
-    reason_of,
-    until_of,
 )
 from headway.web.sight import History
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
@@ -116,7 +114,7 @@ STOP = Action(
     title="Stop everything",
     explains="No job starts in any lane until this ends. What runs goes on to its end.",
     endpoint=routes.close,
-    call=lambda values: Call(body={"gate": "all", **until_of(values), **reason_of(values)}),
+    call=lambda _: Call(body={"gate": "all"}),
     done="Everything is stopped.",
     fields=(REASON, UNTIL),
     reach=_all,
