@@ -176,13 +176,12 @@ def why_gate(clock: LocalClock, gate: GateState, now: int) -> list[str]:
     """Return a gate that is in the way under `WHY_COLUMNS`."""
     holders = ", ".join(f"{one.job}:{one.run}" for one in gate.holders[:3])
     more = gate.holder_count - min(len(gate.holders), 3)
-    opens = gate.opens_at if gate.opens_at is not None else gate.closed_until
     return [
         gate.name,
         gate.kind,
         str(gate.used) if gate.counts else "",
         "" if gate.capacity is None else str(gate.capacity),
-        clock.around(opens, now),
+        _opens(clock, gate, now),
         gate.closed_by,
         gate.closed_reason,
         f"{holders} and {more} more" if more > 0 else holders,

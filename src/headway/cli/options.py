@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -45,19 +45,23 @@ async def _closable_names(store: Store) -> list[str]:
     return list(dict.fromkeys([*_CLOSABLE, *kinds, *lanes, *await _gate_names(store)]))
 
 
-def complete_lane(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a lane."""
-    return _beginning(incomplete, _ask(context, lane_names))
+Names = Callable[[Store], Awaitable[list[str]]]
 
 
-def complete_gate(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a gate."""
-    return _beginning(incomplete, _ask(context, _gate_names))
+def _completing(
+    names: Names, otherwise: Sequence[str] = ()
+) -> Callable[[typer.Context, str], list[str]]:
+    """Return what completes a name for a shell; `otherwise` if the store knows none."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        return _beginning(incomplete, _ask(context, names) or otherwise)
+
+    return complete
 
 
-def complete_target(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of what can be paused."""
-    return _beginning(incomplete, _ask(context, _closable_names) or _CLOSABLE)
+complete_lane = _completing(lane_names)
+complete_gate = _completing(_gate_names)
+complete_target = _completing(_closable_names, _CLOSABLE)
 
 
 def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
@@ -78,7 +82,7 @@ def _session(context: typer.Context) -> Session:
     return Session(store=context.params.get("store") or above.get("store"), json=False)
 
 
-def _ask(context: typer.Context, names: Callable[[Store], Awaitable[list[str]]]) -> list[str]:
+def _ask(context: typer.Context, names: Names) -> list[str]:
     """Ask the store; a store that does not answer has nothing to complete."""
     with suppress(Exception):
         return _session(context).with_store(names)
@@ -106,6 +110,20 @@ def check_span(option: typer.CallbackParam, text: str | None) -> str | None:
             message = f"{option.opts[0]}: {error.message}"
             raise InvalidValue(message, hint=error.hint) from None
     return text
+
+
+def read_number(option: str, what: str, text: str) -> tuple[str, int]:
+    """Read the value of an option that is a name and a number.
+
+    Raises:
+        InvalidValue: it is not.
+    """
+    name, equals, number = text.rpartition("=")
+    usable = number.isascii() and number.isdigit() and len(number) <= len("2147483647")
+    if not equals or not usable or (not name and what == "NAME"):
+        message = f"the {option} {text[:80]!r} is no {what}=N"
+        raise InvalidValue(message, hint=f"as --{option} acme=2")
+    return name, int(number)
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before acting on many.")]

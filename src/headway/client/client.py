@@ -8,7 +8,6 @@ from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
 from headway.client.address import read_address
-from headway.client.calls import HttpCall, HttpReply
 from headway.client.queries import read_claim
 from headway.client.remote_store import RemoteStore
 from headway.client.requests import Fields, body_with_id, job_body, plain_body
@@ -154,11 +153,6 @@ class Client:
         """As `close_async`."""
         await self.close_async()
 
-    async def post(self, path: str, body: object) -> HttpReply:
-        """POST an idempotent request."""
-        call = HttpCall(method="POST", path=path, body=body, patience_s=self.patience_s)
-        return await self.remote.ask(call)
-
     def wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine for a caller that cannot await."""
         return self._background.run(work)
@@ -198,8 +192,8 @@ class Client:
                 message = f"the kind {kind.name!r} says the rest itself"
                 raise InvalidValue(message, hint="leave `also` out, or give the kind's name")
             return await self._send_of(kind, kind.make(**given))
-        reply = await self.post("/v1/jobs", plain_body(kind, given, also or {}))
-        return Sent(reply.json["id"], reply.json["created"])
+        reply = await self.remote.post("/v1/jobs", plain_body(kind, given, also or {}))
+        return Sent(reply["id"], reply["created"])
 
     send = _waiting(send_async)
 
@@ -248,7 +242,7 @@ class Client:
     signal = _waiting(signal_async)
 
     async def _send_step(self, step: list[Fields]) -> list[Sent]:
-        reply = (await self.post("/v1/jobs", step)).json
+        reply = await self.remote.post("/v1/jobs", step)
         return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
 
     async def _send_of(self, kind: Kind, job: NewJob) -> Sent:

@@ -73,10 +73,7 @@ class Workers:
         self._signal_urls: OrderedDict[str, str] = OrderedDict()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run that was claimed here.
-
-        None if there is none.
-        """
+        """Return the URL that signals a run that was claimed here; None if there is none."""
         return self._signal_urls.get(ref)
 
     def pull(self, seen: int) -> WorkerPoller | None:
@@ -110,9 +107,7 @@ class Workers:
         pull.note_time(answered.asked_at, reply.now)
         pull.forget(frozenset(reply.lost))
         if request.leaving and self._pollers.pop(request.worker, None) is not None:
-            self._pollers_by_seen = {
-                seen: one for seen, one in self._pollers_by_seen.items() if one is not pull
-            }
+            self._forget(pull)
         mine = frozenset(request.running)
         return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
 
@@ -130,11 +125,12 @@ class Workers:
             pull = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
             self._pollers[worker] = self._pollers_by_seen[seen] = pull
             if len(self._pollers) > MOST_WORKERS:
-                _, oldest = self._pollers.popitem(last=False)
-                self._pollers_by_seen = {
-                    seen: one for seen, one in self._pollers_by_seen.items() if one is not oldest
-                }
+                self._forget(self._pollers.popitem(last=False)[1])
         return pull
+
+    def _forget(self, pull: WorkerPoller) -> None:
+        by_seen = self._pollers_by_seen.items()
+        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not pull}
 
     async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
         claimed = read_claim((await self._work(request_call(request, wait_s))).body)
@@ -221,10 +217,7 @@ class RemoteStore:
         return self._timing.wall_at()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run that was claimed here.
-
-        None if there is none.
-        """
+        """Return the URL that signals a run that was claimed here; None if there is none."""
         return self._workers.signal_url(ref)
 
     # ------------------------------------------------------------------------------ producers
@@ -234,24 +227,13 @@ class RemoteStore:
         if not jobs:
             return []
         now = self._timing.wall_at()
-        call = HttpCall(
-            method="POST",
-            path="/v1/jobs",
-            body=[job_body(job, now) for job in jobs],
-            patience_s=self._patience_s,
-        )
-        reply_json = (await self.ask(call)).json
-        return [Enqueued(one["id"], one["created"]) for one in reply_json["jobs"]]
+        reply = await self.post("/v1/jobs", [job_body(job, now) for job in jobs])
+        return [Enqueued(one["id"], one["created"]) for one in reply["jobs"]]
 
     async def signal(self, signal: Signal) -> SignalReply:
         """As `Store.signal`."""
-        call = HttpCall(
-            method="POST",
-            path=f"/v1/signals/{quote(signal.key, safe='')}",
-            body=signal_body(signal),
-            patience_s=self._patience_s,
-        )
-        return read_record(SignalReply, (await self.ask(call)).json)
+        path = f"/v1/signals/{quote(signal.key, safe='')}"
+        return read_record(SignalReply, await self.post(path, signal_body(signal)))
 
     # -------------------------------------------------------------------------------- workers
 
@@ -296,15 +278,9 @@ class RemoteStore:
             "due": edit.due_at,
             "args": None if edit.args is None else msgspec.Raw(edit.args),
         }
-        call = HttpCall(
-            method="POST",
-            path="/v1/moves",
-            body=filled(body),
-            headers=(("Idempotency-Key", request.request),),
-            patience_s=self._patience_s,
-        )
-        replies = (await self.ask(call)).json["jobs"]
-        return [read_record(ActReply, one) for one in replies]
+        repeat = ("Idempotency-Key", request.request)
+        reply = await self.post("/v1/moves", filled(body), repeat)
+        return [read_record(ActReply, one) for one in reply["jobs"]]
 
     async def define(self, request: DefineRequest) -> int:
         """As `Store.define`, but one item after the other.
@@ -408,6 +384,13 @@ class RemoteStore:
     async def ask(self, call: HttpCall) -> HttpReply:
         """Make any call."""
         return await self._in_loop(self._calls.ask(call))
+
+    async def post(self, path: str, body: object, *headers: tuple[str, str]) -> Any:  # noqa: ANN401  (as JSON says it)
+        """POST an idempotent request; return the reply's JSON."""
+        call = HttpCall(
+            method="POST", path=path, body=body, headers=headers, patience_s=self._patience_s
+        )
+        return (await self.ask(call)).json
 
     async def _end(self) -> None:
         await self._workers.leave()

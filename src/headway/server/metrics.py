@@ -65,6 +65,24 @@ SWEEP_LAG = gauge(
     "For how long a lease has been over whose runs no sweep has ended; 0 for none.",
 )
 JOBS = gauge("jobs", "Jobs by lane and state, as stored.", "lane", "state")
+TOTALS = {
+    "enqueued": counter("jobs_enqueued", "Jobs made."),
+    "started": counter("runs_started", "Runs started."),
+    "succeeded": counter("jobs_succeeded", "Jobs that succeeded."),
+    "failed": counter("runs_failed", "Attempts that failed."),
+    "retried": counter("runs_retried", "Failed attempts that were given another."),
+    "dead": counter("jobs_dead", "Jobs that died."),
+    "cancelled": counter("jobs_cancelled", "Jobs that were cancelled."),
+    "lost": counter("runs_lost", "Runs whose lease ended."),
+    "snoozed": counter("runs_snoozed", "Runs that asked to be repeated later."),
+    "handed_over": counter("runs_handed_over", "Runs that were handed over."),
+    "parked": counter("jobs_parked", "Times that a job was parked at a gate."),
+    "fed": counter("jobs_fed", "Times that a parked job was fed."),
+    "folded": counter("fires_folded", "Fires of the timetable folded into an earlier one."),
+    "signals": counter("signals", "Signals that were applied, or came too late."),
+    "late_signals": counter("signals_late", "Signals that came too late."),
+}
+"""The totals of the store since it was made, by their names there."""
 OLDEST = gauge(
     "lane_oldest_due_age_seconds",
     "How long the waiting job that was due first has been due; 0 if nothing waits.",
@@ -105,52 +123,11 @@ DURATIONS = Family(
     labels=("route", "method"),
 )
 
-TOTALS = {
-    "enqueued": counter("jobs_enqueued", "Jobs made."),
-    "started": counter("runs_started", "Runs started."),
-    "succeeded": counter("jobs_succeeded", "Jobs that succeeded."),
-    "failed": counter("runs_failed", "Attempts that failed."),
-    "retried": counter("runs_retried", "Failed attempts that were given another."),
-    "dead": counter("jobs_dead", "Jobs that died."),
-    "cancelled": counter("jobs_cancelled", "Jobs that were cancelled."),
-    "lost": counter("runs_lost", "Runs whose lease ended."),
-    "snoozed": counter("runs_snoozed", "Runs that asked to be repeated later."),
-    "handed_over": counter("runs_handed_over", "Runs that were handed over."),
-    "parked": counter("jobs_parked", "Times that a job was parked at a gate."),
-    "fed": counter("jobs_fed", "Times that a parked job was fed."),
-    "folded": counter("fires_folded", "Fires of the timetable folded into an earlier one."),
-    "signals": counter("signals", "Signals that were applied, or came too late."),
-    "late_signals": counter("signals_late", "Signals that came too late."),
-}
-"""The totals of the store since it was made, by their names there."""
-
-FAMILIES: tuple[Family, ...] = (
-    BUILD,
-    STORE_UP,
-    STORE_EPOCH,
-    STORE_AHEAD,
-    SWEEP_LAG,
-    JOBS,
-    *TOTALS.values(),
-    OLDEST,
-    LANE_PAUSED,
-    LANE_WORKERS,
-    LATENCY,
-    LATENCY_TARGET,
-    LATENCY_BREACHED,
-    GATES,
-    GATES_CLOSED,
-    GATE_USED,
-    GATE_CAPACITY,
-    GATE_PARKED,
-    GATES_CUT,
-    WORKERS,
-    WORKER_RUNS,
-    ALERTS_LEADS,
-    LONG_POLLS,
-    EVENT_STREAMS,
-    REQUESTS,
-    DURATIONS,
+FAMILIES: tuple[Family, ...] = tuple(
+    family
+    for found in [*vars().values()]
+    for family in (found.values() if found is TOTALS else [found])
+    if isinstance(family, Family)
 )
 """All of them, in the order of the reference."""
 

@@ -37,7 +37,14 @@ from headway.core.retry import Backoff, RetryPolicy
 from headway.core.state import State
 from headway.runtime.handler import RESERVED
 from headway.runtime.kind import Kind
-from headway.server.bodies.jobs import POLICY_FIELDS, GateBody, JobBody
+from headway.server.bodies.jobs import (
+    POLICY_FIELDS,
+    AcceptedBody,
+    FollowUpBody,
+    GateBody,
+    JobBody,
+    RetryBody,
+)
 from headway.server.caller import OPEN_CALLER, Caller, Permission
 from headway.server.paging import check_repeat_key
 from headway.server.problems import add_members
@@ -182,12 +189,10 @@ async def make_jobs(
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
     """Return the store's time if a delay needs it; a job that is due now does not."""
-    if any(
-        body.expires is not None or (body.due is not None and body.due.after_ms is not None)
-        for body in bodies
-    ):
-        return await service.now()
-    return 0
+    counts = (
+        one.expires is not None or (one.due is not None and one.due.at is None) for one in bodies
+    )
+    return await service.now() if any(counts) else 0
 
 
 class _JobFactory:
@@ -281,11 +286,8 @@ class _JobFactory:
 
 def _agree(ours: NewJob, theirs: NewJob) -> bool:
     """Return whether a producer that says all of a kind's job itself says the same as the kind."""
-    return (set(ours.gates), ours.policy, ours.stage) == (
-        set(theirs.gates),
-        theirs.policy,
-        theirs.stage,
-    )
+    same = set(ours.gates) == set(theirs.gates)
+    return same and (ours.policy, ours.stage) == (theirs.policy, theirs.stage)
 
 
 def policy_of(body: JobBody) -> JobPolicy:
@@ -298,17 +300,17 @@ def policy_of(body: JobBody) -> JobPolicy:
         return DEFAULT_POLICY
     usual = DEFAULT_POLICY
     policy = JobPolicy(
-        retry=_retry(body),
+        retry=_retry(body.retry),
         timeout_ms=body.timeout,
         start_within_ms=_or(body.start_within, usual.start_within_ms),
         on_deadline=body.on_deadline or usual.on_deadline,
         reconcile=body.reconcile,
         reconcile_within_ms=_or(body.reconcile_within, usual.reconcile_within_ms),
-        on_final=_follow_up(body),
+        on_final=_follow_up(body.on_final),
         keep_ms=_or(body.keep, usual.keep_ms),
         key_for_ms=_or(body.key_for, usual.key_for_ms),
         cascade=body.candidates is not None,
-        on_accepted=_accepted(body),
+        on_accepted=_follow_up(body.on_accepted),
     )
     # The very same object, so that stores see at once that nothing is special.
     return usual if policy == usual else policy
@@ -321,8 +323,7 @@ def _or(given: int | None, usual: int) -> int:
     return usual if given is None else given
 
 
-def _retry(body: JobBody) -> RetryPolicy:
-    given = body.retry
+def _retry(given: RetryBody | None) -> RetryPolicy:
     if given is None:
         return DEFAULT_POLICY.retry
     return Backoff(
@@ -334,17 +335,12 @@ def _retry(body: JobBody) -> RetryPolicy:
     )
 
 
-def _follow_up(body: JobBody) -> FollowUp | None:
-    given = body.on_final
+def _follow_up(given: FollowUpBody | AcceptedBody | None) -> FollowUp | None:
     if given is None:
         return None
-    states = tuple(dict.fromkeys(State(one) for one in given.states))
+    states = given.states if isinstance(given, FollowUpBody) else ()
+    states = tuple(State(one) for one in dict.fromkeys(states))
     return FollowUp(kind=given.kind, lane=given.lane, states=states)
-
-
-def _accepted(body: JobBody) -> FollowUp | None:
-    given = body.on_accepted
-    return None if given is None else FollowUp(kind=given.kind, lane=given.lane, states=())
 
 
 async def send_jobs(

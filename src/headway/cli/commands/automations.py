@@ -243,10 +243,8 @@ def logs(
 def locks_(session: Session) -> None:
     """List the repositories that sessions have."""
     found = session.with_store(locks)
-    if session.json:
-        session.terminal.document({"locks": found})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"locks": found},
         ["REPOSITORY", "AUTOMATION", "SINCE", "HOST", "PID", "SESSION"],
         [
             (

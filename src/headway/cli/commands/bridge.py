@@ -67,10 +67,8 @@ def bridge(session: Session) -> None:
         "kafka": bool(session.settings.kafka),
         "cassandra": bool(session.settings.cassandra),
     }
-    if session.json:
-        session.terminal.document({"bridges": configured})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"bridges": configured},
         ["BRIDGE", "CONFIGURED", "WHAT IT DOES"],
         [
             [name, f"by [{name}]" if configured[name] else "no", does]

@@ -25,7 +25,7 @@ from headway.cli.doctor.store import (
     whole_audit,
 )
 from headway.cli.doctor.surroundings import look_at_calendar, look_at_field_service, look_at_kafka
-from headway.cli.extras import DRIVER, is_postgres
+from headway.cli.extras import is_postgres
 from headway.cli.failures import NO
 from headway.cli.options import Signed
 from headway.cli.progress import progress
@@ -48,10 +48,20 @@ def look_at_place(url: str) -> list[Finding]:
     Args:
         url: of the store; nothing is found about one that has neither.
     """
-    if is_postgres(url):
-        return _look_at_postgres(url)
-    if url.partition("://")[0] in REDIS_SCHEMES:
-        return _look_at_redis(url)
+    try:
+        # Only those who use one have its driver.
+        if is_postgres(url):
+            from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
+
+            return look_at_postgres(url)
+        if url.partition("://")[0] in REDIS_SCHEMES:
+            from headway.cli.doctor.redis_server import look_at_redis  # noqa: PLC0415
+
+            return look_at_redis(url)
+    except ImportError as error:
+        extra = "postgres" if is_postgres(url) else "redis"
+        found = f"a package is not installed: {error.name}"
+        return [problem("server", found, f"pip install 'headway[{extra}]'")]
     path = store_file(url)
     if path is None:
         return []
@@ -65,26 +75,6 @@ def look_at_place(url: str) -> list[Finding]:
         *look_at_machine_clock(path),
         *look_inside(path),
     ]
-
-
-def _look_at_postgres(url: str) -> list[Finding]:
-    try:
-        # Only those who use it have its driver.
-        from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
-    except ImportError as error:
-        found = f"a package is not installed: {error.name}"
-        return [problem("server", found, DRIVER)]
-    return look_at_postgres(url)
-
-
-def _look_at_redis(url: str) -> list[Finding]:
-    try:
-        # Only those who use it have its client.
-        from headway.cli.doctor.redis_server import look_at_redis  # noqa: PLC0415
-    except ImportError as error:
-        found = f"a package is not installed: {error.name}"
-        return [problem("server", found, "pip install 'headway[redis]'")]
-    return look_at_redis(url)
 
 
 async def look_at_store(store: Store) -> list[Finding]:

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
@@ -90,7 +90,8 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
     try:
         with part.open("wb") as file:
             yield file.write
-            _keep(file)
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
         message = f"the file {path} cannot be written: {error.strerror}"
@@ -99,11 +100,6 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
         raise InvalidValue(message, hint="choose a place that you may write to") from None
     finally:
         part.unlink(missing_ok=True)
-
-
-def _keep(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 app = new_command()
@@ -406,16 +402,8 @@ def _opened(file: str) -> Generator[tuple[BinaryIO, int | None]]:
 
 def _print_tally(session: Session, tally: Tally) -> None:
     if session.json:
-        refused = [{"line": one.line, "error": one.error} for one in tally.refused]
-        session.terminal.document(
-            {
-                "rows": tally.rows,
-                "created": tally.created,
-                "existing": tally.existing,
-                "cancelled": tally.cancelled,
-                "refused": refused,
-            }
-        )
+        refused = [one._asdict() for one in tally.refused]
+        session.terminal.document({**asdict(tally), "refused": refused})
         return
     parts = [
         f"{tally.rows} rows",

@@ -11,7 +11,14 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import close, define
 from headway.cli.facts import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.failures import NO
-from headway.cli.options import Signed, Until, check_span, complete_gate, complete_target
+from headway.cli.options import (
+    Signed,
+    Until,
+    check_span,
+    complete_gate,
+    complete_target,
+    read_number,
+)
 from headway.cli.session import Session
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
@@ -56,16 +63,10 @@ class GateNumbers:
             capacity=self.capacity,
             limit=self.limit,
             per_ms=None if self.per is None else parse_duration(self.per),
-            members=tuple(_member(one) for one in self.member) if self.member else None,
+            members=tuple(read_number("member", "NAME", one) for one in self.member)
+            if self.member
+            else None,
         )
-
-
-def _member(text: str) -> tuple[str, int]:
-    name, equals, number = text.rpartition("=")
-    if not equals or not name or not number.isdecimal():
-        message = f"the member {text[:80]!r} is no NAME=N"
-        raise InvalidValue(message, hint="as --member +15550100=4")
-    return name, int(number)
 
 
 @command(app, default=True)

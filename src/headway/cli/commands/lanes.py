@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.options import Signed, check_span, complete_lane
+from headway.cli.options import Signed, check_span, complete_lane, read_number
 from headway.cli.session import Session
 from headway.cli.terminal import rough
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
@@ -83,7 +83,7 @@ class LaneValues:
             raise InvalidValue(message, hint="give --fair as well")
         weights = dict(now.weights) if fair else {}
         if self.weight:
-            weights = dict(_weight(one) for one in self.weight)
+            weights = dict(read_number("weight", "TENANT", one) for one in self.weight)
         wanted = {
             "concurrency": now.concurrency if self.concurrency is None else self.concurrency,
             "fair": "tenant" if fair else None,
@@ -98,14 +98,6 @@ class LaneValues:
 
 def _span(given: str | None, now_ms: int | None) -> str | None:
     return given if given is not None or now_ms is None else format_duration(now_ms)
-
-
-def _weight(text: str) -> tuple[str, int]:
-    tenant, equals, number = text.rpartition("=")
-    if not equals or not (number.isascii() and number.isdigit()) or len(number) > len("2147483647"):
-        message = f"the weight {text[:80]!r} is no TENANT=N"
-        raise InvalidValue(message, hint="as --weight acme=2")
-    return tenant, int(number)
 
 
 @command(app, default=True)
@@ -130,10 +122,8 @@ def lanes(
         _show_latencies(session, lane)
         return
     found = session.ask(LanesQuery(names=tuple(lane) if lane else None))
-    if session.json:
-        session.terminal.document({"lanes": [record(one) for one in found]})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"lanes": [record(one) for one in found]},
         ["LANE", *(name.upper() for name in _COUNTED), "CANCELLED", "WORKERS", "OLDEST DUE", ""],
         [_row(session, one) for one in found],
         empty="no lanes: a lane is created with its first job",
@@ -142,10 +132,8 @@ def lanes(
 
 def _show_latencies(session: Session, names: list[str] | None) -> None:
     found = session.with_store(lambda store: lane_latencies(store, names or None))
-    if session.json:
-        session.terminal.document({"lanes": [record(one) for one in found]})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"lanes": [record(one) for one in found]},
         ["LANE", "TARGET", "STARTS", "P50", "P95", "MAX", "HEAD", ""],
         [_latency_row(one) for one in found],
         empty="no lanes: a lane is created with its first job",

@@ -36,12 +36,10 @@ def move_jobs(
         InvalidValue: neither or both were given, or there is no terminal to confirm on.
         Exit: with code 1, a job that was named is unknown or refused the move.
     """
-    by_filter = wanted.names_something
-    if ids and by_filter:
-        message = "jobs were named, and a filter as well"
-        raise InvalidValue(message, hint="give ids, or options such as --lane")
-    if not ids and not by_filter:
+    if bool(ids) == wanted.names_something:
         message = f"no job to {move.verb} was named"
+        if ids:
+            message = "jobs were named, and a filter as well"
         raise InvalidValue(message, hint="give ids, or options such as --lane")
     if ids:
         replies = session.with_store(lambda store: _on_ids(store, move, ids))

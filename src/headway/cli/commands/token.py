@@ -34,10 +34,8 @@ def list_(session: Session) -> None:
     """
     found, now = session.ask_at(TokensQuery())
     shown = sorted((shown_token(view, now) for view in found), key=lambda one: (one.name, one.id))
-    if session.json:
-        session.terminal.document({"tokens": [record(one) for one in shown]})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"tokens": [record(one) for one in shown]},
         ["ID", "NAME", "ROLES", "TENANTS", "LANES", "CLOSES", "LAST USED", "ENDS", "MADE BY", ""],
         [_row(session, one, now) for one in shown],
         empty="no tokens: headway token create makes one",

@@ -13,7 +13,6 @@ from queue import Empty, Full, Queue
 from apprise import Apprise, NotifyFormat, NotifyType
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import Alert
 
 _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
@@ -133,5 +132,4 @@ class AppriseSink:
 def _type(alert: Alert) -> NotifyType:
     if alert.healed:
         return NotifyType.SUCCESS
-    bad = alert.severity in {Severity.P0, Severity.P1}
-    return NotifyType.FAILURE if bad else NotifyType.WARNING
+    return NotifyType.FAILURE if alert.is_bad else NotifyType.WARNING

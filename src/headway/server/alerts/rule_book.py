@@ -70,12 +70,7 @@ class RuleBook(Generic[Seen]):
         self._make = rules
         self._rules = rules()
         self._see = see
-        self._runbooks = runbooks
-
-    @property
-    def runbooks(self) -> str:
-        """What stands before `#` and the rule's name in the link of an alert."""
-        return self._runbooks
+        self.runbooks = runbooks
 
     @property
     def names(self) -> Sequence[str]:

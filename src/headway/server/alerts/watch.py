@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -57,6 +57,11 @@ class Alert:
     healed: bool = False
 
     @property
+    def is_bad(self) -> bool:
+        """Whether it cannot wait."""
+        return self.severity in {Severity.P0, Severity.P1}
+
+    @property
     def title(self) -> str:
         """A line for a subject field."""
         state = "healed" if self.healed else self.severity
@@ -83,20 +88,9 @@ class LogSink:
 
     def send(self, alert: Alert) -> None:
         """Write one line."""
-        log = (
-            _alert_log.error if alert.severity in {Severity.P0, Severity.P1} else _alert_log.warning
-        )
-        if alert.healed:
-            log = _alert_log.info
-        log(
-            "alert",
-            rule=alert.rule,
-            severity=alert.severity.value,
-            subject=alert.subject,
-            text=alert.text,
-            runbook=alert.runbook,
-            healed=alert.healed,
-        )
+        log = _alert_log.error if alert.is_bad else _alert_log.warning
+        log = _alert_log.info if alert.healed else log
+        log("alert", **{**asdict(alert), "severity": alert.severity.value})
 
     def close(self, drain_s: float = 0) -> None:
         """Nothing is left."""
@@ -165,17 +159,12 @@ class AlertThrottle:
         Args:
             ahead_ms: by how much UTC is ahead of the clock of the looks.
         """
-        return [
-            Standing(
-                rule=one.alert.rule,
-                severity=one.alert.severity,
-                subject=one.alert.subject,
-                text=one.alert.text,
-                runbook=one.alert.runbook,
-                told_at=one.told_at + ahead_ms,
-            )
-            for one in self._standing.values()
-        ]
+        found: list[Standing] = []
+        for one in self._standing.values():
+            fields = asdict(one.alert)
+            del fields["healed"]
+            found.append(Standing(**fields, told_at=one.told_at + ahead_ms))
+        return found
 
     def recall(self, standing: Iterable[Standing], ahead_ms: int) -> None:
         """Take over stored alerts of another process; its own stay.
@@ -184,14 +173,10 @@ class AlertThrottle:
             standing: that; whether it is found is seen at the next look.
         """
         for one in standing:
-            alert = Alert(
-                rule=one.rule,
-                severity=Severity(one.severity),
-                subject=one.subject,
-                text=one.text,
-                runbook=one.runbook,
-            )
-            restored = _Standing(alert=alert, told_at=one.told_at - ahead_ms)
+            fields: dict[str, Any] = msgspec.structs.asdict(one)
+            told_at = fields.pop("told_at") - ahead_ms
+            fields["severity"] = Severity(one.severity)
+            restored = _Standing(alert=Alert(**fields), told_at=told_at)
             self._standing.setdefault((one.rule, one.subject), restored)
 
     def forget(self, *, keep: str) -> None:

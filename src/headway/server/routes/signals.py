@@ -71,11 +71,6 @@ class TokenOrSignature(Policy):
         request.state.caller = SIGNED
 
 
-def by_token_or_signature() -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """Return what a route of signals asks of its caller."""
-    return Depends(TokenOrSignature(Permission.SIGNAL))
-
-
 def signal_urls(service: Service, base: str) -> SignalUrls:
     """Make the URLs under which the outside world signals runs.
 
@@ -184,7 +179,7 @@ def _parameter(name: str, kind: str) -> dict[str, Any]:
 async def hear(
     request: Request,
     service: TheService,
-    caller: Annotated[Caller, by_token_or_signature()],
+    caller: Annotated[Caller, Depends(TokenOrSignature(Permission.SIGNAL))],
     key: Annotated[
         str,
         Path(description="A run's reference `id:run`, or a key that it is known as."),
