@@ -315,6 +315,7 @@ async def test_an_entry_says_when_it_fired_last_and_no_fire_that_is_laid_ahead(r
     await rig.store.fire(
         FireRequest(entry="f", revision=view.revision, moments=moments, ahead_until=moments[-1])
     )
+    assert (await rig.ask(VIEWER, "/v1/timetable/f"))["last_at"] is None
     ask = ClaimRequest(worker="w" * 32, request=1, lanes=(("main", 1),))
     assert len((await rig.store.claim(ask)).jobs) == 1
     assert (await rig.ask(VIEWER, "/v1/timetable/f"))["last_at"] == now

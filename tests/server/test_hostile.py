@@ -551,7 +551,14 @@ async def test_making_few_large_jobs_gives_others_a_turn(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     ("name", "status"),
-    [("%FF", 400), ("%80", 400), ("a%C3", 400), ("%EF%BF%BD", 200), ("%C3%A9", 200)],
+    [
+        ("%FF", 400),
+        ("%80", 400),
+        ("a%C3", 400),
+        ("%F0%9F", 400),
+        ("%EF%BF%BD", 200),
+        ("%C3%A9", 200),
+    ],
 )
 async def test_a_path_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_others(
     rig: Rig, name: str, status: int

@@ -169,6 +169,17 @@ async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
         assert "broken" in one
 
 
+async def test_a_fire_whose_moment_has_come_is_shown_once_it_has_happened():
+    async with calendar() as (rig, http, clock):
+        await declare(rig, "daily", Cron("10 10 * * *"))
+        await TimetableChore(rig.store, REAL).lay()
+        (job, *_) = await jobs_of(rig)
+        clock.advance(HOUR)
+        assert f"/ui/jobs/{job.id}" not in (await http.get("/ui/timetable?entry=daily")).text
+        await rig.store.sweep(100)
+        assert f"/ui/jobs/{job.id}" in (await http.get("/ui/timetable")).text
+
+
 async def test_an_entry_is_paused_and_resumed_and_its_outcomes_stay():
     async with calendar() as (rig, http, clock):
         await declare(rig, "night/ly", Every(HOUR))
