@@ -110,13 +110,13 @@ class Client:
         """
         address = read_address(url, token)
         self._url = address.url
+        self.patience_s = parse_duration(patience) / 1000
         self.remote = RemoteStore(
             address,
             timeout_s=parse_duration(timeout) / 1000,
-            patience_s=parse_duration(patience) / 1000,
+            patience_s=self.patience_s,
             timing=timing,
         )
-        self.patience_s = parse_duration(patience) / 1000
         self._background = Background()
 
     def __repr__(self) -> str:
@@ -271,7 +271,8 @@ class Client:
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
         """
-        return await self.remote.read(_jobs_query(asked))
+        refuse_unknown(asked, JobsAsked, "jobs are not asked for by", "by")
+        return await self.remote.read(JobsQuery(**asked))
 
     jobs = _waiting(jobs_async)
 
@@ -426,8 +427,3 @@ class Client:
         )
 
     beat = _waiting(beat_async)
-
-
-def _jobs_query(asked: JobsAsked) -> JobsQuery:
-    refuse_unknown(asked, JobsAsked, "jobs are not asked for by", "by")
-    return JobsQuery(**asked)

@@ -71,7 +71,7 @@ def read_record(kind: type[Record], fields: object) -> Record:
 @cache
 def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each sort of type)
     if hint is bytes:
-        return _json
+        return _encode
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     if isinstance(hint, type) and (hasattr(hint, "_fields") or field_names(hint)):
@@ -92,7 +92,7 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each s
         value = _Later(args[1])
         return lambda fields: {name: value(one) for name, one in fields.items()}
     if origin is Literal or hint in {int, str, bool, float, object, Any}:
-        return _as_it_is
+        return lambda fields: fields
     message = f"no way to read {hint}"
     raise TypeError(message)
 
@@ -129,14 +129,6 @@ def _union(args: tuple[Any, ...]) -> Reader:
         return lambda fields: None if fields is None else read(fields)
     records = {frozenset(get_type_hints(one)): _Later(one) for one in kinds}
     return lambda fields: None if fields is None else records[frozenset(fields)](fields)
-
-
-def _json(fields: object) -> bytes:
-    return _encode(fields)
-
-
-def _as_it_is(fields: object) -> object:
-    return fields
 
 
 class JobReply(msgspec.Struct, kw_only=True):

@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 import structlog
 from starlette.datastructures import Headers
@@ -168,43 +168,27 @@ class UnambiguousRequest:
 
 
 def _refused(scope: Scope) -> Response | None:
+    def refused(detail: str, hint: str, code: str = "invalid_value") -> Response:
+        status = 400 if code == "invalid_value" else 415
+        return problem(status, code=code, detail=detail, hint=hint, request=Request(scope))
+
     seen: set[bytes] = set()
     for name, value in scope["headers"]:
         if name not in ONCE:
             continue
         if name in seen:
-            return problem(
-                HTTPStatus.BAD_REQUEST,
-                code="invalid_value",
-                detail=f"the header {name.decode()} came twice",
-                hint="send it once",
-                request=Request(scope),
-            )
+            return refused(f"the header {name.decode()} came twice", "send it once")
         seen.add(name)
         if name in CODINGS and value.strip().lower() != CODINGS[name]:
-            return problem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                code="unsupported_media_type",
-                detail=f"a body is taken as it is, and the header {name.decode()} says otherwise",
-                hint="send the body without compression",
-                request=Request(scope),
-            )
+            said = f"a body is taken as it is, and the header {name.decode()} says otherwise"
+            hint = "send the body without compression"
+            return refused(said, hint, "unsupported_media_type")
     if not _is_utf8(scope):
-        return problem(
-            HTTPStatus.BAD_REQUEST,
-            code="invalid_value",
-            detail=f"the path {scope['path'][:200]!r} is not UTF-8",
-            hint="write each byte of a name in UTF-8 as %XX",
-            request=Request(scope),
-        )
+        said = f"the path {scope['path'][:200]!r} is not UTF-8"
+        return refused(said, "write each byte of a name in UTF-8 as %XX")
     if scope["http_version"] == "1.1" and b"host" not in seen:
-        return problem(
-            HTTPStatus.BAD_REQUEST,
-            code="invalid_value",
-            detail="the header Host is missing",
-            hint="HTTP/1.1 needs it: the name under which the server is called",
-            request=Request(scope),
-        )
+        hint = "HTTP/1.1 needs it: the name under which the server is called"
+        return refused("the header Host is missing", hint)
     return None
 
 
@@ -250,7 +234,7 @@ class CrossSiteCheck:
 
     def _wrong(self, method: str, headers: Headers) -> Forbidden | None:
         host = headers.get("host", "")
-        if self._hosts is not None and _name(f"//{host}") not in self._hosts:
+        if self._hosts is not None and (_split(f"//{host}").hostname or "") not in self._hosts:
             message = f"this server is not called {host[:80]!r}"
             return Forbidden(message, hint="it is open, so it answers to its loopback names only")
         if method in SAFE:
@@ -260,25 +244,18 @@ class CrossSiteCheck:
             message = "a page of another site sent this"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
         origin = headers.get("origin")
-        if site is None and origin is not None and _netloc(origin) != host:
+        if site is None and origin is not None and (_split(origin).netloc or None) != host:
             message = f"a page of {origin[:80]!r} sent this"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
         return None
 
 
-def _netloc(url: str) -> str | None:
-    """Return where a page is from; None for nowhere that has a name, such as "null"."""
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL; of what is none, such as "null", empty ones."""
     try:
-        return urlsplit(url).netloc or None
+        return urlsplit(url)
     except ValueError:
-        return None
-
-
-def _name(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
+        return urlsplit("")
 
 
 class BodyLimit:

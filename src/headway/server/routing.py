@@ -220,7 +220,7 @@ def _bind(hint: Any, default: object) -> Bind:  # noqa: ANN401  (an annotation)
     """Return what gives a parameter its value."""
     if hint is Request:
         return _request
-    for one in _marks(hint):
+    for one in marks(hint):
         if isinstance(one, params.Depends):
             if isinstance(one.dependency, Policy):
                 return _caller
@@ -231,7 +231,8 @@ def _bind(hint: Any, default: object) -> Bind:  # noqa: ANN401  (an annotation)
     return _body(TypeAdapter(hint))
 
 
-def _marks(hint: Any) -> Sequence[object]:  # noqa: ANN401  (an annotation)
+def marks(hint: object) -> Sequence[object]:
+    """Return what stands in an annotation beside its type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 

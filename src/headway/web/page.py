@@ -14,13 +14,10 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import (
-    Annotated,
     Any,
     Literal,
     Protocol,
     cast,
-    get_args,
-    get_origin,
     get_type_hints,
     runtime_checkable,
 )
@@ -37,6 +34,7 @@ from headway.core.errors import AccessError, InvalidValue, InvariantBroken
 from headway.runtime.faults import faults, sentence
 from headway.server.access import Policy, policy_of
 from headway.server.caller import Caller, Permission
+from headway.server.routing import marks
 from headway.server.service import Service
 from headway.web.sight import Sight
 
@@ -356,7 +354,8 @@ def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
             return adapter.validate_json(msgspec.json.encode(cast("object", value)))
         return adapter.validate_python(value)
     except ValidationError as error:
-        told = sentence(faults([_of_body(one) for one in error.errors()], cast("object", value)))
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        told = sentence(faults(found, cast("object", value)))
         raise InvalidValue(told or "the form is not valid") from None
     except RequestValidationError as error:
         raise InvalidValue(str(error)[:400]) from None
@@ -369,10 +368,6 @@ def _told(reply: object) -> Values:
         return {}
     fields = cast("dict[str, object]", told)
     return {name: str(one) for name, one in fields.items() if isinstance(one, str | int)}
-
-
-def _of_body(fault: Mapping[str, Any]) -> dict[str, Any]:
-    return {**fault, "loc": ("body", *fault["loc"])}
 
 
 async def _provide(dependency: Callable[..., Any], request: Request) -> object:
@@ -389,12 +384,8 @@ async def _provide(dependency: Callable[..., Any], request: Request) -> object:
 
 
 def _depends(hint: object) -> params.Depends | None:
-    return next((one for one in _marks(hint) if isinstance(one, params.Depends)), None)
+    return next((one for one in marks(hint) if isinstance(one, params.Depends)), None)
 
 
 def _is(hint: object, kind: type[object]) -> bool:
-    return any(isinstance(one, kind) for one in _marks(hint))
-
-
-def _marks(hint: object) -> tuple[object, ...]:
-    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(one, kind) for one in marks(hint))
