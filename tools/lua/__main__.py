@@ -105,6 +105,7 @@ BY_HAND = {
     f"{_LEDGER}.step.Step.kept_events": "tables.signals:kept",
     f"{_LEDGER}.step.Step.wake": "base.run",
     f"{_LEDGER}.gatebook.GateBook": "engine.gate_book",
+    f"{_LEDGER}.gatebook.GateBook.refuse_members_name": "engine.gate_names",
     f"{_LEDGER}.attempts.stage_of": "engine.flow_of",
     f"{_LEDGER}.insert.make_ready": "engine.flow_of",
     f"{_LEDGER}.insert.accepted_job": "engine.new_jobs",

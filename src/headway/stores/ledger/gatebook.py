@@ -13,7 +13,14 @@ from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES, rules_of
-from headway.stores.ledger.gaterows import FOREVER, GateRow, Place, TemplateRow, place_of
+from headway.stores.ledger.gaterows import (
+    FOREVER,
+    GateRow,
+    Place,
+    TemplateRow,
+    place_of,
+    refuse_members_name,
+)
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
 
@@ -45,6 +52,10 @@ class GateBook:
     def template(self, name: str) -> TemplateRow | None:
         """Return what is declared under a name."""
         return self.templates.get(name)
+
+    def refuse_members_name(self, spec: GateSpec) -> None:
+        """See `gaterows.refuse_members_name`, among all declared gates."""
+        refuse_members_name(self.templates, spec)
 
     def place_of(self, gate: str) -> Place:
         """Return the declared gate and the pool that a resolved name belongs to.

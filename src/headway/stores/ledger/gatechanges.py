@@ -31,7 +31,8 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
         Whether anything changed.
 
     Raises:
-        InvalidValue: it is declared as another kind; nothing was written.
+        InvalidValue: it is declared as another kind, or has the name of a pool's member; nothing
+            was written.
     """
     known = step.book.template(spec.name)
     if known is not None and known.spec == spec:
@@ -41,6 +42,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
         new = f"{'shared' if spec.shared else 'keyed'} {spec.kind}"
         message = f"the gate {spec.name!r} is declared as a {old}, not a {new}"
         raise InvalidValue(message, hint="give the new gate a new name; jobs wait at the old one")
+    step.book.refuse_members_name(spec)
     save_template(step, TemplateRow(spec=spec, override=known.override if known else None))
     return True
 
@@ -120,24 +122,28 @@ def set_gate(step: Step, item: SetGate) -> None:
 
     Raises:
         UnknownGate: the gate is not declared; nothing was written.
-        InvalidValue: this kind of gate has no such value; nothing was written.
+        InvalidValue: this kind of gate has no such value, or a member has the name of a declared
+            gate; nothing was written.
     """
     declared = step.book.template(item.name)
     if declared is not None:
-        save_template(step, TemplateRow(spec=declared.spec, override=_with_values(declared, item)))
+        override = _with_values(step, declared, item)
+        save_template(step, TemplateRow(spec=declared.spec, override=override))
         if declared.spec.shared:
             step.wake(None)
         return
     _set_instance(step, item)
 
 
-def _with_values(declared: TemplateRow, item: SetGate) -> GateSpec:
+def _with_values(step: Step, declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     values = _values_of(item)
     if not rules_of(spec.kind).settable.issuperset(values):
         message = f"the gate {item.name!r} is a {spec.kind}"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
-    return replace(spec, **values)
+    changed = replace(spec, **values)
+    step.book.refuse_members_name(changed)
+    return changed
 
 
 def _set_instance(step: Step, item: SetGate) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headway.core.errors import UnknownGate
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.spec import GateSpec, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
@@ -171,16 +171,41 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
         return Place(gate, "")
     found: list[tuple[int, Place]] = []
     for name, row in templates.items():
-        for member, _ in row.current.members:
-            pool = gate.removesuffix(f"/{member}")
-            if pool != gate and _matches(name, pool):
-                found.append((len(name) + len(member), Place(name, pool)))
+        found += _as_member(name, row.current, gate)
         if _matches(name, gate):
             found.append((_fixed(name), Place(name, "")))
     if not found:
         message = f"the gate {gate!r} is not declared"
         raise UnknownGate(message, hint="`headway gates` lists the declared gates")
     return max(found)[1]
+
+
+def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, Place]]:
+    """Return the pools of this spec of which the gate is a member, with their fixed characters."""
+    pools = [(member, gate.removesuffix(f"/{member}")) for member, _ in spec.members]
+    return [
+        (len(template) + len(member), Place(template, pool))
+        for member, pool in pools
+        if pool != gate and _matches(template, pool)
+    ]
+
+
+def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) -> None:
+    """Refuse a gate and a pool's member of one name: what one takes would be counted at both.
+
+    Args:
+        spec: as it is declared, or as an operator sets it.
+
+    Raises:
+        InvalidValue: a declared gate has the name of a member, or the gate has a member's.
+    """
+    for name, row in templates.items():
+        if not (spec.members or row.spec.members or row.override):
+            continue
+        for pool, gate in ((spec, name), (row.spec, spec.name), (row.current, spec.name)):
+            if _as_member(pool.name, pool, gate):
+                message = f"the gate {gate!r} has the name of a member of the pool {pool.name!r}"
+                raise InvalidValue(message, hint="give one of the two another name")
 
 
 @lru_cache(maxsize=1024)

@@ -119,6 +119,31 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(UnknownGate):
             await rig.define(SetGate(name="line", capacity=9), item)
 
+    @pytest.mark.parametrize(
+        ("declared", "refused"),
+        [
+            (NUMBERS, Slots("numbers/a", 1)),
+            (Rate("numbers/b", 3, "10s"), NUMBERS),
+            (Pool("numbers-{tenant}", ["a"]), Slots("numbers-acme/a", 1)),
+            (NUMBERS, Pool("numbers/a", ["c"])),
+        ],
+    )
+    async def test_gate_and_member_of_a_pool_never_have_one_name(
+        self, rig: Rig, declared: GateSpec, refused: GateSpec
+    ) -> None:
+        await rig.declare(declared)
+        async with rig.refuses(InvalidValue):
+            await rig.define(DeclareGate(spec=refused))
+
+    async def test_pool_is_not_given_a_member_of_a_gates_name(self, rig: Rig) -> None:
+        await rig.declare(NUMBERS, Slots("numbers/c", 1))
+        async with rig.refuses(InvalidValue):
+            await rig.define(SetGate(name="numbers", members=(("a", 1), ("c", 1))))
+        await rig.define(SetGate(name="numbers", members=(("d", 1),)))
+        async with rig.refuses(InvalidValue):
+            # It is a member again after a reset.
+            await rig.define(DeclareGate(spec=Slots("numbers/a", 1)))
+
     async def test_values_that_are_invalid_anywhere_are_refused_before_the_store_is_asked(
         self, rig: Rig
     ) -> None:

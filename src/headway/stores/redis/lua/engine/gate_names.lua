@@ -97,6 +97,29 @@ local function best_member(best, template, spec, gate)
   return best
 end
 
+local function refuse_member(pool, gate)
+  if best_member(nil, pool.name, pool, gate) ~= nil then
+    local message = 'the gate '
+      .. Run.quoted(gate)
+      .. ' has the name of a member of the pool '
+      .. Run.quoted(pool.name)
+    Run.refuse('InvalidValue', message, 'give one of the two another name')
+  end
+end
+
+-- Refuses a gate and a pool's member of one name: what one takes would be counted at both.
+function GateNames.refuse_members_name(spec)
+  for name, row in pairs(Gates.templates()) do
+    if #spec.members > 0 then
+      refuse_member(spec, name)
+    end
+    if #row.spec.members > 0 or row.override then
+      refuse_member(row.spec, spec.name)
+      refuse_member(Gates.current(row), spec.name)
+    end
+  end
+end
+
 -- The declared gate, and the pool, that a resolved name belongs to.
 --   templates: all declared gates, by name.
 --   gate: resolved, or the name of a pool's member (`pool/member`).

@@ -133,7 +133,7 @@ function GateTemplates.save_template(step, row)
 end
 
 -- The spec with an operator's numbers in it; refused where they do not belong to such a gate.
-function GateTemplates.with_values(declared, item)
+function GateTemplates.with_values(_, declared, item)
   local spec = Gates.current(declared)
   local kind = spec.kind
   local settable = GateKinds.of(kind).settable
@@ -146,10 +146,12 @@ function GateTemplates.with_values(declared, item)
       )
     end
   end
-  return Python.replace(spec, {
+  local changed = Python.replace(spec, {
     capacity = item.capacity,
     limit = item.limit,
     per_ms = item.per_ms,
     members = item.members,
   })
+  GateNames.refuse_members_name(changed)
+  return changed
 end

@@ -21,6 +21,7 @@ function GateChanges.declare_gate(step, spec)
     local message = 'the gate ' .. Run.quoted(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new
     Run.refuse('InvalidValue', message, 'give the new gate a new name; jobs wait at the old one')
   end
+  GateNames.refuse_members_name(spec)
   local value
   if known then
     value = known.override
@@ -35,7 +36,8 @@ end
 function GateChanges.set_gate(step, item)
   local declared = GateBook.template(step.book, item.name)
   if declared ~= nil then
-    GateTemplates.save_template(step, { spec = declared.spec, override = GateTemplates.with_values(declared, item) })
+    local override = GateTemplates.with_values(step, declared, item)
+    GateTemplates.save_template(step, { spec = declared.spec, override = override })
     if declared.spec.shared then
       Run.wake()
     end
