@@ -27,6 +27,13 @@ def is_job_id(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+def read_reference(text: str) -> tuple[str, int] | None:
+    """Return the job and the run that a reference, `job:run`, names; None if it is not one."""
+    job, _, run = text.partition(":")
+    usable = is_job_id(job) and run.isascii() and run.isdigit() and len(run) < 10
+    return (job, int(run)) if usable else None
+
+
 def check_jobs(jobs: Sequence[NewJob]) -> None:
     """Accept jobs that a store can keep.
 

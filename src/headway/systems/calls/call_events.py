@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.contract.views import JobQuery, JobView, RunView
-from headway.core.check import is_job_id
+from headway.core.check import read_reference
 from headway.core.errors import InvalidState, ProviderError, UnknownRecord
 from headway.core.state import FINAL, State
 from headway.server.access import Public
@@ -105,15 +105,16 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
     """Return the lead and the run that an event is of."""
     if event.ref is None:
         return await _by_call(context, event)
-    id_, _, run = event.ref.partition(":")
-    if not (is_job_id(id_) and run.isascii() and run.isdigit() and len(run) < 10):
+    named = read_reference(event.ref)
+    if named is None:
         return None
+    id_, run = named
     job = await context.store.read(JobQuery(id=id_))
     if job is None or not is_lead(job):
         return None
     # After a store was lost, runs are counted from 1 again: a run keeps its earlier reference as a
     # key.
-    known = next((one.run for one in job.runs if event.ref in one.keys), int(run))
+    known = next((one.run for one in job.runs if event.ref in one.keys), run)
     if known > job.run or is_of_another_call(event, find_run(job, known)):
         return None
     return job, known

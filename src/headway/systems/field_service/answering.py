@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
+from headway.core.check import read_reference
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.job import derived_id
 from headway.core.state import State
@@ -42,7 +43,6 @@ from headway.systems.field_service.request import (
     ALERT,
     acceptor,
     asked_now,
-    read_ref,
     read_request,
     run_of,
 )
@@ -168,7 +168,7 @@ async def reply_to_keys(
     Raises:
         UnknownRecord: there is no such offer.
     """
-    request, run = read_ref(ref) or ("", 0)
+    request, run = read_reference(ref) or ("", 0)
     job = await store.read(JobQuery(id=request)) if request else None
     said = find_run(job, run) if job is not None else None
     if job is None or said is None or not said.candidate:
@@ -252,9 +252,10 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     """Apply a call's status to its job; at the call's end its line is free."""
     # The process that placed it may have died before it recorded it; then it could not be hung up.
     known_as = f"{event.provider}:{event.call_id}"
-    ref = event.ref if event.ref and read_ref(event.ref) else None
-    job = await store.read(JobQuery(id=run_of(ref)[0])) if ref else None
-    if ref and job and is_of_another_call(event, find_run(job, run_of(ref)[1])):
+    named = read_reference(event.ref) if event.ref else None
+    ref = event.ref if named else None
+    job = await store.read(JobQuery(id=named[0])) if named else None
+    if named and job and is_of_another_call(event, find_run(job, named[1])):
         _log.warning("a webhook of the call %s names the run of another: %s", known_as, ref)
         return
     alert = job is not None and job.kind == ALERT

@@ -12,7 +12,6 @@ import msgspec
 
 from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
-from headway.core.check import is_job_id
 from headway.core.state import State
 from headway.systems.jobs import find_run
 
@@ -216,13 +215,6 @@ def run_of(ref: str) -> tuple[str, int]:
     """Return the job and the run of a reference that this system made."""
     job, _, run = ref.rpartition(":")
     return job, int(run)
-
-
-def read_ref(text: str) -> tuple[str, int] | None:
-    """Return the job and the run of a reference from outside; None if it is not a reference."""
-    job, _, run = text.rpartition(":")
-    usable = is_job_id(job) and run.isascii() and run.isdigit() and len(run) < 10
-    return (job, int(run)) if usable else None
 
 
 class _Args(msgspec.Struct):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headway.contract.definitions import FireReply, FireRequest
 from headway.contract.store import Enqueued, InFlight
+from headway.core.check import read_reference
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, NewJob, fire_id
@@ -152,9 +153,8 @@ def _start(step: Step, row: JobRow, one: InFlight) -> None:
 
 def _run_number(row: JobRow, one: InFlight) -> int:
     """Return the number of the run under way; never one that was used before."""
-    id_, _, run = one.signal_key.partition(":")
-    said = int(run) if id_ == row.id and run.isascii() and run.isdigit() and len(run) < 10 else 0
-    return max(row.run + 1, said)
+    job, run = read_reference(one.signal_key) or ("", 0)
+    return max(row.run + 1, run if job == row.id else 0)
 
 
 def _mark_awaiting(step: Step, row: JobRow, one: InFlight) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.core.cascade import Answer
-from headway.core.check import check_stage, is_job_id
+from headway.core.check import check_stage, is_job_id, read_reference
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.naming import check_name
 from headway.core.state import HELD, State
@@ -86,12 +86,8 @@ def check_signal(event: Signal) -> None:
 
 
 def _known_run(step: Step, key: str) -> tuple[str, int] | None:
-    known = step.ledger.signals.known(key)
-    if known is None:
-        # A job's own reference is valid from its claim on, before it hands over.
-        job, _, run = key.partition(":")
-        known = (job, int(run)) if run.isascii() and run.isdigit() and len(run) < 10 else None
-    return known
+    # A job's own reference is valid from its claim on, before it hands over.
+    return step.ledger.signals.known(key) or read_reference(key)
 
 
 def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
