@@ -19,7 +19,6 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import StatsQuery
 from headway.core.job import NewJob, derived_id
 from headway.stores.sqlite import SqliteOptions, SqliteStore
-from headway.stores.sqlite.call_queue import Call
 from headway.stores.sqlite.disk import WriteLock
 from headway.stores.sqlite.ledger import SqliteLedger
 
@@ -107,7 +106,7 @@ def die_inside(path: str, inside: Event) -> None:
             inside.set()
             signal.pause()
 
-        await store._write(Call(half))
+        await store._decide(half)
 
     asyncio.run(work())
 

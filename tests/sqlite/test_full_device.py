@@ -34,12 +34,12 @@ def limit_pages(pages: int) -> Call[None]:
 async def test_full_device_refuses_the_jobs_and_writes_nothing_of_them(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 20))
-    await store._write(limit_pages(80))
+    await store._ask(store._writer.queue, limit_pages(80))
     with pytest.raises(StoreFull) as error:
         await store.enqueue(jobs(100, 500, args=BIG))
     assert "nothing was written" in error.value.hint
     assert await count(store, "waiting") == 20
-    await store._write(limit_pages(100_000))
+    await store._ask(store._writer.queue, limit_pages(100_000))
     assert all(one.created for one in await store.enqueue(jobs(100, 500, args=BIG)))
     assert await count(store, "waiting") == 520
     await assert_clean(store)
@@ -50,7 +50,7 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 20))
     taken = await claim(store)
-    await store._write(limit_pages(80))
+    await store._ask(store._writer.queue, limit_pages(80))
     runs = [(one.id, one.run) for one in taken.jobs]
     with door_shut(path):
         large = asyncio.ensure_future(store.enqueue(jobs(100, 500, args=BIG)))

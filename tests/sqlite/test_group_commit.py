@@ -20,7 +20,7 @@ from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.sqlite import SqliteStore, writer
 from headway.stores.sqlite.caches import WAKES
-from headway.stores.sqlite.call_queue import Call
+from headway.stores.sqlite.call_queue import BULK, Call
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.writer import GROUP_CALLS
@@ -115,15 +115,15 @@ async def test_call_of_a_group_that_fails_late_leaves_no_number_lane_or_wake(
     replies = await gathered(
         store,
         path,
-        store._write(Call(change_and_fail)),
-        store._write(Call(lane)),
+        store._decide(change_and_fail),
+        store._decide(lane),
         store.enqueue([job(1)]),
     )
     assert isinstance(replies[0], LookupError)
     assert replies[1] is None
     assert told == [("main", None)]
     assert await count(store, "dead") == 0
-    assert await store._write(Call(lane)) is None
+    assert await store._decide(lane) is None
     await assert_clean(store)
 
 
@@ -152,10 +152,10 @@ async def test_definition_that_was_rolled_back_after_it_was_read_is_read_again(
         raise LookupError
 
     with pytest.raises(LookupError):
-        await store._write(Call(declare_and_fail))
+        await store._decide(declare_and_fail)
     again = TemplateRow(spec=Slots("door", 2))
-    await store._write(Call(lambda ledger: ledger.gates.save_template(again)))
-    told = await store._write(Call(lambda ledger: ledger.gates.templates()["door"].spec.capacity))
+    await store._decide(lambda ledger: ledger.gates.save_template(again))
+    told = await store._decide(lambda ledger: ledger.gates.templates()["door"].spec.capacity)
     assert told == 2
 
 
@@ -254,7 +254,7 @@ async def test_beat_that_comes_while_a_group_is_committed_waits_for_that_group_a
             store._writer.queue.submit(Call(lambda _: order.append("beat"), urgent=True))
         order.append("signal")
 
-    await gathered(store, path, *(store._write(Call(plain)) for _ in range(4 * GROUP_CALLS)))
+    await gathered(store, path, *(store._decide(plain) for _ in range(4 * GROUP_CALLS)))
     assert order.index("beat") <= GROUP_CALLS
 
 
@@ -279,7 +279,7 @@ async def test_call_that_comes_while_bulk_is_stored_waits_for_one_group_of_it(
             store._writer.queue.submit(Call(lambda _: order.append("claim")))
         order.append("bulk")
 
-    calls = (store._write(bulk_call(bulk, first=n * 1_000)) for n in range(4))
+    calls = (store._ask(store._writer.queue, bulk_call(bulk, first=n * 1_000)) for n in range(4))
     await gathered(store, path, *calls)
     assert order == ["bulk", "claim", "bulk", "bulk", "bulk"]
 
@@ -294,9 +294,10 @@ async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, p
             store._writer.queue.submit(Call(plain))
 
     calls = (
-        store._write(bulk_call(lambda _: order.append("bulk"), first=n * 1_000)) for n in range(3)
+        store._ask(store._writer.queue, bulk_call(lambda _: order.append("bulk"), first=n * 1_000))
+        for n in range(3)
     )
-    await gathered(store, path, store._write(Call(plain)), *calls)
+    await gathered(store, path, store._decide(plain), *calls)
     assert order[:6] == ["claim", "bulk"] * 3
 
 
@@ -309,7 +310,7 @@ async def test_calls_for_which_there_was_no_time_keep_their_order(
     def noted(number: int) -> Call[None]:
         return Call(lambda _: order.append(number))
 
-    await gathered(store, path, *(store._write(noted(n)) for n in range(5)))
+    await gathered(store, path, *(store._ask(store._writer.queue, noted(n)) for n in range(5)))
     assert order == list(range(5))
 
 
@@ -321,7 +322,7 @@ async def test_enqueues_that_were_stored_together_are_not_stored_again_when_time
         store,
         path,
         store.enqueue([job(1)]),
-        store._write(Call(lambda _: None)),
+        store._decide(lambda _: None),
         store.enqueue([job(2)]),
     )
     assert [one.created for one in (*first, *last)] == [True, True]  # type: ignore[misc]
@@ -348,4 +349,4 @@ async def test_wakes_are_told_when_what_they_tell_of_is_committed(
 def test_bulk_is_many_jobs_or_much_to_write(many: int, size: int, bulk: bool) -> None:
     args = b'{"a":"' + b"x" * (size - 8) + b'"}'
     call: Call[None] = Call(lambda _: None, jobs=[job(n, args=args) for n in range(many)])
-    assert call.bulk is bulk
+    assert (call.rank == BULK) is bulk

@@ -6,13 +6,12 @@ from headway.contract.operate import ActRequest, Verb
 from headway.contract.signals import Heard, Signal, SignalKind
 from headway.core.job import JobPolicy
 from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.call_queue import Call
 from headway.testing.clock import FakeClock
 from tests.plain import assert_clean, job
 
 
 async def kept(store: SqliteStore) -> int:
-    return await store._write(Call(lambda ledger: ledger.signals.kept_count()))
+    return await store._decide(lambda ledger: ledger.signals.kept_count())
 
 
 async def test_signals_kept_for_a_job_are_counted_no_more_when_it_is_forgotten(

@@ -79,13 +79,15 @@ def test_caller_is_refused_that_comes_while_another_thread_closes_the_store(
     """It was let in, and the store's thread has ended before its call stood in the queue."""
     store = SqliteStore(options(path))
     queue = store._writer.queue
-    find = queue._queue_of
 
-    def close_first(call: AnyCall) -> deque[AnyCall]:
-        queue.close()
-        return find(call)
+    class ClosedFirst(tuple[deque[AnyCall], ...]):
+        __slots__ = ()
 
-    monkeypatch.setattr(queue, "_queue_of", close_first)
+        def __getitem__(self, rank: int) -> deque[AnyCall]:  # type: ignore[override]
+            queue.close()
+            return super().__getitem__(rank)
+
+    monkeypatch.setattr(queue, "_by_rank", ClosedFirst(queue._by_rank))
     errors: list[BaseException] = []
 
     def send() -> None:

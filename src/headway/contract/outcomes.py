@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_ERROR, MAX_REASON, NewJob
@@ -148,6 +149,9 @@ class FoundUnfit(Outcome):
     reason: str = ""
 
 
+_JOB = attrgetter("job")
+
+
 class Verdict(StrEnum):
     """The answer to one outcome."""
 
@@ -177,7 +181,7 @@ class SettleRequest:
 
         Stores write these in bulk. Empty if a job has several outcomes: their order matters.
         """
-        if len({one.job for one in self.outcomes}) < len(self.outcomes):
+        if len(set(map(_JOB, self.outcomes))) < len(self.outcomes):
             return []
         return [
             place

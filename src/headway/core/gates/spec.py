@@ -130,6 +130,11 @@ def is_implicit(gate: str) -> bool:
     return gate == "all" or gate.startswith(IMPLICIT)
 
 
+def implicit_gates(lane: str, tenant: str, kind: str) -> tuple[str, str, str, str]:
+    """Return the four gates that every job of this lane, tenant and kind passes."""
+    return ("all", f"lane:{lane}", f"tenant:{tenant}", f"kind:{kind}")
+
+
 def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     """A gate's name, and whether the gate is shared.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Head
 from headway.core.gates.hours import intervals
 from headway.core.gates.slots import room
-from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.gates.spec import GateKind, GateSpec, GateUse, implicit_gates
 from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES, rules_of
@@ -41,11 +42,17 @@ class GateBook:
 
     def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
-        self.templates = ledger.gates.templates() if templates is None else templates
+        if templates is not None:
+            self.templates = templates
         self.rows: dict[str, GateRow | None] = {}
         self.views = {}
         self.dirty = set()
         self.concurrencies: dict[str, int | None] = {}
+
+    @cached_property
+    def templates(self) -> Mapping[str, TemplateRow]:
+        """The declared gates."""
+        return self.ledger.gates.templates()
 
     # Rows
 
@@ -137,21 +144,21 @@ class GateBook:
 
     def implicit_of(self, flow: FlowKey) -> list[GateView]:
         """Return the implicit gates of a flow's jobs that have a limit or are closed."""
-        views = (
-            self.implicit("all"),
-            self.implicit(f"lane:{flow.lane}", self._concurrency(flow.lane)),
-            self.implicit(f"tenant:{flow.tenant}"),
-            self.implicit(f"kind:{flow.kind}"),
-        )
-        return [view for view in views if view is not None]
+        views: list[GateView] = []
+        for name in implicit_gates(*flow[:3]):
+            most = self._concurrency(flow.lane) if name.startswith("lane:") else None
+            view = self.implicit(name, most)
+            if view is not None:
+                views.append(view)
+        return views
 
     def is_just_full(self, flow: FlowKey) -> GateUse | None:
         """Return a full gate of a flow of which no gate is closed, or may be outside its hours.
 
         None if the gates must be looked at one by one, for any reason.
         """
-        names = ("all", f"lane:{flow.lane}", f"tenant:{flow.tenant}", f"kind:{flow.kind}")
-        if any((row := self.find(name)) and row.closed_until is not None for name in names):
+        rows = map(self.find, implicit_gates(*flow[:3]))
+        if any(row is not None and row.closed_until is not None for row in rows):
             return None
         full: GateUse | None = None
         for use in flow.shared:

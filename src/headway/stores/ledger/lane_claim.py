@@ -11,16 +11,15 @@ from headway.core.cascade import CANDIDATE, in_turn
 from headway.core.claim import Decision, Park, Start, decide
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
-from headway.core.gates.spec import GateUse
+from headway.core.gates.spec import GateUse, implicit_gates
 from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
-from headway.stores.ledger.gatebook import use_at
+from headway.stores.ledger.gatebook import GateBook, use_at
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.ledger import Ahead
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import FlowKey, ShutSpell
 from headway.stores.ledger.start_writer import StartWriter
-from headway.stores.ledger.step import Step
 
 BEGAN = ""
 """The key, among a claim's cursors by lane, of the last wake before the round began."""
@@ -74,12 +73,12 @@ def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
 class LaneClaim:
     """One lane in one claim."""
 
-    def __init__(self, step: Step, request: ClaimRequest, lane: str, after: int) -> None:
-        self.step = step
-        self.ledger = step.ledger
-        self.book = step.book
+    def __init__(self, book: GateBook, request: ClaimRequest, lane: str) -> None:
+        self.book = book
+        self.ledger = book.ledger
         self.request = request
         self.lane = lane
+        after = request.after.get(lane, -1)
         self.flow_after, self.fruitful = (-1, False) if after < 0 else divmod(after, 2)
         self.last = True
         self.again = False
@@ -111,8 +110,9 @@ class LaneClaim:
             self._write(decision, by_flow)
             # After the write: a rate opens again when what has just started leaves its window.
             self._note_closed(views, decision)
-            started += [(start, by_flow[start.flow]) for start in decision.starts]
-            free -= sum(start.gated for start in decision.starts)
+            for start in decision.starts:
+                started.append((start, by_flow[start.flow]))
+                free -= start.gated
             self.parked_last = len(decision.parks)
             self.parked += self.parked_last
             if not decision.again:
@@ -145,7 +145,7 @@ class LaneClaim:
             found = [*found, *(flow for flow in more if flow <= self.flow_after)]
         self.flows = found
         # Flows that were open in this round may still be open, behind the cursor.
-        self.again = not self.last or self.fruitful
+        self.again = not self.last or bool(self.fruitful)
         if self.row is not None and self.row.current.fair == "tenant" and found:
             tenants = {self.ledger.jobs.flow(flow).tenant for flow in found}
             self.fairness = Fairness(
@@ -168,9 +168,10 @@ class LaneClaim:
         least, most = max(least, deep), max(most, deep)
         views: list[FlowView] = []
         for flow in flows:
-            if self._is_just_full(flow):
+            key = self.ledger.jobs.flow(flow)
+            if key.shared and self._is_just_full(flow, key):
                 continue
-            shared, gated = self._shared(flow)
+            shared, gated = self._shared(flow, key)
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
             if closed and self._is_shut(flow, closed):
                 continue
@@ -183,7 +184,7 @@ class LaneClaim:
                 if self.fairness:
                     self.fairness.stop(flow)
                 continue
-            tenant = self.ledger.jobs.flow(flow).tenant
+            tenant = key.tenant
             if self.fairness and gated and free <= 0:
                 self.fairness.held.add(tenant)
             elif self.fairness and self.rounds == 1 and not closed:
@@ -197,9 +198,8 @@ class LaneClaim:
         self._prefetch_keyed(views)
         return views
 
-    def _is_just_full(self, flow: int) -> bool:
+    def _is_just_full(self, flow: int, key: FlowKey) -> bool:
         """Return whether a flow waits at a full gate; then its other gates need no look."""
-        key = self.ledger.jobs.flow(flow)
         use = self.book.is_just_full(key)
         if use is None:
             return False
@@ -228,27 +228,25 @@ class LaneClaim:
             fairness.held.add(self.ledger.jobs.flow(flow).tenant)
 
     def _prefetch_shared(self, flows: list[int]) -> None:
-        names = {"all", f"lane:{self.lane}"}
+        names: set[str] = set()
         # Most flows use the same few gates, and a pool has many names, so each gate is listed once.
         uses: dict[str, GateUse] = {}
         for flow in flows:
             if flow not in self.shared:
                 key = self.ledger.jobs.flow(flow)
-                names.add(f"tenant:{key.tenant}")
-                names.add(f"kind:{key.kind}")
+                names.update(implicit_gates(*key[:3]))
                 for use in key.shared:
                     uses[use.name] = use
         if uses:
             self.book.prefetch_uses(uses.values())
         self.book.prefetch(names)
 
-    def _shared(self, flow: int) -> tuple[list[tuple[GateView, int]], bool]:
+    def _shared(self, flow: int, key: FlowKey) -> tuple[list[tuple[GateView, int]], bool]:
         found = self.shared.get(flow)
         if found is None:
-            key = self.ledger.jobs.flow(flow)
             shared = [(view, 1) for view in self.book.implicit_of(key)]
             shared += [(self.book.view(use), use.amount) for use in key.shared]
-            gated = any(view.kind is not None for view, _ in shared)
+            gated = bool(shared) and any(view.kind is not None for view, _ in shared)
             found = self.shared[flow] = (shared, gated)
         return found
 
@@ -338,7 +336,7 @@ class LaneClaim:
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         offered = [start.head.id for start in decision.starts if start.candidate]
         cascades = self.ledger.jobs.load(offered) if offered else {}
-        writer = StartWriter(self.step, self.request, self.lane, cascades)
+        writer = StartWriter(self.book, self.request, self.lane, cascades)
         for start in decision.starts:
             writer.add(start, views[start.flow])
         writer.write()

@@ -11,10 +11,10 @@ from headway.core.claim import Start
 from headway.core.flow import FlowView
 from headway.core.gates.spec import Hold
 from headway.core.state import State
+from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatekinds import RULES, GateRules
 from headway.stores.ledger.gaterows import PermitRow, implicit_hold
 from headway.stores.ledger.rows import GatedStart, JobRow
-from headway.stores.ledger.step import Step
 
 
 class Need(NamedTuple):
@@ -35,11 +35,10 @@ class StartWriter:
     """
 
     def __init__(
-        self, step: Step, request: ClaimRequest, lane: str, cascades: Mapping[str, JobRow]
+        self, book: GateBook, request: ClaimRequest, lane: str, cascades: Mapping[str, JobRow]
     ) -> None:
-        self.step = step
-        self.ledger = step.ledger
-        self.book = step.book
+        self.book = book
+        self.ledger = book.ledger
         self.request = request
         self.lane = lane
         self.cascades = cascades

@@ -251,7 +251,9 @@ class Step:
 
     def flush(self) -> None:
         """Write all changes; the step may continue and be flushed again."""
-        if not self._has_changes():
+        jobs = self.dirty or self.runs or self.follow or self.then
+        gates = self.releases or self.tickets or self.reserved or self.book.dirty
+        if not (jobs or gates or self.woken):
             return
         freed = self._free_permits() + self._end_reservations()
         self.releases = []
@@ -278,11 +280,6 @@ class Step:
         for lane, at in self.woken:
             ledger.wake(lane, at)
         self.woken = {}
-
-    def _has_changes(self) -> bool:
-        jobs = self.dirty or self.runs or self.follow or self.then
-        gates = self.releases or self.tickets or self.reserved or self.book.dirty
-        return bool(jobs or gates or self.woken)
 
     def _free_permits(self) -> list[str]:
         if not self.releases:

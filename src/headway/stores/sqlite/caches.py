@@ -22,72 +22,58 @@ _READ_FACTS = "SELECT key, n FROM number WHERE key BETWEEN -16 AND -1"
 _READ_BETWEEN = "SELECT key, n FROM number WHERE key BETWEEN ? AND ?"
 _WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 
-Mark = dict[int, int]
 
+class Numbers(dict[int, int]):
+    """The numbers in one connection; each is read from the file when it is first asked for.
 
-class Numbers:
-    """The numbers in one connection; changes are written once, at the end of the step."""
+    Attributes:
+        changed: what the step has changed; written once, at its end.
+    """
 
     def __init__(self, db: Database) -> None:
+        super().__init__()
         self._db = db
-        self._known: dict[int, int] = {}
-        self._changed: dict[int, int] = {}
+        self.changed: dict[int, int] = {}
 
-    def get(self, key: int) -> int:
-        """Return a number; 0 if it was never written."""
-        found = self._changed.get(key)
-        if found is None:
-            found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._db.execute(_READ, (key,)).get or 0
+    def __missing__(self, key: int) -> int:
+        """Read a number; 0 if it was never written."""
+        found = self[key] = self._db.execute(_READ, (key,)).get or 0
         return found
 
     def load_facts(self) -> None:
         """Read the store's own numbers at once."""
-        self._known.update(self._db.execute(_READ_FACTS))
+        self.update(self._db.execute(_READ_FACTS))
 
     def put(self, key: int, n: int) -> None:
         """Set a number."""
-        self._changed[key] = n
+        self[key] = self.changed[key] = n
 
     def add(self, key: int, n: int) -> int:
         """Add to a number, and return it."""
-        new = self.get(key) + n
-        self._changed[key] = new
+        new = self[key] = self.changed[key] = self[key] + n
         return new
 
     def between(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the numbers of all keys from `first` to `last`, in order."""
         found: dict[int, int] = dict(self._db.execute(_READ_BETWEEN, (first, last)))
-        found.update((key, n) for key, n in self._changed.items() if first <= key <= last)
+        found.update((key, n) for key, n in self.changed.items() if first <= key <= last)
         return sorted(found.items())
-
-    @property
-    def changed(self) -> bool:
-        """Whether the step has changed any."""
-        return bool(self._changed)
 
     def write(self) -> None:
         """Write what the step has changed."""
-        self._db.executemany(_WRITE, self._changed.items())
-
-    def keep(self) -> None:
-        """Keep the changes; the step is committed."""
-        self._known.update(self._changed)
-        self._changed.clear()
+        self._db.executemany(_WRITE, self.changed.items())
+        self.changed.clear()
 
     def forget(self) -> None:
         """Drop the cache after another connection's write or a rollback."""
-        self._known.clear()
-        self._changed.clear()
+        self.clear()
+        self.changed.clear()
 
-    def mark(self) -> Mark:
-        """Return a mark to roll back to."""
-        return dict(self._changed)
-
-    def back_to(self, mark: Mark) -> None:
-        """Undo the changes since the mark."""
-        self._changed = mark
+    def back_to(self, changed: dict[int, int]) -> None:
+        """Undo the changes that the step made after it had made these."""
+        self.clear()
+        self.changed = changed
+        self.update(changed)
 
 
 class SqliteInterned(Interned[Thing]):
@@ -95,6 +81,7 @@ class SqliteInterned(Interned[Thing]):
 
     Args:
         statements: select the number of a code, select the code of a number, insert a code.
+        fresh: the numbers that the step has given, of all such tables of the connection.
         encode: gives the code of a value; equal values have equal codes.
     """
 
@@ -102,6 +89,7 @@ class SqliteInterned(Interned[Thing]):
         self,
         db: Database,
         statements: tuple[str, str, str],
+        fresh: Fresh,
         encode: Callable[[Thing], str | bytes],
         decode: Callable[[Any], Thing],
     ) -> None:
@@ -110,7 +98,7 @@ class SqliteInterned(Interned[Thing]):
         self._find, self._read, self._add = statements
         self._encode = encode
         self._decode = decode
-        self._fresh: list[tuple[Thing, int]] = []
+        self._fresh = fresh
 
     def find(self, thing: Thing) -> int | None:
         """Return the number of a value; None if it has none."""
@@ -126,7 +114,7 @@ class SqliteInterned(Interned[Thing]):
         if number is None:
             number = cast("int", self._db.execute(self._add, (self._encode(thing),)).get)
             self._remember(thing, number)
-            self._fresh.append((thing, number))
+            self._fresh.append((self, thing, number))
         return number
 
     def thing(self, number: int) -> Thing:
@@ -147,18 +135,12 @@ class SqliteInterned(Interned[Thing]):
     def read(self, numbers: Iterable[int]) -> None:
         """Do nothing: reading several values at once saves nothing here."""
 
-    def keep(self) -> None:
-        """Keep the new numbers; the step is committed."""
-        self._fresh.clear()
-
-    def mark(self) -> int:
-        """Return a mark to roll back to."""
-        return len(self._fresh)
-
-    def back_to(self, mark: int) -> None:
-        """Remove what was added since the mark."""
+    def remove(self, thing: Thing, number: int) -> None:
+        """Forget a number that was given in a step that is rolled back."""
         self._last = (None, 0)
-        for thing, number in self._fresh[mark:]:
-            self._numbers.pop(thing, None)
-            self._things.pop(number, None)
-        del self._fresh[mark:]
+        self._numbers.pop(thing, None)
+        self._things.pop(number, None)
+
+
+Fresh = list[tuple[SqliteInterned[Any], Any, int]]
+"""What a step has added: to which table, the value and its number."""

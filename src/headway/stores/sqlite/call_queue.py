@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from headway.core.errors import StoreUnavailable
@@ -14,10 +15,11 @@ from headway.stores.ledger.calls import Answer, CallBase, deliver, running_loop
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.timing import monotonic
 
-BULK = 16
-"""An enqueue of more jobs is bulk."""
-BULK_BYTES = 65_536
-"""An enqueue of more bytes of arguments is bulk, too."""
+URGENT, NORMAL, BULK = range(3)
+"""The ranks of calls."""
+MOST_JOBS, MOST_BYTES = 16, 65_536
+"""An enqueue of more jobs, or of more bytes of arguments, is bulk."""
+_ARGS = attrgetter("args")
 
 
 class Call(CallBase[Answer]):
@@ -26,13 +28,13 @@ class Call(CallBase[Answer]):
     Attributes:
         verb: runs within a step.
         jobs: of an enqueue, its jobs, so that several enqueues can be merged; else None.
-        bulk: it may take long, so later calls may overtake it.
-        urgent: it overtakes all others, as a beat must, on which leases depend.
+        rank: an `URGENT` call overtakes all others, as a beat must, on which leases depend; a
+            `BULK` one may take long, so later calls may overtake it.
         takes_room: it is refused while the device is nearly full.
         asked_at: when it was submitted, by the monotonic clock.
     """
 
-    __slots__ = ("asked_at", "bulk", "jobs", "takes_room", "urgent", "verb")
+    __slots__ = ("asked_at", "jobs", "rank", "takes_room", "verb")
 
     def __init__(
         self,
@@ -46,10 +48,11 @@ class Call(CallBase[Answer]):
         self.verb = verb
         self.jobs = jobs
         self.takes_room = takes_room
-        self.urgent = urgent
-        self.bulk = jobs is not None and (
-            len(jobs) > BULK or sum(len(job.args) for job in jobs) > BULK_BYTES
-        )
+        self.rank = URGENT if urgent else NORMAL
+        if jobs is not None and (
+            len(jobs) > MOST_JOBS or sum(map(len, map(_ARGS, jobs))) > MOST_BYTES
+        ):
+            self.rank = BULK
         self.asked_at = monotonic()
 
     def wait(self) -> None:
@@ -93,7 +96,7 @@ class CallQueue:
         self._urgent: deque[AnyCall] = deque()
         self._calls: deque[AnyCall] = deque()
         self._bulk: deque[AnyCall] = deque()
-        self._queues = (self._urgent, self._calls, self._bulk)
+        self._by_rank = (self._urgent, self._calls, self._bulk)
         self._bulk_waited = False
         self._sleep_lock = threading.Lock()
         self._sleep_lock.acquire()
@@ -141,18 +144,10 @@ class CallQueue:
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
-        self._queue_of(call).append(call)
+        self._by_rank[call.rank].append(call)
         if self._ended:
             # It was closed meanwhile, and its thread may have passed over this call.
             self.give_up(float("inf"), _closed())
-
-    def _queue_of(self, call: AnyCall) -> deque[AnyCall]:
-        return self._urgent if call.urgent else self._bulk if call.bulk else self._calls
-
-    def _wake(self) -> None:
-        if not self._started:
-            self._start()
-        self._ring()
 
     def _start(self) -> None:
         with self._starting:
@@ -160,7 +155,9 @@ class CallQueue:
                 self._started = True
                 self._thread.start()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
+        if not self._started:
+            self._start()
         if self._idle:
             self._idle = False
             try:
@@ -170,15 +167,15 @@ class CallQueue:
                 return
 
     def _run(self) -> None:
-        sleep_lock = self._sleep_lock
+        sleep_lock, calls = self._sleep_lock, self._by_rank
         while True:
-            while not self._asked and not self._closing:
+            while not any(calls) and not self._closing:
                 # Set before the queues are checked again, so that no call is missed.
                 self._idle = True
-                if not self._asked and not self._closing:
+                if not any(calls) and not self._closing:
                     sleep_lock.acquire()
             self._idle = False
-            if not self._asked:
+            if not any(calls):
                 break
             with self._turn:
                 self._serve(True)
@@ -190,10 +187,6 @@ class CallQueue:
             self._leave()
             self._ended = True
             self.give_up(float("inf"), _closed())
-
-    @property
-    def _asked(self) -> bool:
-        return any(self._queues)
 
     def take(self, most: int) -> list[AnyCall]:
         """Take calls off the queues: urgent ones first, bulk ones in groups of their own.
@@ -215,7 +208,7 @@ class CallQueue:
     def put_back(self, left: list[AnyCall]) -> None:
         """Put calls that were not begun back at the front of their queues."""
         for call in reversed(left):
-            self._queue_of(call).appendleft(call)
+            self._by_rank[call.rank].appendleft(call)
 
     def give_up(self, before: float, error: StoreUnavailable) -> None:
         """Refuse calls that were not begun.
@@ -225,7 +218,7 @@ class CallQueue:
         """
         late: list[AnyCall] = []
         with self._taking:
-            for calls in self._queues:
+            for calls in self._by_rank:
                 for _ in range(len(calls)):
                     call = calls.popleft()
                     (late if call.asked_at < before else calls).append(call)
@@ -248,7 +241,7 @@ class CallQueue:
             self._end()
             return
         self._idle = True
-        self._ring()
+        self._wake()
         self._thread.join(limit)
         if self._thread.is_alive():
             message = "the store was closed before this was begun"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -121,6 +122,9 @@ def number_list(values: Iterable[int]) -> object:
 
 _carray = cast("Any", apsw).carray
 
+
+flat: Callable[[Iterable[Sequence[Any]]], Iterator[Any]] = chain.from_iterable
+"""The values of rows of one column."""
 
 Failure = apsw.Error
 """Base class of all errors of SQLite and its wrapper."""

@@ -182,7 +182,11 @@ LOOK_EVERY = 1.0
 
 
 class BackgroundThread:
-    """One thread for work that no call asks for."""
+    """One thread for work that no call asks for.
+
+    Attributes:
+        started: `start` has nothing left to do.
+    """
 
     def __init__(
         self,
@@ -193,6 +197,7 @@ class BackgroundThread:
         self._notifier = notifier
         self._on_notification = on_notification
         self._check = look
+        self.started = False
         self._stopped = False
         self._poke = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headway-keeper", daemon=True)
@@ -201,8 +206,9 @@ class BackgroundThread:
     def start(self) -> None:
         """Begin, once."""
         with self._starting:
-            if self._thread.ident is None and not self._stopped:
+            if not self.started and not self._stopped:
                 self._thread.start()
+                self.started = True
 
     def start_listening(self) -> bool:
         """Begin to receive notifications; return whether one may have been missed before."""
@@ -231,8 +237,7 @@ class BackgroundThread:
         """End the thread. Blocks until it has ended."""
         with self._starting:
             self._stopped = True
-            started = self._thread.ident is not None
-        if started:
+        if self.started:
             self._poke.set()
             self._notifier.wake_own()
             self._thread.join()

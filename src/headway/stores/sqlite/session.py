@@ -30,7 +30,7 @@ from headway.stores.sql.statement import (
     Select,
     Write,
 )
-from headway.stores.sqlite.caches import SUSPECT, Mark, Numbers, SqliteInterned
+from headway.stores.sqlite.caches import SUSPECT, Fresh, Numbers, SqliteInterned
 from headway.stores.sqlite.connection import latest
 from headway.stores.sqlite.database import Database, number_list, text_list
 
@@ -59,8 +59,8 @@ _WORDS = (
 class Savepoint(NamedTuple):
     """The state at the begin of a part of a step."""
 
-    numbers: Mark
-    interned: tuple[int, ...]
+    numbers: dict[int, int]
+    fresh: int
     wakes: int
 
 
@@ -96,13 +96,16 @@ class Session:
         self.wakes: list[tuple[str | None, int | None]] = []
         self.memory = SessionCache()
         self.numbers = Numbers(db)
-        self.flows: SqliteInterned[FlowKey] = SqliteInterned(db, _FLOWS, encode_flow, decode_flow)
-        self.policies: SqliteInterned[JobPolicy] = SqliteInterned(
-            db, _POLICIES, encode, decode_policy
+        fresh: Fresh = []
+        self._fresh = fresh
+        self.flows: SqliteInterned[FlowKey] = SqliteInterned(
+            db, _FLOWS, fresh, encode_flow, decode_flow
         )
-        self.lanes: SqliteInterned[str] = SqliteInterned(db, _LANES, _text, _text)
-        self.words: SqliteInterned[str] = SqliteInterned(db, _WORDS, _text, _text)
-        self._interned = (self.flows, self.policies, self.lanes, self.words)
+        self.policies: SqliteInterned[JobPolicy] = SqliteInterned(
+            db, _POLICIES, fresh, encode, decode_policy
+        )
+        self.lanes: SqliteInterned[str] = SqliteInterned(db, _LANES, fresh, str, str)
+        self.words: SqliteInterned[str] = SqliteInterned(db, _WORDS, fresh, str, str)
         self._clock = clock
         self._version = -1
         self._changes = 0
@@ -122,7 +125,7 @@ class Session:
 
     def number(self, key: int) -> int:
         """Return one of the store's own numbers; 0 if it was never written."""
-        return self.numbers.get(key)
+        return self.numbers[key]
 
     def put(self, key: int, n: int) -> None:
         """Set one of the store's own numbers."""
@@ -146,15 +149,15 @@ class Session:
 
     def _check(self) -> None:
         self.numbers.load_facts()
-        get = self.numbers.get
-        if get(SCHEMA) != latest():
+        numbers = self.numbers
+        if numbers[SCHEMA] != latest():
             message = (
-                f"the schema of the store became {get(SCHEMA)}, and this program has {latest()}"
+                f"the schema of the store became {numbers[SCHEMA]}, and this program has {latest()}"
             )
             raise SchemaMismatch(message, hint="restart this process with the current program")
-        if get(EPOCH) != self._epoch:
+        if numbers[EPOCH] != self._epoch:
             # An operator may have set the store's time back.
-            self._epoch, self.now = get(EPOCH), 0
+            self._epoch, self.now = numbers[EPOCH], 0
         found = self._fingerprint()
         # One connection sees the file in order, so what is known is older than this.
         if self.watch.may_follow(found, self.watch.known):
@@ -163,13 +166,13 @@ class Session:
             self.watch.suspect(found, self.watch.known)
 
     def _fingerprint(self) -> StoreFingerprint:
-        get = self.numbers.get
-        return StoreFingerprint(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        of = self.numbers
+        return StoreFingerprint(of[IDENTITY], of[EPOCH], of[EPOCH_AT], of[HIGH_WATER])
 
     @property
     def changed(self) -> bool:
         """Whether the store was replaced, or restored to an older state."""
-        return bool(self.watch.reason) or self.numbers.get(SUSPECT) > 0
+        return bool(self.watch.reason) or self.numbers[SUSPECT] > 0
 
     def recheck_facts(self) -> None:
         """Make the next step read the store's facts again."""
@@ -181,28 +184,26 @@ class Session:
 
     def fix_time(self) -> int:
         """Fix the time of an operation: never before that of an earlier one."""
-        self.now = now = max(self.numbers.get(HIGH_WATER), self._clock(), self.now)
+        self.now = now = max(self.numbers[HIGH_WATER], self._clock(), self.now)
         return now
 
     def clock_ahead_ms(self) -> int:
         """Return how far the store's time is ahead of its clock."""
         return max(0, self.now - self._clock())
 
-    def commit(self) -> bool:
-        """Commit the step, and return whether it wrote anything."""
-        wrote = self.numbers.changed or self.db.total_changes() != self._changes
+    def commit(self) -> None:
+        """Commit the step."""
+        numbers = self.numbers
+        wrote = bool(numbers.changed) or self.db.total_changes() != self._changes
         if wrote:
-            if self.now > self.numbers.get(HIGH_WATER):
-                self.numbers.put(HIGH_WATER, self.now)
-            self.numbers.write()
+            if self.now > numbers[HIGH_WATER]:
+                numbers.put(HIGH_WATER, self.now)
+            numbers.write()
         self.db.execute("COMMIT")
         self._version = self.db.data_version()
-        self.numbers.keep()
+        self._fresh.clear()
         if wrote:
             self.watch.accept(self._fingerprint(), None)
-        for one in self._interned:
-            one.keep()
-        return wrote
 
     def end_reading(self) -> None:
         """End a step that only read, and keep its caches."""
@@ -213,8 +214,7 @@ class Session:
         """Roll the step back."""
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
-        for one in self._interned:
-            one.back_to(0)
+        self._remove_fresh(0)
         self.wakes.clear()
         self.numbers.forget()
         self.memory = SessionCache()
@@ -223,8 +223,7 @@ class Session:
     def mark(self) -> Savepoint:
         """Begin a part of the step that can be undone separately."""
         self.db.execute("SAVEPOINT part")
-        interned = tuple(one.mark() for one in self._interned)
-        return Savepoint(self.numbers.mark(), interned, len(self.wakes))
+        return Savepoint(dict(self.numbers.changed), len(self._fresh), len(self.wakes))
 
     def keep_part(self) -> None:
         """Keep the part."""
@@ -235,10 +234,14 @@ class Session:
         self.db.execute("ROLLBACK TO part")
         self.db.execute("RELEASE part")
         self.numbers.back_to(mark.numbers)
-        for one, place in zip(self._interned, mark.interned, strict=True):
-            one.back_to(place)
+        self._remove_fresh(mark.fresh)
         del self.wakes[mark.wakes :]
         self.memory = SessionCache()
+
+    def _remove_fresh(self, after: int) -> None:
+        for table, thing, number in self._fresh[after:]:
+            table.remove(thing, number)
+        del self._fresh[after:]
 
     def _forget(self) -> None:
         self.numbers.forget()
@@ -252,7 +255,3 @@ def resolve(text: str) -> str:
     """Return a shared statement in SQLite's dialect."""
     text = re.sub(r"= ANY \((\$\d+)\)", r"IN carray(\1)", text.replace("@", ""))
     return text.replace("$", "?")
-
-
-def _text(value: str) -> str:
-    return value

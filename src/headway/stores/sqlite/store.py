@@ -64,20 +64,18 @@ class SqliteStore(SqlStore):
         self._background = BackgroundThread(self._notifier, self._on_notification, self._check)
 
     async def _ask(self, queue: CallQueue, call: Call[Answer]) -> Answer:
-        self._background.start()
+        if not self._background.started:
+            self._background.start()
         if call.future is not None:
             queue.submit(call)
             return await call.future
         queue.serve_here(call)
         return call.result()
 
-    async def _write(self, call: Call[Answer]) -> Answer:
-        return await self._ask(self._writer.queue, call)
-
     async def _decide(
         self, verb: Callable[[SqliteLedger], Answer], *, adds: bool = False
     ) -> Answer:
-        return await self._write(Call(verb, takes_room=adds))
+        return await self._ask(self._writer.queue, Call(verb, takes_room=adds))
 
     async def _look(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
         return await self._ask(self._reader.queue, Call(verb))
@@ -86,7 +84,7 @@ class SqliteStore(SqlStore):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
-        return await self._write(call)
+        return await self._ask(self._writer.queue, call)
 
     # Working
 
@@ -97,22 +95,23 @@ class SqliteStore(SqlStore):
             StoreChanged: the file was replaced, or restored to an older state.
         """
         seen = self._wakes.count
-        reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
+        call = Call(lambda ledger: _claim(ledger, request))
+        reply = await self._ask(self._writer.queue, call)
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
             raise changed
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        return await self._write(Call(lambda ledger: verbs.settle(ledger, request)))
+        call = Call(lambda ledger: verbs.settle(ledger, request))
+        return await self._ask(self._writer.queue, call)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        return await self._write(Call(lambda ledger: verbs.beat(ledger, request), urgent=True))
+        call = Call(lambda ledger: verbs.beat(ledger, request), urgent=True)
+        return await self._ask(self._writer.queue, call)
 
     async def signal(self, signal: Signal) -> SignalReply:
-        return await self._write(Call(lambda ledger: verbs.signal(ledger, signal)))
-
-    # Operating
+        return await self._decide(lambda ledger: verbs.signal(ledger, signal))
 
     # Time and chores
 
@@ -125,8 +124,6 @@ class SqliteStore(SqlStore):
             self._background.start()
             return
         await self._wakes.wait(lanes, until_at, seen)
-
-    # Moving
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000

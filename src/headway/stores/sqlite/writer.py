@@ -148,8 +148,9 @@ class Writer:
         for number, lanes in woken:
             self._announce(number, lanes)
         deliver(done)
-        # Calls for which there was no time come first in the next step.
-        self.queue.put_back(left)
+        if left:
+            # Calls for which there was no time come first in the next step.
+            self.queue.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
         """Run a group in one step, or in several if a call fails; return what had no time left."""
@@ -188,12 +189,11 @@ class Writer:
         self._done += group
 
     def _refuse_if_disk_is_full(self, group: list[AnyCall]) -> list[AnyCall]:
-        if not any(call.takes_room for call in group):
-            return group
-        shortage = self._disk_space.shortage()
+        larger = [call for call in group if call.takes_room]
+        shortage = self._disk_space.shortage() if larger else None
         if shortage is None:
             return group
-        self._refuse([call for call in group if call.takes_room], shortage)
+        self._refuse(larger, shortage)
         return [call for call in group if not call.takes_room]
 
     # A step
@@ -219,7 +219,7 @@ class Writer:
                 session.fix_time()
                 mark_if_changed(ledger)
             left = run(ledger, group)
-            woken = _number_wakes(session)
+            woken = _number_wakes(session) if session.wakes else None
             committing = True
             session.commit()
         except Failure as error:
@@ -229,8 +229,10 @@ class Writer:
         except BaseException:
             self._give_up(session, broken=False)
             raise
-        waiting = set(map(id, left))
-        self._done += [call for call in group if id(call) not in waiting]
+        if left:
+            waiting = set(map(id, left))
+            group = [call for call in group if id(call) not in waiting]
+        self._done += group
         if woken is not None:
             self._woken.append(woken)
         return left
@@ -301,9 +303,7 @@ def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[in
     return frozenset(together)
 
 
-def _number_wakes(session: Session) -> tuple[int, Woken] | None:
-    if not session.wakes:
-        return None
+def _number_wakes(session: Session) -> tuple[int, Woken]:
     woken: Woken = dict.fromkeys(session.wakes)
     session.wakes.clear()
     return session.numbers.add(WAKES, 1), woken

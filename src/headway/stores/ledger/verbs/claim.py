@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
-from headway.core.claim import Start
 from headway.core.errors import InvalidValue
 from headway.core.fairness import share
-from headway.core.flow import FlowView
 from headway.core.job import MAX_BATCH, JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.attempts import lapse
 from headway.stores.ledger.feeding import run_timers
+from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.lane_claim import LaneClaim
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
@@ -36,20 +35,29 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     _apply_due_changes(ledger, request, dead)
     work = _ClaimRun(ledger, request)
     work.run()
-    if work.jobs or worker.lease_until < ledger.now + request.lease_ms // 2:
+    now = ledger.now
+    if work.jobs or worker.lease_until < now + request.lease_ms // 2:
         worker.request = request.request if work.jobs else worker.request
-        worker.seen_at = ledger.now
-        worker.lease_until = max(worker.lease_until, ledger.now + request.lease_ms)
+        worker.seen_at = now
+        worker.lease_until = max(worker.lease_until, now + request.lease_ms)
         worker.lapsed = False
         worker.lanes = worker.lanes or tuple(lane for lane, _ in request.lanes)
         ledger.workers.save(worker)
+    again, after = len(work.jobs) >= request.n, dict[str, int]()
+    moments = [ledger.gates.next_timer()]
+    for lane, one in work.lanes.items():
+        again = again or one.again
+        moments += (one.opens_at, ledger.jobs.next_due(lane))
+        cursor = one.after
+        if cursor >= 0:
+            after[lane] = cursor
     return ClaimReply(
         jobs=work.jobs,
-        now=ledger.now,
+        now=now,
         lease_until=worker.lease_until,
-        next_at=work.next_at(),
-        again=work.again or len(work.jobs) >= request.n,
-        after=work.after,
+        next_at=min([at for at in moments if at is not None], default=None),
+        again=again,
+        after=after,
         dead=tuple(dead),
     )
 
@@ -63,7 +71,7 @@ def check_claim(request: ClaimRequest) -> None:
     if not 1 <= request.n <= MAX_BATCH or request.free < 0:
         message = f"a claim of n={request.n}, free={request.free}"
         raise InvalidValue(message, hint=f"n from 1 to {MAX_BATCH}, free from 0")
-    if not request.lanes or any(weight < 1 for _, weight in request.lanes):
+    if min([weight for _, weight in request.lanes], default=0) < 1:
         message = f"a claim from the lanes {request.lanes!r}"
         raise InvalidValue(message, hint="at least one lane, each with a weight of at least 1")
     if request.request < 1 or request.lease_ms < 1:
@@ -125,11 +133,11 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
     if expire(step, EXPIRIES):
         # Write what expired before promoting: it may be the same jobs.
         step.flush()
+        dead += step.dead
     run_timers(step.book, TIMERS)
     for lane, _ in request.lanes:
         promote(step, lane)
     step.flush()
-    dead += step.dead
 
 
 class _ClaimRun:
@@ -138,11 +146,8 @@ class _ClaimRun:
     def __init__(self, ledger: Ledger, request: ClaimRequest) -> None:
         self.ledger = ledger
         self.request = request
-        self.step = Step(ledger)
-        self.lanes = {
-            lane: LaneClaim(self.step, request, lane, request.after.get(lane, -1))
-            for lane, _ in request.lanes
-        }
+        self.book = GateBook(ledger)
+        self.lanes = {lane: LaneClaim(self.book, request, lane) for lane, _ in request.lanes}
         self.jobs: list[Claimed] = []
         self.free = request.free
 
@@ -154,15 +159,7 @@ class _ClaimRun:
         if len(self.lanes) > 1 and self.request.order == "weighted":
             for lane, _ in shares:
                 self._take(lane, self.request.n - len(self.jobs))
-        self.step.flush()
-
-    def _take(self, lane: str, n: int) -> None:
-        if n <= 0:
-            return
-        one = self.lanes[lane]
-        started = one.take(n, self.free)
-        self.free -= sum(start.gated for start, _ in started)
-        self.jobs.extend(self._claimed(started))
+        self.book.save()
 
     def _shares(self) -> Sequence[tuple[str, int]]:
         lanes, n = self.request.lanes, self.request.n
@@ -170,19 +167,21 @@ class _ClaimRun:
             return [(lane, n) for lane, _ in lanes]
         return share(lanes, n, self.request.request)
 
-    def _claimed(self, started: list[tuple[Start, FlowView]]) -> list[Claimed]:
+    def _take(self, lane: str, n: int) -> None:
+        if n <= 0:
+            return
         jobs = self.ledger.jobs
         flows: dict[int, FlowKey] = {}
         policies: dict[int, JobPolicy] = {}
-        claimed: list[Claimed] = []
-        for start, view in started:
+        for start, view in self.lanes[lane].take(n, self.free):
+            self.free -= start.gated
             head, key = start.head, flows.get(view.flow)
             if key is None:
                 key = flows[view.flow] = jobs.flow(view.flow)
             policy = policies.get(head.policy)
             if policy is None:
                 policy = policies[head.policy] = jobs.policy(head.policy)
-            claimed.append(
+            self.jobs.append(
                 Claimed(
                     head.id,
                     head.run + 1,
@@ -201,25 +200,6 @@ class _ClaimRun:
                     start.candidate,
                 )
             )
-        return claimed
-
-    @property
-    def again(self) -> bool:
-        """Whether flows were left unexamined."""
-        return any(one.again for one in self.lanes.values())
-
-    @property
-    def after(self) -> Mapping[str, int]:
-        """The cursor at which each lane's next claim continues."""
-        cursors = {lane: one.after for lane, one in self.lanes.items()}
-        return {lane: after for lane, after in cursors.items() if after >= 0}
-
-    def next_at(self) -> int | None:
-        """Return when something may become claimable."""
-        moments = [one.opens_at for one in self.lanes.values()]
-        moments += [self.ledger.jobs.next_due(lane) for lane in self.lanes]
-        moments.append(self.ledger.gates.next_timer())
-        return min([at for at in moments if at is not None], default=None)
 
 
 def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from headway.contract.outcomes import (
     Died,
@@ -27,7 +27,7 @@ from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, MAX_RESULT
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import another_stage, end_turn, enter, fail, stage_of
-from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -56,19 +56,15 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
         check_outcomes(request.outcomes)
     ledger.read_ahead(look_of(requests))
     step = Step(ledger)
-    verdicts: list[list[Verdict | None]] = [[None] * len(one.outcomes) for one in requests]
+    verdicts: list[list[Verdict]] = []
     live: list[bool] = []
-    for request, own in zip(requests, verdicts, strict=True):
+    rest: list[tuple[int, int]] = []
+    for one, request in enumerate(requests):
+        verdicts.append([Verdict.DONE] * len(request.outcomes))
         worker = ledger.workers.load(request.worker)
         live.append(worker is not None and not worker.lapsed and worker.lease_until > ledger.now)
-        if live[-1]:
-            _finish_plain(step, request, own)
-    rest = [
-        (one, place)
-        for one, own in enumerate(verdicts)
-        for place, verdict in enumerate(own)
-        if verdict is None
-    ]
+        left = _finish_plain(step, request) if live[-1] else range(len(request.outcomes))
+        rest += [(one, place) for place in left]
     if rest:
         _load(step, [requests[one].outcomes[place] for one, place in rest])
         _look_at_runs(step, [(requests[one], place, live[one]) for one, place in rest])
@@ -78,16 +74,20 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
         verdicts[one][place] = verdict
     if rest or step.releases:
         step.flush()
-    return [[verdict for verdict in own if verdict is not None] for own in verdicts]
+    return verdicts
 
 
 def look_of(requests: Sequence[SettleRequest]) -> Ahead:
     """Return what settlements read first."""
-    outcomes = [one for request in requests for one in request.outcomes]
+    outcomes = [
+        one for request in requests for one in request.outcomes if type(one) is not Succeeded
+    ]
+    if not outcomes:
+        return NOTHING
     return Ahead(
         keys=[one.key for one in outcomes if isinstance(one, HandedOver | KnownAs) and one.key],
         kept=[key for one in outcomes for key in _new_keys(one)],
-        jobs=[one.job for one in outcomes if type(one) is not Succeeded],
+        jobs=[one.job for one in outcomes],
     )
 
 
@@ -142,25 +142,32 @@ def check_outcomes(outcomes: Sequence[Outcome]) -> None:
             check_stage(f"the outcome of job {outcome.job}", outcome.stage, outcome.gates)
 
 
-def _finish_plain(step: Step, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
-    """Write the frequent case in bulk: successes of jobs that need no care."""
+def _finish_plain(step: Step, request: SettleRequest) -> Collection[int]:
+    """Write the frequent case in bulk: successes of jobs that need no care.
+
+    Returns:
+        The places of the outcomes that are left.
+    """
+    left = set(range(len(request.outcomes)))
     places = request.plain()
     if not places:
-        return
+        return left
     runs = [(request.outcomes[place].job, request.outcomes[place].run) for place in places]
     ledger = step.ledger
     purge_at = ledger.now + DEFAULT_POLICY.keep_ms
     lanes, gated = ledger.jobs.finish_plain(request.worker, runs, purge_at)
     for place, lane in zip(places, lanes, strict=True):
         if lane is not None:
-            verdicts[place] = Verdict.DONE
-    for lane, n in Counter(lane for lane in lanes if lane is not None).items():
+            left.remove(place)
+    # No lane is named "".
+    for lane, n in Counter(filter(None, lanes)).items():
         ledger.counts.move(lane, State.RUNNING, State.SUCCEEDED, n)
         ledger.counts.happened("succeeded", n)
     if gated:
         step.releases += [
             (job, None, None) for (job, _), lane in zip(runs, lanes, strict=True) if lane
         ]
+    return sorted(left)
 
 
 def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Verdict:

@@ -8,7 +8,7 @@ from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, rea
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.packing import encode_some
 from headway.stores.sql.statement import DEFINITIONS
-from headway.stores.sqlite.database import text_list
+from headway.stores.sqlite.database import flat, text_list
 from headway.stores.sqlite.session import Session
 
 _TEMPLATES = "SELECT name, spec, override FROM template ORDER BY name"
@@ -45,7 +45,7 @@ class SqliteGates:
         self._db = session.db
 
     def templates(self) -> Mapping[str, TemplateRow]:
-        memory, definitions = self._session.memory, self._session.numbers.get(DEFINITIONS)
+        memory, definitions = self._session.memory, self._session.numbers[DEFINITIONS]
         if memory.templates is None or memory.definitions != definitions:
             memory.templates = read_templates(self._db.execute(_TEMPLATES))
             memory.definitions = definitions
@@ -79,7 +79,7 @@ class SqliteGates:
         return [read_gate(row) for row in self._db.execute(_PAGE, (after, limit))]
 
     def due_timers(self, limit: int) -> list[str]:
-        return [name for (name,) in self._db.execute(_DUE_TIMERS, (self._session.now, limit))]
+        return list(flat(self._db.execute(_DUE_TIMERS, (self._session.now, limit))))
 
     def next_timer(self) -> int | None:
         return self._db.execute(_NEXT_TIMER).get

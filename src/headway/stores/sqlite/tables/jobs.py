@@ -19,7 +19,7 @@ from headway.stores.ledger.rows import (
 from headway.stores.sql.jobs import SqlJobs, new_values, saved_values
 from headway.stores.sql.statement import KEPT_EVENTS, Row
 from headway.stores.sqlite.caches import LAST_SEQ
-from headway.stores.sqlite.database import number_list, text_list
+from headway.stores.sqlite.database import flat, number_list, text_list
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.tables import job_statements as sql
 
@@ -41,7 +41,7 @@ class SqliteJobs(SqlJobs[Session]):
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
-        last = session.numbers.get(LAST_SEQ)
+        last = session.numbers[LAST_SEQ]
         lane, word = session.lanes.number, session.words.number
         queued: list[Row] = []
         others: list[Row] = []
@@ -63,7 +63,7 @@ class SqliteJobs(SqlJobs[Session]):
             return set() if found is None else {found}
         if not ids:
             return set()
-        return {one for (one,) in self._db.execute(sql.KNOWN, (text_list(ids),))}
+        return set(flat(self._db.execute(sql.KNOWN, (text_list(ids),))))
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
         wanted = tuple(dict.fromkeys(ids))
@@ -116,7 +116,7 @@ class SqliteJobs(SqlJobs[Session]):
         number = self._session.lanes.find(lane)
         if number is None:
             return []
-        return [flow for (flow,) in self._db.execute(sql.FLOWS_WAITING, (number, after, limit))]
+        return list(flat(self._db.execute(sql.FLOWS_WAITING, (number, after, limit))))
 
     def heads(self, flow: int, limit: int) -> list[Head]:
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
@@ -150,10 +150,11 @@ class SqliteJobs(SqlJobs[Session]):
         lanes: dict[tuple[str, int], str] = {}
         gated = False
         for run, ids in by_run.items():
-            count, first, last, any_gated, which = self._finishing(ids, run, who or 0)
+            which = (text_list(ids), run, who)
+            count, first, last, any_gated = self._db.execute(sql.FINISHING_LANES, which).get
             if not count:
                 continue
-            gated = gated or any_gated
+            gated = gated or bool(any_gated)
             lane = self._session.lanes.thing
             if count == len(ids) and first == last:
                 if count == len(runs):
@@ -165,13 +166,6 @@ class SqliteJobs(SqlJobs[Session]):
                 lanes.update(((one, run), lane(no)) for one, no in ended)
             self._db.execute(sql.FINISH, (*which, self._session.now, purge_at))
         return Finished([lanes.pop(one, None) for one in runs], gated)
-
-    def _finishing(
-        self, ids: list[str], run: int, who: int
-    ) -> tuple[int, int, int, bool, tuple[object, ...]]:
-        which = (text_list(ids), run, who)
-        count, first, last, gated = self._db.execute(sql.FINISHING_LANES, which).get
-        return count, first, last, bool(gated), which
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
         who = self._session.words.find(worker)
@@ -192,10 +186,10 @@ class SqliteJobs(SqlJobs[Session]):
 
     def held(self, after: str, limit: int) -> list[JobRow]:
         # By worker, because an index by id alone would be written at each start and end.
-        holders = [None, *(worker for (worker,) in self._db.execute(sql.HOLDERS).fetchall())]
+        holders = [None, *flat(self._db.execute(sql.HOLDERS).fetchall())]
         ids: list[str] = []
         for worker in holders:
-            ids += [one for (one,) in self._db.execute(sql.HELD_IDS, (worker, after, limit))]
+            ids += flat(self._db.execute(sql.HELD_IDS, (worker, after, limit)))
         return list(self.load(sorted(ids)[:limit]).values())
 
     def due(self, lane: str, limit: int) -> list[DueRow]:
@@ -209,39 +203,35 @@ class SqliteJobs(SqlJobs[Session]):
     def promote(self, seqs: Sequence[int]) -> set[int]:
         which = (number_list(seqs),)
         self._db.execute(sql.PROMOTE, which)
-        return {flow for (flow,) in self._db.execute(sql.FLOWS_OF, which)}
+        return set(flat(self._db.execute(sql.FLOWS_OF, which)))
 
     def next_due(self, lane: str) -> int | None:
         number = self._session.lanes.find(lane)
         return None if number is None else self._db.execute(sql.NEXT_DUE, (number,)).get
 
     def lanes_due(self, limit: int) -> list[str]:
-        found = self._db.execute(sql.LANES_DUE, (self._session.now, limit))
-        return [name for (name,) in found]
+        return list(flat(self._db.execute(sql.LANES_DUE, (self._session.now, limit))))
 
     def expired(self, limit: int) -> list[str]:
-        return self._past(sql.EXPIRED, limit)
+        return list(flat(self._db.execute(sql.EXPIRED, (self._session.now, limit))))
 
     def next_expiry(self) -> int | None:
         return self._db.execute(sql.NEXT_EXPIRY).get
 
     def deadlines(self, limit: int) -> list[str]:
-        return self._past(sql.DEADLINES, limit)
+        return list(flat(self._db.execute(sql.DEADLINES, (self._session.now, limit))))
 
     def next_deadline(self) -> int | None:
         return self._db.execute(sql.NEXT_DEADLINE).get
 
     def purgeable(self, limit: int) -> list[str]:
-        return self._past(sql.PURGEABLE, limit)
-
-    def _past(self, statement: str, limit: int) -> list[str]:
-        return [one for (one,) in self._db.execute(statement, (self._session.now, limit))]
+        return list(flat(self._db.execute(sql.PURGEABLE, (self._session.now, limit))))
 
     def of_entry(self, entry: str) -> list[JobRow]:
         return self._rows(self._db.execute(sql.OF_ENTRY, (entry,)))
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        return [flow for (flow,) in self._db.execute(sql.PARKED_FLOWS, (gate, after, limit))]
+        return list(flat(self._db.execute(sql.PARKED_FLOWS, (gate, after, limit))))
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
         return read_heads(self._db.execute(sql.PARKED_HEADS, (gate, flow, limit)))
@@ -264,7 +254,7 @@ class SqliteJobs(SqlJobs[Session]):
         return found
 
     def unfit_at(self, gate: str, limit: int) -> list[str]:
-        return [one for (one,) in self._db.execute(sql.UNFIT_AT, (gate, limit))]
+        return list(flat(self._db.execute(sql.UNFIT_AT, (gate, limit))))
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
         found = self._db.execute(sql.GATES_FIT, (after, limit)).fetchall()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from headway.stores.ledger.packing import encode_some
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
+from headway.stores.sqlite.database import flat
 from headway.stores.sqlite.session import Session
 
 _SAVE = "UPDATE lane SET spec = ?, override = ?, level = ? WHERE name = ?"
@@ -53,7 +54,7 @@ class SqliteLanes(SqlLanes[Session]):
         self._session.memory.lanes.pop(row.name, None)
 
     def names(self) -> list[str]:
-        return [name for (name,) in self._db.execute(_NAMES)]
+        return list(flat(self._db.execute(_NAMES)))
 
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         number = self._session.lanes.number(lane)
@@ -68,7 +69,7 @@ class SqliteCounts(SqlCounts):
         self._numbers = session.numbers
 
     def _sums(self, keys: list[int]) -> Iterable[tuple[int, int]]:
-        return [(key, self._numbers.get(key)) for key in keys]
+        return [(key, self._numbers[key]) for key in keys]
 
     def _between(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         return self._numbers.between(first, last)

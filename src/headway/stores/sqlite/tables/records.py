@@ -109,7 +109,7 @@ class SqliteSignals:
         return [read_event(row) for row in self._db.execute(_KEPT_EVENTS, (key,))]
 
     def kept_count(self) -> int:
-        return self._session.numbers.get(KEPT_EVENTS)
+        return self._session.numbers[KEPT_EVENTS]
 
     def drop(self, rows: Iterable[SignalRow]) -> None:
         for row in rows:
