@@ -49,10 +49,25 @@ async def used(path: Path) -> None:
     """Opens a file, reads and writes it."""
     store = SqliteStore(options(path))
     try:
+        await store.sweep(10)
         await count(store, "waiting")
         await store.enqueue(jobs(1000, 200))
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("dropped", ["TABLE job", "TABLE number", "INDEX job_expiry"])
+async def test_file_without_a_table_or_an_index_is_reported_as_another_schema(
+    path: Path, dropped: str
+) -> None:
+    await used(path)
+    db = apsw.Connection(str(path))
+    db.execute(f"DROP {dropped}")
+    db.close()
+    missing = f"no such {dropped.partition(' ')[0].lower()}"
+    with pytest.raises(SchemaMismatch, match=missing) as raised:
+        await used(path)
+    assert "restore a backup" in raised.value.hint
 
 
 async def test_file_is_readable_by_its_owner_alone(path: Path) -> None:

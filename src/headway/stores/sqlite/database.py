@@ -13,6 +13,7 @@ import apsw
 from headway.core.errors import (
     InvariantBroken,
     OutcomeUnknown,
+    SchemaMismatch,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -161,10 +162,15 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
     for kinds, make, hint in _MEANINGS:
         if isinstance(error, kinds):
             return make(what, hint=f"{hint}; nothing was written")
+    if isinstance(error, apsw.SQLError) and str(error).startswith(_MISSING):
+        hint = "another program has changed the file: restore a backup; nothing was written"
+        return SchemaMismatch(what, hint=hint)
     what = f"{what} ({type(error).__name__})"
     return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
 
 
+_MISSING = ("no such table", "no such index")
+"""How SQLite begins to report what each schema of Headway has."""
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...] = (
     ((apsw.FullError,), StoreFull, "free some space on its device"),
     ((apsw.CorruptError, apsw.NotADBError), StoreCorrupt, "stop, keep the file, restore a backup"),
