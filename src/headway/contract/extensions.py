@@ -28,7 +28,6 @@ class InsertsWithin(Protocol):
 
         Args:
             connection: to the store's database, not used for anything else meanwhile.
-            jobs: as for enqueue.
 
         Returns:
             As `Store.enqueue`.

@@ -57,11 +57,6 @@ class Cascade:
     def end(self, answer: Answer, at: int, reason: str = "") -> Cascade:
         """The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
 
-        Args:
-            answer: how.
-            at: when, in ms.
-            reason: what the handler or the candidate said.
-
         Returns:
             The cascade with its cursor moved on.
         """

@@ -37,9 +37,6 @@ def read_reference(text: str) -> tuple[str, int] | None:
 def check_jobs(jobs: Sequence[NewJob]) -> None:
     """Accept jobs that a store can keep.
 
-    Args:
-        jobs: as their maker asks for them.
-
     Raises:
         InvalidValue: a name, a priority, a time, an id or the candidates are unusable.
         PayloadTooLarge: arguments are above the limit.
@@ -85,10 +82,6 @@ def _check_own(job: NewJob) -> None:
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
     """Accept gates that a job can ask for together.
 
-    Args:
-        kind: of the job, for the message.
-        gates: resolved.
-
     Raises:
         InvalidValue: one is named twice or has no name, an amount is below 1, or there are too
             many shared ones.
@@ -109,9 +102,7 @@ def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
     """Accept a stage that a job may go to.
 
     Args:
-        whose: what says so, for the message.
         stage: its name; empty to stay where the job is.
-        gates: of that stage.
 
     Raises:
         InvalidValue: the name is unusable, or there are gates without a stage.
@@ -125,10 +116,6 @@ def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
 
 def check_candidates(whose: str, candidates: Sequence[str]) -> None:
     """Accept candidates that a cascade can ask.
-
-    Args:
-        whose: what names them, for the message.
-        candidates: in the order to be asked.
 
     Raises:
         InvalidValue: they are too many, one is named twice, or a name is unusable.

@@ -300,8 +300,6 @@ def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
 
     Args:
         ahead: what the gate's ticketed jobs before it in the flow ask for together.
-        amount: what it asks for itself.
-        order: its own.
 
     Returns:
         Whether to move it.

@@ -97,7 +97,6 @@ def read_retry_after(header: str, now: int) -> int | None:
 
     Args:
         header: seconds, or an HTTP date.
-        now: ms UTC.
 
     Returns:
         Milliseconds from now, from 0 to an hour; None if the header is neither.

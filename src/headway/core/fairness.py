@@ -100,7 +100,6 @@ def share(lanes: Sequence[tuple[str, int]], n: int, turn: int) -> list[tuple[str
 
     Args:
         lanes: names and weights, each at least 1.
-        n: places of this claim.
         turn: its number, from 1.
 
     Returns:

@@ -140,13 +140,6 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def body_hash(kind: str, lane: str, tenant: str, subject: str | None, args: bytes) -> bytes:
     """A hash of what two enqueues under one key or id must agree on.
 
-    Args:
-        kind: names the handler.
-        lane: where it waits.
-        tenant: for whom.
-        subject: what it is about.
-        args: the JSON object as sent.
-
     Returns:
         12 bytes.
     """
@@ -187,14 +180,7 @@ def check_made(job: object) -> None:
 
 
 def fire_id(entry: str, first_seen_at: int, revision: int, fired_at: int) -> str:
-    """The id of the job that a timetable entry's fire is, as long as the id is free.
-
-    Args:
-        entry: its name.
-        first_seen_at: when the store first saw the entry, ms UTC.
-        revision: the entry's, under which the fire was laid.
-        fired_at: the moment, ms UTC.
-    """
+    """The id of the job that a timetable entry's fire is, as long as the id is free."""
     return derived_id("fire", entry, first_seen_at, revision, fired_at)
 
 
@@ -203,7 +189,6 @@ def ids_after(taken: str, n: int) -> list[str]:
 
     Args:
         taken: its derived id, or the last that was tried.
-        n: how many.
 
     Returns:
         Those that follow it in its series, in their order.

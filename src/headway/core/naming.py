@@ -23,9 +23,7 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
     """Accept a usable name.
 
     Args:
-        what: what the name names, for the message.
         name: any text of 1 to 512 characters without NUL or lone surrogates.
-        empty: whether the empty name is allowed.
 
     Returns:
         The name, unchanged.
@@ -86,10 +84,8 @@ def resolve(
     Values are inserted as they are and never read as templates again.
 
     Args:
-        template: text such as `customer:{phone}`.
         values: the arguments, with `tenant`, `lane` and `kind` among them.
         keep: placeholders to leave as they stand.
-        what: what the name names, for messages.
 
     Returns:
         The resolved name.
@@ -122,10 +118,7 @@ def did_you_mean(
     """Return a hint for a name that is not known.
 
     Args:
-        known: all that could have been meant.
         otherwise: the hint if none of them is near.
-        before: written before each of them.
-        most: how many of them are shown.
 
     Returns:
         Such as "did you mean calls?".

@@ -130,7 +130,6 @@ class Arguments:
         """Choose what arguments mean that were written as text, such as on a command line.
 
         Args:
-            texts: as they were written, by name.
             values: the same, read as JSON if they are JSON.
 
         Returns:

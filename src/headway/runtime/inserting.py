@@ -77,7 +77,6 @@ async def send_in_steps(
 
     Args:
         jobs: iterated as they are sent.
-        store: stores a step.
 
     Returns:
         What `store` returned for each step, in one list.

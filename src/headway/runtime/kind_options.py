@@ -156,7 +156,6 @@ def refuse_unknown(
     """Refuse a name that the options do not have.
 
     Args:
-        known: the TypedDict of the options.
         said: the message, up to the name.
         hint: up to the names of the options.
 
@@ -283,9 +282,6 @@ class Needs:
 
     def uses(self, values: Mapping[str, object]) -> tuple[GateUse, ...]:
         """What a job with these values asks for.
-
-        Args:
-            values: its arguments, with `tenant`, `lane` and `kind` among them.
 
         Returns:
             The gates with their names resolved, in the order declared.

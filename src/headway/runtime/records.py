@@ -79,9 +79,6 @@ def _embedded(value: object) -> object:
 def encode(what: str, value: object) -> bytes:
     """A value as JSON.
 
-    Args:
-        what: what it is, for the message.
-
     Raises:
         InvalidValue: JSON cannot carry it.
         PayloadTooLarge: it is above the limit.

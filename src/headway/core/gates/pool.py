@@ -86,7 +86,6 @@ def choose(
 
     Args:
         members: in the pool's order.
-        amount: permits asked of one member.
         last: the name chosen last, for round_robin; empty at first.
 
     Returns:

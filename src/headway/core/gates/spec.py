@@ -139,7 +139,6 @@ def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     """A gate's name, and whether the gate is shared.
 
     Args:
-        name: fixed or a template.
         shared: what the caller said; None decides by the placeholders.
 
     Returns:

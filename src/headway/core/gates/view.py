@@ -127,7 +127,6 @@ class GateView:
 
         Args:
             amount: permits or starts; must fit.
-            order: of the job that takes them.
 
         Returns:
             The member chosen, of a pool; else None.

@@ -78,7 +78,6 @@ def fires_after(schedule: Schedule, after_at: int) -> Iterator[int]:
     """The moments at which a schedule fires, without end but that of the year 9999.
 
     Args:
-        schedule: any of the three.
         after_at: ms UTC; only later fires count, and none before 1970.
 
     Yields:
@@ -105,10 +104,8 @@ def fires_between(schedule: Schedule, after_at: int, until_at: int, cap: int) ->
     """The earliest fires of a time.
 
     Args:
-        schedule: any of the three.
         after_at: ms UTC, exclusive.
         until_at: ms UTC, inclusive.
-        cap: at most so many.
 
     Returns:
         Instants in ms UTC, in order. When there are `cap` of them, there may be later ones.
@@ -120,10 +117,8 @@ def latest_fires(schedule: Schedule, after_at: int, until_at: int, cap: int) -> 
     """The latest fires of a time, at a cost that grows with `cap` and not with the time.
 
     Args:
-        schedule: any of the three.
         after_at: ms UTC, exclusive.
         until_at: ms UTC, inclusive.
-        cap: at most so many.
 
     Returns:
         Instants in ms UTC, in order. When there are `cap` of them, there may be earlier ones.

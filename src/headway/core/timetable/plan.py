@@ -49,7 +49,6 @@ def rhythm(schedule: Schedule, *, since_at: int = 0) -> Rhythm | None:
     """The constant period of a schedule, if it has one.
 
     Args:
-        schedule: any of the three.
         since_at: ms UTC; changes of the clock before it do not count.
 
     Returns:
@@ -77,7 +76,6 @@ def tick_ms(schedules: Iterable[Schedule], *, since_at: int = 0) -> int:
     """The longest tick that serves a timetable.
 
     Args:
-        schedules: the entries' schedules.
         since_at: ms UTC; fires and changes of the clock before it do not count.
 
     Returns:
@@ -96,7 +94,6 @@ def cycle_ms(schedules: Iterable[Schedule], *, since_at: int = 0) -> int | None:
     """The time after which a whole timetable repeats.
 
     Args:
-        schedules: the entries' schedules.
         since_at: ms UTC; changes of the clock before it do not count.
 
     Returns:
@@ -198,7 +195,6 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
 
     Args:
         schedules: of the entries that are enabled, by id.
-        now: ms UTC.
         fires: how many of the next fires of each entry are listed.
     """
     each = list(schedules.values())

@@ -224,7 +224,6 @@ class Recorder:
         """Begin the trace of each job that was made, linked with what made it.
 
         Args:
-            replies: for each of them.
             began: when they were asked for, in ns.
         """
         caller, causes = get_current_span(), CAUSES.get({})

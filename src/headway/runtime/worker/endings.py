@@ -83,11 +83,7 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
 
 
 def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
-    """What a handler's exception means.
-
-    Args:
-        error: what the handler raised, or what stopped it.
-    """
+    """What a handler's exception means."""
     stopped = isinstance(error, CancelledError | HandlerCancelled) or (
         isinstance(error, HandlerCrashed) and error.died
     )
@@ -285,7 +281,6 @@ class Failures:
 
         Args:
             outcome: what the store is going to be sent; None if the run is not live any more.
-            error: what the handler raised, or returned.
         """
         failure = self._failure(job, outcome, error)
         if failure is None:

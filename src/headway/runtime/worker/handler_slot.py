@@ -65,7 +65,6 @@ class ReadyQueue:
         """Add the jobs of a claim.
 
         Args:
-            jobs: in the order to be started.
             claimed_at: the earliest that the claim can have been, in seconds.
 
         Returns:

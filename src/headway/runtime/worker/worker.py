@@ -368,7 +368,6 @@ class Worker:
 
         Args:
             kinds: by name; the option `unknown` decides about jobs of other kinds.
-            options: see `WorkerOptions`.
 
         Raises:
             InvalidValue: an option is unusable, or a stage has no handler.

@@ -29,9 +29,6 @@ class Stage(NamedTuple):
 def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage:
     """Resolve a stage and its gates for a job.
 
-    Args:
-        gates: that it asks for there.
-
     Returns:
         What `enter` takes.
 

@@ -80,13 +80,7 @@ def encode_job_rest(row: JobRow) -> bytes | None:
 def read_job(
     row: Sequence[Any], flow_of: Callable[[int], FlowKey], word_of: Callable[[int], str]
 ) -> JobRow:
-    """Return the job of a row selected by `JOB`.
-
-    Args:
-        row: the selected values.
-        flow_of: returns the flow of a number.
-        word_of: returns the text of a number, such as a worker's id.
-    """
+    """Return the job of a row selected by `JOB`."""
     flow = flow_of(row[3])
     rest = _decode_job_rest(row[38]) if row[38] is not None else _NO_JOB_REST
     return JobRow(
@@ -172,7 +166,7 @@ def _read_head(row: tuple[Any, ...]) -> Head:
 
 
 GATE = "name, template, pool, used, timer_at, horizon_at, rest"
-"""The columns of `read_gate`."""
+"""The columns of `read_gate`; these and those of the rest are the fields of `GateRow`, in order."""
 
 
 class _GateRest(NamedTuple):
@@ -202,25 +196,9 @@ def encode_gate_rest(row: GateRow) -> bytes | None:
 
 def read_gate(kept: tuple[Any, ...]) -> GateRow:
     """Return the gate of a row selected by `GATE`."""
-    name, template, pool, used, timer_at, horizon_at, data = kept
-    rest = _decode_gate_rest(data) if data is not None else _NO_GATE_REST
-    return GateRow(
-        name=name,
-        template=template,
-        pool=pool,
-        used=used,
-        capacity=rest.capacity,
-        closed_until=rest.closed_until,
-        closed_by=rest.closed_by,
-        closed_reason=rest.closed_reason,
-        last=rest.last,
-        timer_at=timer_at,
-        lanes=rest.lanes,
-        zone=rest.zone,
-        opens=rest.opens,
-        horizon_at=horizon_at,
-        reserved=rest.reserved,
-    )
+    *values, data = kept
+    values += _NO_GATE_REST if data is None else _decode_gate_rest(data)
+    return GateRow(*values)
 
 
 def read_templates(kept: Iterable[tuple[Any, ...]]) -> Mapping[str, TemplateRow]:
@@ -243,15 +221,7 @@ WORKER = "id, name, lanes, seen_at, lease_until, request, lapsed"
 def read_worker(kept: tuple[Any, ...]) -> WorkerRow:
     """Return the worker of a row selected by `WORKER`."""
     worker, name, lanes, seen_at, lease_until, request, lapsed = kept
-    return WorkerRow(
-        id=worker,
-        name=name,
-        lanes=decode_names(lanes),
-        seen_at=seen_at,
-        lease_until=lease_until,
-        request=request,
-        lapsed=bool(lapsed),
-    )
+    return WorkerRow(worker, name, decode_names(lanes), seen_at, lease_until, request, bool(lapsed))
 
 
 def worker_values(row: WorkerRow) -> tuple[str, str, bytes, int, int, int, bool]:
@@ -268,34 +238,19 @@ def worker_values(row: WorkerRow) -> tuple[str, str, bytes, int, int, int, bool]
 
 
 ENTRY = "name, spec, revision, last_fired, ahead_until, folded, first_seen_at"
-"""The columns of `read_entry` and `entry_values`."""
+"""The columns of `read_entry` and `entry_values`, and the fields of `EntryRow`."""
+_others_of_entry = attrgetter(*ENTRY.split(", ")[2:])
 
 
 def read_entry(kept: tuple[Any, ...]) -> EntryRow:
     """Return the entry of a row selected by `ENTRY`."""
-    name, spec, revision, last_fired, ahead_until, folded, first_seen_at = kept
-    return EntryRow(
-        name=name,
-        spec=decode_entry(spec),
-        revision=revision,
-        last_fired=last_fired,
-        ahead_until=ahead_until,
-        folded=folded,
-        first_seen_at=first_seen_at,
-    )
+    name, spec, *others = kept
+    return EntryRow(name, decode_entry(spec), *others)
 
 
-def entry_values(row: EntryRow) -> tuple[str, bytes | None, int, int | None, int | None, int, int]:
+def entry_values(row: EntryRow) -> tuple[Any, ...]:
     """Return the values of an entry, in the order of `ENTRY`."""
-    return (
-        row.name,
-        encode_entry(row.spec),
-        row.revision,
-        row.last_fired,
-        row.ahead_until,
-        row.folded,
-        row.first_seen_at,
-    )
+    return (row.name, encode_entry(row.spec), *_others_of_entry(row))
 
 
 TOKEN = "id, spec, created_at, created_by, used_at"  # noqa: S105  (names of columns)
@@ -306,8 +261,8 @@ _spec = decoder(TokenSpec)
 
 def read_token(kept: tuple[Any, ...]) -> TokenRow:
     """Return the token of a row selected by `TOKEN`."""
-    _, spec, created_at, created_by, used_at = kept
-    return TokenRow(spec=_spec(spec), created_at=created_at, created_by=created_by, used_at=used_at)
+    _, spec, *others = kept
+    return TokenRow(_spec(spec), *others)
 
 
 def token_values(row: TokenRow) -> tuple[str, bytes, int, str, int | None]:

@@ -157,9 +157,6 @@ def arm(book: GateBook, use: GateUse, kept: int) -> None:
 def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
     """Process keyed gates whose timer is due.
 
-    Args:
-        limit: the most gates.
-
     Returns:
         How many gates, and how many jobs were moved.
     """

@@ -80,7 +80,6 @@ class FingerprintWatch:
         """Return whether a fingerprint may be of the same store, and not older.
 
         Args:
-            found: from a reply.
             before: what was known when its request was sent.
         """
         suspect = self._suspect
@@ -122,8 +121,6 @@ def suspicion(trail: TrailTable, now: int, reason: str) -> Suspicion:
     """Return why claims are refused, from the trail.
 
     Args:
-        trail: of a store that is suspect.
-        now: the store's time, ms.
         reason: of this process, which may not be on the trail yet; empty for none.
     """
     for row in trail.page("store", None, _LINES):

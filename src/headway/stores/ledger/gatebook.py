@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
@@ -42,17 +41,11 @@ class GateBook:
 
     def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
-        if templates is not None:
-            self.templates = templates
+        self.templates = ledger.gates.templates() if templates is None else templates
         self.rows: dict[str, GateRow | None] = {}
         self.views = {}
         self.dirty = set()
         self.concurrencies: dict[str, int | None] = {}
-
-    @cached_property
-    def templates(self) -> Mapping[str, TemplateRow]:
-        """The declared gates."""
-        return self.ledger.gates.templates()
 
     # Rows
 

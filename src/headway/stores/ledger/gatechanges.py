@@ -83,9 +83,6 @@ def _recheck_keyed(step: Step, template: str) -> None:
 def check_set(item: SetGate) -> str:
     """Validate values to be set on a gate.
 
-    Args:
-        item: the gate, and the values.
-
     Returns:
         The values as text, for the trail.
 
@@ -116,9 +113,6 @@ def _values_of(item: SetGate) -> dict[str, Any]:
 
 def set_gate(step: Step, item: SetGate) -> None:
     """Set an operator's values on a gate.
-
-    Args:
-        item: the gate, and the values; see `check_set`.
 
     Raises:
         UnknownGate: the gate is not declared; nothing was written.

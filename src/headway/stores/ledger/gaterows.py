@@ -23,7 +23,7 @@ ANY_LANE = ""
 """Stands for more lanes than MOST_LANES; no lane has an empty name."""
 
 
-class GateRow(msgspec.Struct, kw_only=True):
+class GateRow(msgspec.Struct):
     """A gate's instance; it has a row while there is state to keep.
 
     A msgspec struct, as `JobRow` is: a step copies each that it reads and that it writes.
@@ -33,14 +33,14 @@ class GateRow(msgspec.Struct, kw_only=True):
         template: under which it is declared; "" for an implicit gate.
         pool: of a member, its pool's name; else "".
         used: permits out, or starts in the window as of the last trim: a cache.
+        timer_at: when a keyed gate must be processed because it opens by itself.
+        horizon_at: of an Hours: known up to here.
         capacity: an operator's value for this instance (a rate's limit too); None for none.
         closed_until: when a closed gate opens; None if it is not closed, FOREVER without an end.
         last: of a pool, the member chosen last.
-        timer_at: when a keyed gate must be processed because it opens by itself.
         lanes: of a shared gate, lanes whose claims found it shut since it had room last: they are
             woken, and forgotten, when it has room again. At most MOST_LANES, else ANY_LANE alone.
         opens: of an Hours, absolute open intervals, sorted.
-        horizon_at: of an Hours: known up to here.
         reserved: the current or last reservation; None if there was none.
     """
 
@@ -48,16 +48,16 @@ class GateRow(msgspec.Struct, kw_only=True):
     template: str
     pool: str = ""
     used: int = 0
+    timer_at: int | None = None
+    horizon_at: int | None = None
     capacity: int | None = None
     closed_until: int | None = None
     closed_by: str = ""
     closed_reason: str = ""
     last: str = ""
-    timer_at: int | None = None
     lanes: tuple[str, ...] = ()
     zone: str | None = None
     opens: tuple[tuple[int, int], ...] = ()
-    horizon_at: int | None = None
     reserved: Reservation | None = None
 
     def idle(self) -> bool:

@@ -59,11 +59,7 @@ GROWTH = 4
 
 
 def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
-    """Return how many heads of each flow a round of a claim reads: at least, and at most.
-
-    Args:
-        rounds: before this one.
-    """
+    """Return how many heads of each flow a round of a claim reads: at least, and at most."""
     least = LEAST_HEADS
     if flows > MANY_FLOWS:
         least = min(LEAST_HEADS, FIRST_HEADS << rounds)
@@ -173,7 +169,7 @@ class LaneClaim:
                 continue
             shared, gated = self._shared(flow, key)
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
-            if closed and self._is_shut(flow, closed):
+            if closed and self._is_shut(flow, key, closed):
                 continue
             room = min([_room(view, amount) for view, amount in shared], default=most)
             # No more can start than the shared gates have room for, plus one to detect others.
@@ -203,29 +199,27 @@ class LaneClaim:
         use = self.book.is_just_full(key)
         if use is None:
             return False
-        if self.fairness:
-            self.fairness.stop(flow)
-            self.fairness.held.add(key.tenant)
+        self._hold(flow, key, shut=False)
         self._begin_spell(flow)
         if (use.name, use.amount) not in self.opening:
             self.opening[use.name, use.amount] = None
             self._remember_lane(use.name, use.template)
         return True
 
-    def _is_shut(self, flow: int, closed: list[tuple[GateView, int]]) -> bool:
+    def _is_shut(self, flow: int, key: FlowKey, closed: list[tuple[GateView, int]]) -> bool:
         """Return whether a flow can only wait; one that lacks several permits may reserve them."""
-        if self.fairness:
-            self._hold(self.fairness, flow)
+        self._hold(flow, key, shut=any(view.shut for view, _ in closed))
         if all(view.is_short_for(amount) for view, amount in closed):
             return False
         self._shut(flow)
         return True
 
-    def _hold(self, fairness: Fairness, flow: int) -> None:
-        """Record that a flow waits for room, unless a gate is closed or outside its hours."""
-        fairness.stop(flow)
-        if not any(view.shut for view, _ in self.shared[flow][0]):
-            fairness.held.add(self.ledger.jobs.flow(flow).tenant)
+    def _hold(self, flow: int, key: FlowKey, *, shut: bool) -> None:
+        """Record that a flow waits: for room, unless a gate is closed or outside its hours."""
+        if self.fairness:
+            self.fairness.stop(flow)
+            if not shut:
+                self.fairness.held.add(key.tenant)
 
     def _prefetch_shared(self, flows: list[int]) -> None:
         names: set[str] = set()

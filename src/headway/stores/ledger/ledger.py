@@ -151,7 +151,6 @@ class Ledger(Protocol):
         """Wake the waiters of a lane (None: of all lanes) after the step.
 
         Args:
-            lane: where something may be claimable.
             at: from when; None for now.
         """
         ...

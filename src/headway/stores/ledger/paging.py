@@ -45,28 +45,37 @@ class Rows(Protocol):
         ...
 
 
+def read_place(cursor: str | None, last: int = _END) -> int | None:
+    """Return the number after which a page begins; None for the first page.
+
+    Args:
+        last: the highest number that the listing may have.
+
+    Raises:
+        InvalidValue: the cursor belongs to another listing.
+    """
+    if cursor is None:
+        return None
+    if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= last:
+        return int(cursor)
+    message = f"the cursor {cursor!r} is not one of this listing"
+    raise InvalidValue(message, hint="pass the cursor of the page before")
+
+
 def start_of(query: JobsQuery) -> int:
     """Return the seq after which the page begins: above it, or below it if the newest come first.
 
     Raises:
         InvalidValue: the cursor is not one of a listing.
     """
-    if query.cursor is None:
-        return _END if query.newest else 0
-    if not (query.cursor.isascii() and query.cursor.isdigit() and len(query.cursor) < 19):
-        message = f"the cursor {query.cursor!r} is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
-    return int(query.cursor)
+    place = read_place(query.cursor)
+    return (_END if query.newest else 0) if place is None else place
 
 
 def page_of(
     query: JobsQuery, rows: Rows, flow_of: Callable[[int], FlowKey]
 ) -> tuple[list[int], str | None]:
     """Select the rows of a page.
-
-    Args:
-        rows: in its order.
-        flow_of: returns the flow of a number.
 
     Returns:
         The seqs, in the order of the rows, and the cursor of the next page; None at the end.

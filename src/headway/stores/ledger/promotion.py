@@ -23,7 +23,6 @@ def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueR
 
     Args:
         step: the step; folded fires end in it.
-        due: its fires that are due.
 
     Returns:
         Those to promote.

@@ -204,7 +204,7 @@ class HeldRow(NamedTuple):
     cancel_requested: bool
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class LaneRow:
     """A lane: its declared spec, an operator's override, and its fairness level."""
 
@@ -229,7 +229,7 @@ class KeyRow(NamedTuple):
     until_at: int | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SignalRow:
     """An event that was received.
 
@@ -250,7 +250,7 @@ class SignalRow:
     payload: bytes = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class WorkerRow:
     """A worker, by its random id.
 
@@ -268,7 +268,7 @@ class WorkerRow:
     lapsed: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class EntryRow:
     """A timetable entry; `spec` is None for one that was removed."""
 

@@ -55,7 +55,6 @@ class Step:
         """Load jobs that the step may change, and what their ends would need.
 
         Args:
-            also: what else the step will read.
             staying: ids of those that the step ends only if a cancel was requested.
         """
         ledger = self.ledger

@@ -84,11 +84,7 @@ class JobTable(Protocol):
         ...
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
-        """Make waiting jobs that take no permits running; adds 1 to `run` and `attempt`.
-
-        Args:
-            seqs: of the jobs.
-        """
+        """Make waiting jobs that take no permits running; adds 1 to `run` and `attempt`."""
         ...
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
@@ -543,7 +539,7 @@ class FactTable(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class TokenRow:
     """A token, when and by whom it was created, and when it was last used."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from headway.contract.views import JobsQuery
-from headway.core.errors import InvalidValue
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
+from headway.stores.ledger.paging import LOOKED_AT, read_place
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
@@ -24,9 +24,6 @@ from headway.stores.memory.jobindex import JobIndex, filings
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.records import MemoryKeys, MemorySignals
 from headway.stores.memory.timing import StepTime
-
-LOOKED_AT = 5_000
-"""Rows that one page of a listing examines."""
 
 
 class MemoryJobs:
@@ -364,7 +361,7 @@ class MemoryJobs:
         else:
             awaiting = query.states == (State.AWAITING,)
             bucket = self._index.bucket("awaiting" if awaiting else "all")
-        start = _cursor(query.cursor)
+        start = read_place(query.cursor)
         if query.newest:
             seqs = bucket.irange(maximum=start, inclusive=(True, False), reverse=True)
         else:
@@ -379,15 +376,6 @@ class MemoryJobs:
             if _matches(row, query):
                 found.append(row.clone())
         return found, None
-
-
-def _cursor(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isdigit():
-        message = f"the cursor {cursor!r} is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
-    return int(cursor)
 
 
 def _matches(row: JobRow, query: JobsQuery) -> bool:

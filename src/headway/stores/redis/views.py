@@ -29,6 +29,7 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.core.job import MAX_BATCH
+from headway.stores.ledger.paging import LOOKED_AT, read_place
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
 from headway.stores.ledger.reads.listings import PARTS
@@ -42,10 +43,8 @@ Answer = TypeVar("Answer")
 
 AUDITED = 500
 """Rows of each kind that one audit script examines, because all of Redis waits for it."""
-LOOKED_AT = 5_000
-"""Jobs that one page of a listing examines."""
-_MOST_DIGITS = 15
-"""Digits of the largest number that Lua represents exactly."""
+_LARGEST = 10**15 - 1
+"""Lua represents it and smaller ones exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +142,10 @@ def _jobs(query: JobsQuery) -> dict[str, Any]:
         "runs": query.runs or None,
         "notes": NOTES if query.trail else None,
         "newest": query.newest or None,
-        "after": _cursor(query.cursor),
+        "after": read_place(query.cursor, _LARGEST),
         "limit": query.limit,
         "looked_at": LOOKED_AT,
     }
-
-
-def _cursor(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MOST_DIGITS):
-        message = f"the cursor {cursor!r} is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
-    return int(cursor)
 
 
 def _why(query: WhyQuery) -> dict[str, Any]:
@@ -197,7 +187,11 @@ def _tokens(query: TokensQuery) -> dict[str, Any]:
 
 
 def _trail(query: TrailQuery) -> dict[str, Any]:
-    return {"target": query.target, "before": _cursor(query.cursor), "limit": query.limit}
+    return {
+        "target": query.target,
+        "before": read_place(query.cursor, _LARGEST),
+        "limit": query.limit,
+    }
 
 
 def _audit(query: AuditQuery) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from headway.contract.views import JobsQuery
@@ -14,17 +15,23 @@ from headway.stores.ledger.paging import Seen, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.sql.statement import ANY_JOB, Select, SessionOf, SqlSession, SqlTable
 
-NEW = (
-    *("id", "state", "lane", "flow", "policy", "priority", "due_at", "created_at", "care"),
-    *("subject", "stage", "expires_at", "entry", "fired_at", "key", "keyed", "cascade", "args"),
+_NEW_AS_IS = (
+    *("flow", "policy", "priority", "due_at", "created_at", "care", "subject", "stage"),
+    *("expires_at", "entry", "fired_at", "key", "args"),
 )
+_new_as_is = attrgetter(*_NEW_AS_IS)
+NEW = (*_NEW_AS_IS, "id", "state", "lane", "keyed", "cascade")
 """The columns of `new_values`."""
+_SAVED_AS_IS = (
+    *("flow", "policy", "priority", "due_at", "run", "attempt", "care", "blocked_ms", "request"),
+    *("claimed_at", "finished_at", "purge_at", "subject", "stage", "expires_at", "deadline_at"),
+    *("key", "ticket", "ticket_amount", "parked_at", "unfit", "parked_since", "gated"),
+    *("cancel_requested", "args"),
+)
+_saved_as_is = attrgetter(*_SAVED_AS_IS)
 SAVED = (
-    *("state", "flow", "policy", "priority", "due_at", "run", "attempt", "care", "blocked_ms"),
-    *("worker", "last_worker", "request", "claimed_at", "finished_at", "purge_at", "outcome"),
-    *("reason", "subject", "stage", "expires_at", "deadline_at", "key", "keyed", "ticket"),
-    *("ticket_amount", "parked_at", "unfit", "parked_since", "gated", "members", "candidate"),
-    *("cascade", "cancel_requested", "rest", "args"),
+    *(*_SAVED_AS_IS, "state", "worker", "last_worker", "outcome", "reason", "keyed", "members"),
+    *("candidate", "cascade", "rest"),
 )
 """The columns of `saved_values`."""
 
@@ -32,65 +39,29 @@ SAVED = (
 def new_values(row: JobRow, lane: int) -> tuple[Any, ...]:
     """Return the values of a new job that nothing has happened to, in the order of `NEW`."""
     return (
+        *_new_as_is(row),
         row.id,
         CODES[row.state],
         lane,
-        row.flow,
-        row.policy,
-        row.priority,
-        row.due_at,
-        row.created_at,
-        row.care,
-        row.subject,
-        row.stage,
-        row.expires_at,
-        row.entry,
-        row.fired_at,
-        row.key,
         encode_uses(row.keyed) if row.keyed else None,
         encode_cascade(row.cascade) if row.cascade is not None else None,
-        row.args,
     )
 
 
 def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
     """Return the values of a changed job, in the order of `SAVED`; `word` numbers a text."""
     return (
+        *_saved_as_is(row),
         CODES[row.state],
-        row.flow,
-        row.policy,
-        row.priority,
-        row.due_at,
-        row.run,
-        row.attempt,
-        row.care,
-        row.blocked_ms,
         word(row.worker) if row.worker is not None else None,
         word(row.last_worker) if row.last_worker else None,
-        row.request,
-        row.claimed_at,
-        row.finished_at,
-        row.purge_at,
         row.outcome or None,
         row.reason or None,
-        row.subject,
-        row.stage,
-        row.expires_at,
-        row.deadline_at,
-        row.key,
         encode_uses(row.keyed),
-        row.ticket,
-        row.ticket_amount,
-        row.parked_at,
-        row.unfit,
-        row.parked_since,
-        row.gated,
         encode_some(row.members),
         row.candidate or None,
         encode_cascade(row.cascade),
-        row.cancel_requested,
         encode_job_rest(row),
-        row.args,
     )
 
 

@@ -36,10 +36,10 @@ def read_lane(name: str, rows: Rows) -> LaneRow | None:
         return None
     spec, override, level = rows[0]
     return LaneRow(
-        name=name,
-        spec=decode_lane_spec(spec) if spec is not None else None,
-        override=decode_lane_spec(override) if override is not None else None,
-        level=level,
+        name,
+        decode_lane_spec(spec) if spec is not None else None,
+        decode_lane_spec(override) if override is not None else None,
+        level,
     )
 
 

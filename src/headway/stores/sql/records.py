@@ -14,13 +14,12 @@ from headway.stores.ledger.columns import (
     token_values,
 )
 from headway.stores.ledger.fingerprint import suspicion
-from headway.stores.ledger.rows import EntryRow, SignalRow, TrailRow
+from headway.stores.ledger.rows import EntryRow, TrailRow
 from headway.stores.ledger.tables import TokenRow, TrailTable
 from headway.stores.sql.statement import (
     EPOCH,
     IDENTITY,
     REVISION,
-    Row,
     Select,
     SessionOf,
     SqlSession,
@@ -69,14 +68,6 @@ _TRAIL_SINCE = Select(
 _LAST_SEQ = 2**62
 ANSWERS_KEPT_MS = 7_200_000
 """How long the reply to a request is stored at least."""
-
-
-def read_event(kept: Row) -> SignalRow:
-    """Return the event of a row of scope, event, key, at, kept_until and payload."""
-    scope, event, key, at, kept_until, payload = kept
-    return SignalRow(
-        scope=scope, event=event, key=key, at=at, kept_until=kept_until, payload=payload
-    )
 
 
 class SqlEntries(SqlTable[SqlSession]):

@@ -192,9 +192,6 @@ class CallQueue:
         """Take calls off the queues: urgent ones first, bulk ones in groups of their own.
 
         Bulk groups alternate with others: no call waits for more than one bulk group.
-
-        Args:
-            most: how many of each class.
         """
         taken: list[AnyCall] = []
         with self._taking:

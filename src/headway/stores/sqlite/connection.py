@@ -49,7 +49,6 @@ def version_of(db: Database, path: str) -> int:
     Args:
         db: a connection to it, in a transaction, because another process may create the schema
             between two of the statements here.
-        path: for messages.
 
     Raises:
         SchemaMismatch: the file belongs to another program, or has a later schema.

@@ -97,11 +97,7 @@ class Notifier:
     # Sending
 
     def notify(self, number: int, lanes: Lanes) -> None:
-        """Notify all other waiting processes; never blocks, and never fails.
-
-        Args:
-            lanes: to be woken, each with the moment.
-        """
+        """Notify all other waiting processes; never blocks, and never fails."""
         others = self._find_others()
         if not others:
             return

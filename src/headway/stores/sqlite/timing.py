@@ -37,7 +37,6 @@ def skew_ms(clock: Clock, file: int | Path) -> int | None:
     """Compare a clock with that of the machine that has a file, by a time stamp on the file.
 
     Args:
-        clock: returns ms since 1970.
         file: descriptor or path of a file that this process may write; its time stamp is set.
 
     Returns:

@@ -310,6 +310,14 @@ class FlowsGroup(ConformanceGroup):
         with pytest.raises(InvalidValue):
             await rig.store.read(query)
 
+    @pytest.mark.parametrize("cursor", ["x", "-1", "\N{SUPERSCRIPT TWO}", "9" * 30])
+    async def test_jobs_and_trail_refuse_the_cursor_of_another_listing(
+        self, rig: Rig, cursor: str
+    ) -> None:
+        for query in (JobsQuery(cursor=cursor), TrailQuery(cursor=cursor)):
+            with pytest.raises(InvalidValue, match="not one of this listing"):
+                await rig.store.read(query)
+
 
 class StatsGroup(ConformanceGroup):
     """Counts of the whole store, without a scan."""

@@ -18,6 +18,7 @@ from headway.core.errors import InvalidValue
 from headway.core.state import HELD, State
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.paging import read_place
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import run_error
 
@@ -238,13 +239,8 @@ def check_flows(query: FlowsQuery) -> int:
     if not (1 <= query.limit <= MOST and 1 <= query.first <= MOST):
         message = f"a page of {query.limit} flows with {query.first} jobs of each"
         raise InvalidValue(message, hint=f"from 1 to {MOST} of both")
-    if query.cursor is None:
-        return -1
-    digits = query.cursor.isascii() and query.cursor.isdigit() and len(query.cursor) <= 10
-    if not digits or int(query.cursor) > LAST:
-        message = f"the cursor {query.cursor!r} is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
-    return int(query.cursor)
+    place = read_place(query.cursor, LAST)
+    return -1 if place is None else place
 
 
 def read_flows(ledger: Ledger, query: FlowsQuery) -> Page[WaitingFlow]:

@@ -27,6 +27,7 @@ from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.paging import read_place
 from headway.stores.ledger.rows import JobRow, LaneRow
 from headway.stores.ledger.tokenchanges import is_token_id
 
@@ -103,13 +104,7 @@ def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
     Raises:
         InvalidValue: the cursor belongs to another listing.
     """
-    before = None
-    if query.cursor is not None:
-        if not query.cursor.isdigit():
-            message = f"the cursor {query.cursor!r} is not one of this listing"
-            raise InvalidValue(message, hint="pass the cursor of the page before")
-        before = int(query.cursor)
-    rows = ledger.trail.page(query.target, before, query.limit)
+    rows = ledger.trail.page(query.target, read_place(query.cursor), query.limit)
     cursor = str(rows[-1].seq) if len(rows) == query.limit else None
     return Page(rows=tuple(TrailView(**one._asdict()) for one in rows), cursor=cursor)
 

@@ -14,7 +14,7 @@ from headway.stores.postgres.numbers import HASTE
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Read, Repeat
-from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
+from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
 from headway.stores.sql.statement import KEPT_EVENTS, Rows, Select, SqlTable, Write, of
 
 KEYS = Each(
@@ -172,12 +172,12 @@ class PostgresSignals(SqlTable[Session]):
         return [(key, job, run) for key, job, run in self._session.select(_ALL_KNOWN, after, limit)]
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        return [read_event(row) for row in self._session.select(_ALL_HEARD, *after, limit)]
+        return [SignalRow(*row) for row in self._session.select(_ALL_HEARD, *after, limit)]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
         name = event_hash(scope, event)
         rows = self._session.each(EVENTS, (name,))[name]
-        return read_event(rows[0][1:]) if rows else None
+        return SignalRow(*rows[0][1:]) if rows else None
 
     def save(self, row: SignalRow) -> None:
         session, name = self._session, event_hash(row.scope, row.event)
@@ -192,7 +192,7 @@ class PostgresSignals(SqlTable[Session]):
                 session.cache.kept_events += 1
 
     def kept(self, key: str) -> list[SignalRow]:
-        return [read_event(row[1:]) for row in self._session.each(KEPT_BY_KEY, (key,))[key]]
+        return [SignalRow(*row[1:]) for row in self._session.each(KEPT_BY_KEY, (key,))[key]]
 
     def kept_count(self) -> int:
         session = self._session
@@ -213,7 +213,7 @@ class PostgresSignals(SqlTable[Session]):
                 session.cache.kept_events -= 1
 
     def stale(self, limit: int) -> list[SignalRow]:
-        return [read_event(row) for row in self._session.select(_STALE_EVENTS, limit)]
+        return [SignalRow(*row) for row in self._session.select(_STALE_EVENTS, limit)]
 
 
 def _known_columns(rows: list[tuple[str, str, int]]) -> tuple[Any, ...]:

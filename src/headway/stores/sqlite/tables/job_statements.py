@@ -13,11 +13,6 @@ _ZERO = (
     *("run", "attempt", "request", "gated", "blocked_ms", "ticket_amount", "unfit"),
     *("parked_since", "cancel_requested"),
 )
-ENDED = (
-    *("finished_at", "purge_at", "reason", "deadline_at", "run", "attempt", "worker", "request"),
-    *("claimed_at", "gated", "members", "rest"),
-)
-"""What is written besides `NEW` of a job that is inserted as neither scheduled nor waiting."""
 
 
 def _insert(bound: tuple[str, ...]) -> str:
@@ -28,7 +23,7 @@ def _insert(bound: tuple[str, ...]) -> str:
 
 
 INSERT_QUEUED = _insert(NEW)
-INSERT = _insert((*NEW, *ENDED))
+INSERT = _insert(("id", "lane", "created_at", "entry", "fired_at", *SAVED))
 SAVE = f"UPDATE job SET {', '.join(f'{name} = ?' for name in SAVED)} WHERE seq = ?"  # noqa: S608  (names only)
 KNOWN = "SELECT id FROM job INDEXED BY job_id WHERE id IN carray(?)"
 KNOWN_ONE = "SELECT id FROM job INDEXED BY job_id WHERE id = ?"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED
-from headway.stores.ledger.columns import STATES, encode_job_rest, read_heads, read_job
+from headway.stores.ledger.columns import STATES, read_heads, read_job
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
     DueRow,
@@ -50,7 +50,8 @@ class SqliteJobs(SqlJobs[Session]):
             if row.state in QUEUED:
                 queued.append((seq, *new_values(row, lane(row.lane))))
             else:
-                others.append((seq, *new_values(row, lane(row.lane)), *_ended_values(row, word)))
+                first = (seq, row.id, lane(row.lane), row.created_at, row.entry, row.fired_at)
+                others.append((*first, *saved_values(row, word)))
         if queued:
             self._db.executemany(sql.INSERT_QUEUED, queued)
         if others:
@@ -302,21 +303,3 @@ class SqliteJobs(SqlJobs[Session]):
 
     def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
         return self._rows(self._db.execute(sql.BY_SEQ, (number_list(seqs),)))
-
-
-def _ended_values(row: JobRow, word: Callable[[str], int]) -> Row:
-    """Return the values of `ENDED`."""
-    return (
-        row.finished_at,
-        row.purge_at,
-        row.reason or None,
-        row.deadline_at,
-        row.run,
-        row.attempt,
-        word(row.worker) if row.worker is not None else None,
-        row.request,
-        row.claimed_at,
-        row.gated,
-        encode_some(row.members),
-        encode_job_rest(row),
-    )

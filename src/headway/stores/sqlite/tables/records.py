@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
-from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail, read_event
+from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
 from headway.stores.sql.statement import KEPT_EVENTS, Select, of
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
@@ -88,11 +88,11 @@ class SqliteSignals:
         return self._db.execute(_ALL_KNOWN, (after, limit)).fetchall()
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        return [read_event(row) for row in self._db.execute(_ALL_EVENTS, (*after, limit))]
+        return [SignalRow(*row) for row in self._db.execute(_ALL_EVENTS, (*after, limit))]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
         row = self._db.execute(_EVENT, (scope, event)).fetchone()
-        return read_event(row) if row is not None else None
+        return SignalRow(*row) if row is not None else None
 
     def save(self, row: SignalRow) -> None:
         kept = (row.kept_until is not None) - self._is_kept(row)
@@ -106,7 +106,7 @@ class SqliteSignals:
         return bool(self._db.execute(_EVENT_IS_KEPT, (row.scope, row.event)).get)
 
     def kept(self, key: str) -> list[SignalRow]:
-        return [read_event(row) for row in self._db.execute(_KEPT_EVENTS, (key,))]
+        return [SignalRow(*row) for row in self._db.execute(_KEPT_EVENTS, (key,))]
 
     def kept_count(self) -> int:
         return self._session.numbers[KEPT_EVENTS]
@@ -119,7 +119,7 @@ class SqliteSignals:
 
     def stale(self, limit: int) -> list[SignalRow]:
         return [
-            read_event(row) for row in self._db.execute(_STALE_EVENTS, (self._session.now, limit))
+            SignalRow(*row) for row in self._db.execute(_STALE_EVENTS, (self._session.now, limit))
         ]
 
 
