@@ -128,7 +128,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
 @dataclass(slots=True, kw_only=True)
 class RunRow:
-    """A run that ended, of a job that went on."""
+    """A run that ended, of a job that went on; `ended_at` is None in a view of one that lives."""
 
     job: str
     run: int
@@ -137,7 +137,7 @@ class RunRow:
     worker: str
     claimed_at: int
     handed_at: int | None
-    ended_at: int
+    ended_at: int | None
     outcome: str
     error: str
     members: dict[str, str]

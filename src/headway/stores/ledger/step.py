@@ -184,24 +184,7 @@ class Step:
         """Write the run that ends to the job's history, and reset the row for the next."""
         if row.claimed_at is None:
             return
-        self.runs.append(
-            RunRow(
-                job=row.id,
-                run=row.run,
-                attempt=row.attempt,
-                stage=row.stage,
-                worker=row.worker or row.last_worker,
-                claimed_at=row.claimed_at,
-                handed_at=row.handed_at,
-                ended_at=row.finished_at or self.ledger.now,
-                outcome=outcome,
-                error=error,
-                members=row.members,
-                blocked_ms=row.blocked_ms,
-                due_at=row.due_at,
-                candidate=row.candidate,
-            )
-        )
+        self.runs.append(run_of(row, row.finished_at or self.ledger.now, outcome, error))
         row.worker, row.last_worker, row.claimed_at, row.handed_at = None, "", None, None
         row.deadline_at, row.in_doubt, row.reconciles = None, False, 0
         row.members, row.gated, row.outcome, row.progress = {}, False, "", None
@@ -362,6 +345,26 @@ def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:
     known = ledger.keys.load([place]).get(place)
     if known is not None and known.job == row.id:
         ledger.keys.save([KeyRow(known.tenant, known.key, row.id, known.body, until_at)])
+
+
+def run_of(row: JobRow, ended_at: int | None, outcome: str, error: str) -> RunRow:
+    """Return the last run of a job that was claimed."""
+    return RunRow(
+        job=row.id,
+        run=row.run,
+        attempt=row.attempt,
+        stage=row.stage,
+        worker=row.worker or row.last_worker,
+        claimed_at=row.claimed_at or 0,
+        handed_at=row.handed_at,
+        ended_at=ended_at,
+        outcome=outcome,
+        error=error,
+        members=row.members,
+        blocked_ms=row.blocked_ms,
+        due_at=row.due_at,
+        candidate=row.candidate,
+    )
 
 
 def run_error(row: JobRow) -> str:

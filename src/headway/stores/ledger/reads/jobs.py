@@ -20,7 +20,7 @@ from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.paging import read_place
 from headway.stores.ledger.rows import JobRow, RunRow
-from headway.stores.ledger.step import run_error
+from headway.stores.ledger.step import run_error, run_of
 
 NOTES = 100
 """Lines of the trail shown with a job."""
@@ -118,7 +118,10 @@ def _fits(row: JobRow, query: JobsQuery) -> bool:
 
 def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]:
     """Return all runs of a job, including the last, oldest first."""
-    runs = [
+    runs = list(ended)
+    if row.claimed_at is not None:
+        runs.append(run_of(row, row.finished_at, row.outcome, run_error(row)))
+    return tuple(
         RunView(
             run=one.run,
             attempt=one.attempt,
@@ -135,29 +138,7 @@ def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]
             candidate=one.candidate,
             keys=tuple(keys.get((row.id, one.run), ())),
         )
-        for one in ended
-    ]
-    if row.claimed_at is not None:
-        runs.append(_last_run(row, keys))
-    return tuple(runs)
-
-
-def _last_run(row: JobRow, keys: Keys) -> RunView:
-    return RunView(
-        run=row.run,
-        attempt=row.attempt,
-        stage=row.stage,
-        worker=row.worker or row.last_worker,
-        claimed_at=row.claimed_at or 0,
-        handed_at=row.handed_at,
-        ended_at=row.finished_at,
-        outcome=row.outcome,
-        error=run_error(row),
-        permits=row.members,
-        blocked_ms=row.blocked_ms,
-        due_at=row.due_at,
-        candidate=row.candidate,
-        keys=tuple(keys.get((row.id, row.run), ())),
+        for one in runs
     )
 
 

@@ -82,22 +82,7 @@ function Moves.keep_run(self, row, outcome, error)
     return
   end
   local list = self.runs
-  list[#list + 1] = {
-    job = row.id,
-    run = row.run,
-    attempt = row.attempt,
-    stage = row.stage,
-    worker = row.worker ~= nil and row.worker ~= '' and row.worker or row.last_worker,
-    claimed_at = row.claimed_at,
-    handed_at = row.handed_at,
-    ended_at = row.finished_at ~= nil and row.finished_at ~= 0 and row.finished_at or Time.now,
-    outcome = outcome,
-    error = error,
-    members = row.members,
-    blocked_ms = row.blocked_ms,
-    due_at = row.due_at,
-    candidate = row.candidate,
-  }
+  list[#list + 1] = Moves.run_of(row, row.finished_at ~= nil and row.finished_at ~= 0 and row.finished_at or Time.now, outcome, error)
   row.worker, row.last_worker, row.claimed_at, row.handed_at = nil, '', nil, nil
   row.deadline_at, row.in_doubt, row.reconciles = nil, false, 0
   row.members, row.gated, row.outcome, row.progress = {}, false, '', nil
@@ -133,6 +118,26 @@ function Moves.close_gate(self, gate, until_, author, reason)
     Run.wake(nil, until_)
     row.timer_at = row.timer_at == nil and until_ or math.min(row.timer_at, until_)
   end
+end
+
+-- Return the last run of a job that was claimed.
+function Moves.run_of(row, ended_at, outcome, error)
+  return {
+    job = row.id,
+    run = row.run,
+    attempt = row.attempt,
+    stage = row.stage,
+    worker = row.worker ~= nil and row.worker ~= '' and row.worker or row.last_worker,
+    claimed_at = row.claimed_at or 0,
+    handed_at = row.handed_at,
+    ended_at = ended_at,
+    outcome = outcome,
+    error = error,
+    members = row.members,
+    blocked_ms = row.blocked_ms,
+    due_at = row.due_at,
+    candidate = row.candidate,
+  }
 end
 
 -- Return the error of a job's last run, which has ended.
