@@ -30,7 +30,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name
 from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
@@ -234,9 +234,7 @@ def in_flight(
     Raises:
         InvalidValue: the job has no key, or a value is not understood.
     """
-    if not isinstance(cast("object", job), NewJob):
-        message = f"{job!r:.80} is not a job"
-        raise InvalidValue(message, hint="pass what kind.make(...) gave")
+    check_made(job)
     check_key(job)
     if not known_as:
         message = f"the work of {job.key!r} is known as nothing"

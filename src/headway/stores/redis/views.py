@@ -32,7 +32,7 @@ from headway.core.job import MAX_BATCH
 from headway.stores.ledger.paging import LOOKED_AT, read_place
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
-from headway.stores.ledger.reads.listings import PARTS
+from headway.stores.ledger.reads.listings import part_of
 from headway.stores.ledger.reads.why import CANDIDATES, PLACES
 from headway.stores.ledger.tokenchanges import is_token_id
 from headway.stores.ledger.verbs import export_chunk, read
@@ -195,10 +195,7 @@ def _trail(query: TrailQuery) -> dict[str, Any]:
 
 
 def _audit(query: AuditQuery) -> dict[str, Any]:
-    part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
-    if part not in PARTS or query.limit < 1:
-        message = f"the cursor {query.cursor!r} is not one of an audit"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
+    part, after = part_of(query)
     return {"part": part, "after": after, "limit": query.limit}
 
 

@@ -17,10 +17,10 @@ SUSPECT = -11
 FREE_CLOCK = -12
 """1 if the file was created under its own clock, as in a test, which is never checked."""
 
-_READ = "SELECT n FROM number WHERE key = ?"
+READ = "SELECT n FROM number WHERE key = ?"
 _READ_FACTS = "SELECT key, n FROM number WHERE key BETWEEN -16 AND -1"
 _READ_BETWEEN = "SELECT key, n FROM number WHERE key BETWEEN ? AND ?"
-_WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
+WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 
 
 class Numbers(dict[int, int]):
@@ -37,7 +37,7 @@ class Numbers(dict[int, int]):
 
     def __missing__(self, key: int) -> int:
         """Read a number; 0 if it was never written."""
-        found = self[key] = self._db.execute(_READ, (key,)).get or 0
+        found = self[key] = self._db.execute(READ, (key,)).get or 0
         return found
 
     def load_facts(self) -> None:
@@ -61,7 +61,7 @@ class Numbers(dict[int, int]):
 
     def write(self) -> None:
         """Write what the step has changed."""
-        self._db.executemany(_WRITE, self.changed.items())
+        self._db.executemany(WRITE, self.changed.items())
         self.changed.clear()
 
     def forget(self) -> None:

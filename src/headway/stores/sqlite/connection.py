@@ -18,7 +18,7 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
-from headway.stores.sqlite.caches import FREE_CLOCK
+from headway.stores.sqlite.caches import FREE_CLOCK, WRITE
 from headway.stores.sqlite.database import Busy, Database, Failure, ReadOnly, explain, open_database
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, monotonic, pause, skew_ms
@@ -27,7 +27,6 @@ APPLICATION_ID = 0x48445759
 """Marks a database file as Headway's ("HDWY")."""
 
 _IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)"
-_PUT = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -113,12 +112,12 @@ def migrate_schema(db: Database, path: str, *, free_clock: bool = False) -> tupl
 def _sign(db: Database, *, first: bool, free_clock: bool) -> None:
     db.pragma("application_id", APPLICATION_ID)
     db.pragma("user_version", latest())
-    db.execute(_PUT, (SCHEMA, latest()))
+    db.execute(WRITE, (SCHEMA, latest()))
     if first:
-        db.execute(_PUT, (IDENTITY, secrets.randbits(62)))
-        db.execute(_PUT, (EPOCH, 1))
+        db.execute(WRITE, (IDENTITY, secrets.randbits(62)))
+        db.execute(WRITE, (EPOCH, 1))
         if free_clock:
-            db.execute(_PUT, (FREE_CLOCK, 1))
+            db.execute(WRITE, (FREE_CLOCK, 1))
 
 
 _CACHE_KIB = 65_536

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from headway.core.errors import HeadwayError
-from headway.stores.sqlite.caches import WAKES
+from headway.stores.sqlite.caches import READ, WAKES
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Database, Failure
 from headway.stores.sqlite.options import SqliteOptions
@@ -144,9 +144,6 @@ class Notifier:
             self._own.unlink(missing_ok=True)
 
 
-_WAKES = "SELECT n FROM number WHERE key = ?"
-
-
 class PollFallback:
     """Reads the number of the last commit that notified waiters."""
 
@@ -159,7 +156,7 @@ class PollFallback:
         try:
             if self._db is None:
                 self._db = connect(self._options)
-            return self._db.execute(_WAKES, (WAKES,)).get or 0
+            return self._db.execute(READ, (WAKES,)).get or 0
         except (Failure, HeadwayError):
             # A claim reports the error; here it only means that no waiter is woken.
             self.close()

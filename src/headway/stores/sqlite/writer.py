@@ -12,7 +12,7 @@ from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.calls import deliver
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.sql.store import mark_if_changed
-from headway.stores.sqlite.caches import FREE_CLOCK, WAKES
+from headway.stores.sqlite.caches import FREE_CLOCK, READ, WAKES
 from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Failure, explain, is_broken
@@ -26,8 +26,6 @@ GROUP_CALLS = 256
 """The most calls of one commit, and as many urgent ones; or bulk ones."""
 GROUP_SECONDS = 0.015
 """Seconds after which a step ends, so that other processes get the lock."""
-
-_FREE_CLOCK = "SELECT n FROM number WHERE key = ?"
 
 Woken = dict[tuple[str | None, int | None], None]
 Announce = Callable[[int, Woken], None]
@@ -71,7 +69,7 @@ class Writer:
         db = connect(self._options)
         self._checkpoints = Checkpoints(db)
         try:
-            free = db.execute(_FREE_CLOCK, (FREE_CLOCK,)).get
+            free = db.execute(READ, (FREE_CLOCK,)).get
         except Failure as error:
             raise explain(error, str(self._options.path), committing=False) from error
         clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from headway.contract.views import GatesQuery, GateState, HolderView, Page, SpecsQuery
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import member_gate
-from headway.core.gates.slots import UNLIMITED
+from headway.core.gates.slots import UNLIMITED, room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse, is_implicit
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
@@ -153,31 +153,12 @@ class _Gates:
         return tuple(map(holder, found.first)), found.permits
 
     def _member(self, name: str, row: GateRow | None, spec: GateSpec, pool: str) -> GateState:
-        member = name.removeprefix(f"{pool}/")
-        declared = dict(spec.members).get(member, 0)
+        declared = dict(spec.members).get(name.removeprefix(f"{pool}/"), 0)
         capacity = declared if row is None or row.capacity is None else row.capacity
-        used = row.used if row else 0
-        closed_until, closed_by, reason = _closing(self.book, row)
-        free = 0 if closed_until is not None else max(0, capacity - used)
-        held, count = self._of(name)
-        return GateState(
-            name=name,
-            kind=str(GateKind.SLOTS),
-            shared=spec.shared,
-            template=spec.name,
-            capacity=capacity,
-            per_ms=None,
-            used=used,
-            free=free,
-            open=free > 0,
-            opens_at=closed_until if closed_until is not None and closed_until < FOREVER else None,
-            closed_until=closed_until,
-            closed_by=closed_by,
-            closed_reason=reason,
-            overridden=row is not None and row.capacity is not None,
-            holders=held,
-            holder_count=count,
-        )
+        free, opens_at = room(capacity, row.used if row else 0), None
+        if row is not None and row.closed_until is not None and self.book.is_shut(row):
+            free, opens_at = 0, row.closed_until if row.closed_until < FOREVER else None
+        return self._slots(name, row, spec, capacity, free, opens_at)
 
     def _implicit(self, name: str, row: GateRow | None) -> GateState:
         capacity = row.capacity if row else None
@@ -185,19 +166,31 @@ class _Gates:
         if capacity is None and lane is not None:
             capacity = lane.current.concurrency
         view = self.book.implicit(name, capacity) or GateView(name=name, kind=None)
+        return self._slots(name, row, None, capacity, view.free, view.opens_at)
+
+    def _slots(
+        self,
+        name: str,
+        row: GateRow | None,
+        spec: GateSpec | None,
+        capacity: int | None,
+        free: int,
+        opens_at: int | None,
+    ) -> GateState:
+        """Return the state of a member of a pool, or without a spec of an implicit gate."""
         closed_until, closed_by, reason = _closing(self.book, row)
         held, count = self._of(name)
         return GateState(
             name=name,
-            kind="implicit",
-            shared=True,
-            template=None,
+            kind=str(GateKind.SLOTS) if spec else "implicit",
+            shared=spec is None or spec.shared,
+            template=spec.name if spec else None,
             capacity=capacity,
             per_ms=None,
             used=row.used if row else 0,
-            free=None if view.free == UNLIMITED else view.free,
-            open=view.free > 0,
-            opens_at=view.opens_at,
+            free=None if free == UNLIMITED else free,
+            open=free > 0,
+            opens_at=opens_at,
             closed_until=closed_until,
             closed_by=closed_by,
             closed_reason=reason,
@@ -209,7 +202,7 @@ class _Gates:
 
 def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]:
     """Return until when a gate is closed, by whom and why."""
-    if row is None or row.closed_until is None or row.closed_until <= book.ledger.now:
+    if row is None or not book.is_shut(row):
         return None, "", ""
     return row.closed_until, row.closed_by, row.closed_reason
 

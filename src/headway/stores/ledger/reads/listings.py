@@ -143,6 +143,19 @@ def read_tokens(ledger: Ledger, query: TokensQuery) -> tuple[TokenView, ...]:
 PARTS = ("gates", "permits", "held")
 
 
+def part_of(query: AuditQuery) -> tuple[str, str]:
+    """Return the part of the audit that a page begins in, and after what in it.
+
+    Raises:
+        InvalidValue: the cursor belongs to another listing, or the page is empty.
+    """
+    part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
+    if part not in PARTS or query.limit < 1:
+        message = f"the cursor {query.cursor!r} is not one of an audit"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return part, after
+
+
 def read_audit(ledger: Ledger, query: AuditQuery) -> AuditView:
     """Return a page of the audit: gates by name, then permits, then held jobs."""
     return _Audit(ledger, query).view()
@@ -153,11 +166,7 @@ class _Audit:
         self.ledger = ledger
         self.left = query.limit
         self.found: list[Difference] = []
-        part, _, rest = (query.cursor or "gates\x1f").partition("\x1f")
-        if part not in PARTS or query.limit < 1:
-            message = f"the cursor {query.cursor!r} is not one of an audit"
-            raise InvalidValue(message, hint="pass the cursor of the page before")
-        self.part, self.after = part, rest
+        self.part, self.after = part_of(query)
         self.seen = dict.fromkeys(PARTS, 0)
 
     def view(self) -> AuditView:
