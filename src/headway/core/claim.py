@@ -300,8 +300,5 @@ def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
 
     Args:
         ahead: what the gate's ticketed jobs before it in the flow ask for together.
-
-    Returns:
-        Whether to move it.
     """
     return gate.fits(amount, order) and ahead + amount <= gate.total(order)

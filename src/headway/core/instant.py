@@ -113,9 +113,6 @@ def parse_moment(option: str, text: str) -> Moment:
         option: where it was given, for the message; empty if that is said elsewhere.
         text: ISO 8601 with an offset, or a span such as "20m".
 
-    Returns:
-        The moment.
-
     Raises:
         InvalidValue: it is neither.
     """

@@ -87,9 +87,6 @@ def resolve(
         values: the arguments, with `tenant`, `lane` and `kind` among them.
         keep: placeholders to leave as they stand.
 
-    Returns:
-        The resolved name.
-
     Raises:
         InvalidValue: an argument is missing or not a plain value, or the result is not a name.
     """

@@ -129,9 +129,6 @@ def hours_spec(
         tz: an IANA zone, or a template such as "{tz}".
         exceptions: dates ("2026-12-25") with spans of their own; None for closed all day.
 
-    Returns:
-        The record.
-
     Raises:
         InvalidValue: a part is not understood, two spans overlap, or the zone is unknown.
     """

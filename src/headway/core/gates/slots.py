@@ -33,9 +33,6 @@ def room(capacity: int | None, used: int) -> int:
 
     Args:
         capacity: None for unlimited.
-
-    Returns:
-        Free permits.
     """
     return UNLIMITED if capacity is None else max(0, capacity - used)
 

@@ -141,9 +141,6 @@ def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     Args:
         shared: what the caller said; None decides by the placeholders.
 
-    Returns:
-        The name, and whether it is shared.
-
     Raises:
         InvalidValue: the name is unusable, or belongs to the implicit gates.
     """

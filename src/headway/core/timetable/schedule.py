@@ -88,9 +88,6 @@ def read_cron(text: str) -> CronExpression:
     Args:
         text: the five fields; case does not count.
 
-    Returns:
-        The expression.
-
     Raises:
         InvalidValue: it is none, or names a moment that never comes, such as 30 February.
     """
@@ -261,9 +258,6 @@ def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedul
         tz: the IANA zone of a cron or a time of day. An interval has none, but an unknown one is
             refused all the same: it is a mistake that would show only after an edit.
         anchor_at: the first fire of an interval, ms UTC.
-
-    Returns:
-        The schedule.
 
     Raises:
         InvalidValue: it is none of these, or a part of it is not understood.

@@ -59,11 +59,7 @@ def enter(step: Step, row: JobRow, stage: Stage | None) -> None:
 
 
 def end_turn(step: Step, row: JobRow, answer: Answer, reason: str) -> State:
-    """End the offer to a candidate; the next turn begins, or the cascade is exhausted.
-
-    Returns:
-        The job's state now.
-    """
+    """End the offer to a candidate; the next turn begins, or the cascade is exhausted."""
     if row.cascade is None:
         # Not a cascade: there is no other candidate.
         return step.end(row, State.DEAD, str(answer), reason=reason or str(answer))
@@ -79,9 +75,6 @@ def accept(step: Step, row: JobRow, body: bytes | None) -> State:
 
     Args:
         body: the candidate's reply, JSON; kept as the result.
-
-    Returns:
-        The job's state now.
     """
     candidate = row.candidate
     reason = f"accepted by {candidate}" if candidate else ""

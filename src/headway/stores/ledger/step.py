@@ -119,9 +119,6 @@ class Step:
         Args:
             state: from the run, signal, deadline or operator.
             result: JSON.
-
-        Returns:
-            The state in which it ended.
         """
         held = row.state in HELD
         if row.cancel_requested and held:
@@ -160,9 +157,6 @@ class Step:
         Args:
             due_at: when it is due again; None keeps its due time, and so its place.
             repeat: whether the attempt is repeated rather than counted.
-
-        Returns:
-            The state in which it is now.
         """
         if row.cancel_requested:
             return self.end(row, State.CANCELLED, outcome, reason="cancelled", error=error)
