@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
-from headway.core.gates.spec import GateSpec, GateUse, Hold
+from headway.core.gates.spec import GateNeed, GateSpec, GateUse, Hold
 from headway.core.job import JobPolicy, NewJob, derived_id
 from headway.core.naming import resolve
 from headway.core.retry import RetryPolicy
@@ -27,6 +27,10 @@ POLICY = JobPolicy(
 """A policy without a default in it, but for the fields that make other jobs."""
 
 
+Gate = GateSpec | GateNeed | GateUse
+"""What a test job needs: a gate as it is declared, if its name has no placeholders, or a use."""
+
+
 class JobFields(TypedDict, total=False):
     """The fields of NewJob that a test may set."""
 
@@ -41,7 +45,7 @@ class JobFields(TypedDict, total=False):
     due_at: int | None
     expires_at: int | None
     key: str | None
-    gates: tuple[GateUse, ...]
+    gates: tuple[Gate, ...]
     policy: JobPolicy
     candidates: tuple[str, ...]
     entry: str | None
@@ -81,11 +85,19 @@ class JobFactory:
             key=f"lead-{number}",
             policy=POLICY,
         )
+        if "gates" in fields:
+            fields["gates"] = tuple(_use(gate) for gate in fields["gates"])
         return job.changed(**fields)
 
     def many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
         """Several jobs, each due a millisecond after the one before."""
         return [self.make(**fields) for _ in range(count)]
+
+
+def _use(gate: Gate) -> GateUse:
+    if isinstance(gate, GateNeed):
+        return use_of(gate.spec, gate.amount, hold=gate.hold)
+    return use_of(gate) if isinstance(gate, GateSpec) else gate
 
 
 def use_of(

@@ -9,14 +9,20 @@ import pytest
 from headway.contract.claims import Claimed
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Returned, Verdict
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Heard, SignalKind
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob, derived_id
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
+from headway.testing.conformance.rig import (
+    ConformanceGroup,
+    Rig,
+    SignalFields,
+    for_candidate,
+    policy_with,
+    ref,
+)
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import use_of
 
 LOCK = Slots(for_candidate("lock"), 1)
 KEPT = policy_with(
@@ -32,7 +38,7 @@ YEAR_MS = 365 * 86_400_000
 async def offered(rig: Rig, *candidates: str) -> NewJob:
     """A job whose acceptance is not its end, each candidate under a lock of its own."""
     await rig.declare(LOCK)
-    return await rig.add(candidates=candidates, gates=(use_of(LOCK),), policy=KEPT, expires_at=None)
+    return await rig.add(candidates=candidates, gates=(LOCK,), policy=KEPT, expires_at=None)
 
 
 async def ask(worker: PlayedWorker) -> Claimed:
@@ -103,23 +109,21 @@ class AcceptGroup(ConformanceGroup):
         self, rig: Rig, kind: SignalKind
     ) -> None:
         run = await accepted(rig, "ann", "bob")
-        word = Signal(key=ref(run), event="call-end", kind=kind, decided=Decided.DEAD, offer=True)
-        assert (await rig.store.signal(word)).answer is Heard.LATE
+        reply = await rig.signal(ref(run), Decided.DEAD, kind=kind, offer=True)
+        assert reply.answer is Heard.LATE
         assert await rig.state(run.id) is State.AWAITING
 
     async def test_word_about_the_offer_alone_counts_before_the_acceptance(self, rig: Rig) -> None:
         job = await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
-        word = Signal(key=ref(run), event="e", decided=Decided.DEAD, reason="rude", offer=True)
-        assert (await rig.store.signal(word)).answer is Heard.APPLIED
+        reply = await rig.signal(ref(run), Decided.DEAD, reason="rude", offer=True)
+        assert reply.answer is Heard.APPLIED
         assert await rig.state(job.id) is State.DEAD
 
     async def test_progress_of_what_was_accepted_gives_it_no_deadline(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
-        word = Signal(
-            key=ref(run), event="on-way", kind=SignalKind.PROGRESS, extend_ms=60, body=b'{"km":3}'
-        )
-        assert (await rig.store.signal(word)).answer is Heard.APPLIED
+        progress = SignalFields(kind=SignalKind.PROGRESS, extend_ms=60, body=b'{"km":3}')
+        assert (await rig.signal(ref(run), **progress)).answer is Heard.APPLIED
         await rig.pass_time(61)
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at, view.progress) == (State.AWAITING, None, b'{"km":3}')
@@ -144,8 +148,8 @@ class AcceptGroup(ConformanceGroup):
 
     async def test_final_retry_gives_it_up_and_asks_the_others(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
-        again = Signal(key=ref(run), event="ill", decided=Decided.RETRY, after_ms=0, reason="ill")
-        assert (await rig.store.signal(again)).state == State.WAITING
+        reply = await rig.signal(ref(run), Decided.RETRY, after_ms=0, reason="ill")
+        assert reply.state == State.WAITING
         view = await rig.view(run.id)
         assert (view.result, await rig.used("lock:ann")) == (None, 0)
         following = await ask(rig.new_worker())

@@ -7,14 +7,7 @@ import json
 import pytest
 
 from headway.contract.claims import Claimed
-from headway.contract.outcomes import (
-    Failed,
-    FoundUnfit,
-    HandedOver,
-    Released,
-    Returned,
-    Succeeded,
-)
+from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Released, Returned, Succeeded
 from headway.contract.signals import Decided, Heard
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
@@ -22,7 +15,6 @@ from headway.core.job import FollowUp, NewJob
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import use_of
 
 TECH = Slots(for_candidate("tech"), 1)
 OFFER = policy_with(cascade=True, on_final=FollowUp(kind="alert", states=(State.DEAD,)))
@@ -34,7 +26,7 @@ async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
     await rig.declare(TECH)
     return await rig.add(
         candidates=candidates,
-        gates=(use_of(TECH),),
+        gates=(TECH,),
         policy=OFFER,
         priority=priority,
         expires_at=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -17,13 +16,12 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
-from headway.core.job import DEFAULT_POLICY, MAX_BATCH
+from headway.core.job import MAX_BATCH
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 
-LIMIT_S = 10
 LINE = Slots("line", 3)
 PHONE = Slots("phone:{phone}", 3)
 NUMBERS = Pool("numbers", {"+1": 2, "+2": 1})
@@ -76,7 +74,7 @@ class ClaimGroup(ConformanceGroup):
         first, late, early, same, last = [
             await rig.add(
                 priority=priority, due_at=rig.clock() - before, gates=gates,
-                policy=DEFAULT_POLICY, key=None, expires_at=None,
+                **SHORT,
             )
             for priority, before in ((100, 1), (200, 3), (200, 9), (200, 9), (300, 99))
         ]  # fmt: skip
@@ -196,8 +194,7 @@ class ClaimGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         gate = Slots("line", 100)
-        await rig.declare(gate)
-        gated = await rig.add_many(5, gates=(use_of(gate),))
+        gated = await rig.add_many(5, gates=(gate,))
         plain = await rig.add_many(5, kind="text")
         jobs = await rig.worker.take(9, free=2)
         got = [job.id for job in jobs]
@@ -263,19 +260,15 @@ class LaneGroup(ConformanceGroup):
         for lane in ("a", "b"):
             await rig.add_many(400, lane=lane)
         share = Counter[str]()
-        after = None
-        for _ in range(200):
-            reply = await rig.worker.ask(1, ("a", 3), ("b", 1), after=after)
-            after = reply.after
+        async for reply in rig.worker.claims(200, 1, ("a", 3), ("b", 1)):
             share.update(job.lane for job in reply.jobs)
         assert 130 <= share["a"] <= 170
         assert share.total() == 200
 
     async def test_weighted_lanes_share_what_few_handlers_are_free_for(self, rig: Rig) -> None:
         gate = Slots("line", 1000)
-        await rig.declare(gate)
         for lane in ("a", "b"):
-            await rig.add_many(60, lane=lane, gates=(use_of(gate),))
+            await rig.add_many(60, lane=lane, gates=(gate,))
         share = Counter[str]()
         for _ in range(60):
             reply = await rig.worker.ask(30, ("a", 2), ("b", 1), free=1)
@@ -285,16 +278,14 @@ class LaneGroup(ConformanceGroup):
 
     async def test_opening_of_any_lane_is_told(self, rig: Rig) -> None:
         pace = Rate("pace", 1, "10s")
-        await rig.declare(pace)
-        await rig.add_many(2, lane="b", gates=(use_of(pace),))
+        await rig.add_many(2, lane="b", gates=(pace,))
         assert len(await rig.worker.take(2, "b")) == 1
         reply = await rig.worker.ask(2, "a", "b", "c")
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 10_000)
 
     async def test_handlers_that_are_free_are_counted_over_all_flows(self, rig: Rig) -> None:
         gate = Slots("line", 1000)
-        await rig.declare(gate)
-        await rig.add_many(3, kind="gated", priority=0, gates=(use_of(gate),))
+        await rig.add_many(3, kind="gated", priority=0, gates=(gate,))
         for number in range(9):
             await rig.add_many(4, kind=f"plain-{number}")
         jobs = await rig.worker.take(12, free=1)
@@ -328,10 +319,7 @@ class ManyFlowsGroup(ConformanceGroup):
         chosen = await rig.add(tenant="tenant-300", priority=9)
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600) if n != 300))
         got: list[str] = []
-        after = None
-        for _ in range(12):
-            reply = await rig.worker.ask(1, after=after)
-            after = reply.after
+        async for reply in rig.worker.claims(12, 1):
             got += [job.id for job in reply.jobs]
             if len(got) < 2:
                 assert reply.again, "an open flow was still unexamined"
@@ -343,15 +331,11 @@ class ManyFlowsGroup(ConformanceGroup):
     async def test_cursor_that_has_gone_round_says_wait(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.close_gate("all")
-        after = None
-        for _ in range(12):
-            reply = await rig.worker.ask(1, after=after)
-            after = reply.after
+        async for reply in rig.worker.claims(12, 1):
             assert reply.jobs == []
             if not reply.again:
                 return
-        message = "the cursor never comes round"
-        raise AssertionError(message)
+        pytest.fail("the cursor never comes round")
 
     async def test_what_opens_behind_the_cursor_is_not_slept_through(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
@@ -365,8 +349,7 @@ class ManyFlowsGroup(ConformanceGroup):
             reply = await rig.worker.ask(1, after=reply.after)
             got += len(reply.jobs)
         if not got:
-            async with asyncio.timeout(LIMIT_S):
-                await rig.store.wait([LANE], None, reply.seen)
+            await rig.wait(reply.seen)
             assert len(await rig.worker.take(1)) == 1
 
     async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
@@ -374,10 +357,7 @@ class ManyFlowsGroup(ConformanceGroup):
         await rig.enqueue(*jobs)
         await rig.enqueue(*(rig.jobs.make().changed(tenant=job.tenant) for job in jobs))
         got: set[str] = set()
-        after = None
-        for _ in range(60):
-            reply = await rig.worker.ask(50, after=after)
-            after = reply.after
+        async for reply in rig.worker.claims(60, 50):
             got.update(job.id for job in reply.jobs)
             await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
             if not reply.again and not reply.jobs:
@@ -392,13 +372,13 @@ class ManyFlowsGroup(ConformanceGroup):
         ]
         await rig.enqueue(*jobs)
         left = [job.id for job in jobs]
-        after = None
         early = 0
-        while left:
-            reply = await rig.worker.ask(20, after=after)
-            after = reply.after
+        async for reply in rig.worker.claims(900, 20):
             early = max([early, *(left.index(job.id) for job in reply.jobs)])
             for job in reply.jobs:
                 left.remove(job.id)
             await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            if not left:
+                break
+        assert not left
         assert early < 80

@@ -25,8 +25,7 @@ class ClosingGroup(ConformanceGroup):
     """Gates that an operator closed."""
 
     async def test_gate_closed_until_a_moment_opens_at_it(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
+        job = await rig.add(gates=(LINE,))
         until_at = rig.clock() + 5_000
         await rig.close_gate("line", until_at)
         rig.clock.advance(4_999)
@@ -36,8 +35,7 @@ class ClosingGroup(ConformanceGroup):
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_gate_closed_for_good_stays_closed_until_it_is_opened(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),), expires_at=None)
+        job = await rig.add(gates=(LINE,), expires_at=None)
         await rig.close_gate("line")
         await rig.pass_time(10 * 365 * 86_400_000)
         assert await rig.worker.take() == []
@@ -56,25 +54,21 @@ class ClosingGroup(ConformanceGroup):
         assert (gate.open, gate.closed_until) == (True, None)
 
     async def test_closing_holds_permits_that_are_out(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(LINE,))
         await rig.close_gate("line")
-        assert await rig.holders("line") == [job.id]
+        assert await rig.holders("line") == [run.id]
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.holders("line") == []
 
     async def test_later_closing_replaces_the_earlier_one(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
+        job = await rig.add(gates=(LINE,))
         await rig.close_gate("line")
         await rig.close_gate("line", rig.clock() + 3_000)
         rig.clock.advance(3_000)
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_rate_can_be_closed(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add(gates=(use_of(TWILIO),))
+        await rig.add(gates=(TWILIO,))
         await rig.close_gate("rate:twilio", rig.clock() + 4_000)
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 4_000)
@@ -101,8 +95,7 @@ class ClosingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[0].id]
 
     async def test_handler_closes_a_gate_in_the_step_of_its_settlement(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(2, gates=(use_of(TWILIO),))
+        await rig.add_many(2, gates=(TWILIO,))
         run = await rig.worker.take_one()
         closing = Closing(gate="rate:twilio", for_ms=60_000, reason="429")
         await rig.worker.settle(Failed(run.id, run.run, close=(closing,), after_ms=1_000))
@@ -113,9 +106,7 @@ class ClosingGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 2
 
     async def test_handlers_closing_prefers_the_moment_to_the_span(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add(gates=(use_of(TWILIO),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(TWILIO,))
         until_at = rig.clock() + 7_000
         closing = Closing(gate="rate:twilio", for_ms=60_000, until_at=until_at)
         await rig.worker.settle(Succeeded(run.id, run.run, close=(closing,)))
@@ -125,8 +116,7 @@ class ClosingGroup(ConformanceGroup):
     async def test_handlers_closing_shortens_no_longer_one(
         self, rig: Rig, until_ms: int | None
     ) -> None:
-        await rig.declare(LINE)
-        await rig.add_many(2, gates=(use_of(LINE),))
+        await rig.add_many(2, gates=(LINE,))
         run = await rig.worker.take_one()
         until_at = None if until_ms is None else rig.clock() + until_ms
         await rig.close_gate("line", until_at)
@@ -148,8 +138,7 @@ class ClosingGroup(ConformanceGroup):
 
     async def test_closed_pool_members_moment_is_told(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1, "b": 1})
-        await rig.declare(pool)
-        await rig.add(gates=(use_of(pool),))
+        await rig.add(gates=(pool,))
         await rig.close_gate("numbers/a", rig.clock() + 9_000)
         await rig.close_gate("numbers/b", rig.clock() + 6_000)
         assert (await rig.worker.ask()).next_at == rig.clock() + 6_000

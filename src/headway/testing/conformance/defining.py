@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from headway.contract.definitions import (
@@ -262,14 +260,12 @@ class RedeclareGroup(ConformanceGroup):
     async def test_wider_gate_lets_what_waits_go_and_wakes_who_sleeps(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
-        await rig.declare(before)
-        await rig.add_many(3, gates=(use_of(before),))
+        await rig.add_many(3, gates=(before,))
         await rig.worker.take(9)
         rig.clock.advance(2)
         reply = await rig.worker.ask(9)
         assert reply.jobs == []
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
+        async with rig.wakes(reply.seen):
             await rig.declare(after)
         assert await rig.worker.take(9) != []
 
@@ -283,8 +279,7 @@ class RedeclareGroup(ConformanceGroup):
         reply = await rig.worker.ask(9)
         assert reply.jobs == []
         assert await rig.state(jobs[-1].id) is State.PARKED
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
+        async with rig.wakes(reply.seen):
             await rig.declare(after)
         assert jobs[-1].id in await rig.worker.take_ids(9)
 
@@ -301,19 +296,16 @@ class RedeclareGroup(ConformanceGroup):
     async def test_narrower_gate_holds_at_once_for_what_waits(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
-        await rig.declare(before)
-        await rig.add_many(2, gates=(use_of(before),))
+        await rig.add_many(2, gates=(before,))
         assert len(await rig.worker.take(1)) == 1
         await rig.declare(after)
         assert await rig.worker.take(9) == []
 
     async def test_hours_declared_again_hold_at_once(self, rig: Rig) -> None:
-        await rig.declare(SHUT)
-        job = await rig.add(gates=(use_of(SHUT),))
+        job = await rig.add(gates=(SHUT,))
         reply = await rig.worker.ask(9)
         assert reply.jobs == []
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
+        async with rig.wakes(reply.seen):
             await rig.declare(Hours("shop", "00:00-24:00", tz="UTC"))
         assert await rig.worker.take_ids(9) == [job.id]
 
@@ -365,8 +357,7 @@ class RedeclareGroup(ConformanceGroup):
 
     async def test_member_declared_again_counts_what_is_still_out(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1})
-        await rig.declare(pool)
-        await rig.add_many(2, gates=(use_of(pool),))
+        await rig.add_many(2, gates=(pool,))
         run = await rig.worker.take_one()
         await rig.declare(Pool("numbers", {}))
         await rig.declare(pool)
@@ -378,9 +369,7 @@ class RedeclareGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         pool = Pool("numbers", {"a": 1})
-        await rig.declare(pool)
-        await rig.add(gates=(use_of(pool),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(pool,))
         await rig.declare(Pool("numbers", {}))
         assert await rig.store.release_permit("numbers/a", run.id, "ann", "stuck")
         assert await rig.used("numbers/a") == 0

@@ -23,7 +23,13 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, FollowUp, NewJob
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
+from headway.testing.conformance.rig import (
+    ConformanceGroup,
+    Rig,
+    SignalFields,
+    for_candidate,
+    policy_with,
+)
 from headway.testing.conformance.worker import PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -98,11 +104,10 @@ class StageGroup(ConformanceGroup):
 
     async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
-        other = await rig.add(policy=DEFAULT_POLICY, key=None)
-        await rig.worker.take_one()
+        run = await rig.start(policy=DEFAULT_POLICY, key=None)
         async with rig.refuses(UnknownGate):
             await rig.worker.settle(
-                Succeeded(other.id, 1), Failed(job.id, 1, stage="check", gates=NOWHERE)
+                Succeeded(run.id, 1), Failed(job.id, 1, stage="check", gates=NOWHERE)
             )
 
     async def test_hours_of_the_stage_are_known_at_once(self, rig: Rig) -> None:
@@ -116,15 +121,8 @@ class StageGroup(ConformanceGroup):
         await rig.worker.settle(
             HandedOver(job.id, 1, key="sid", timeout_ms=60_000), Returned(job.id, 1)
         )
-        again = Signal(
-            key="sid",
-            event="busy",
-            decided=Decided.RETRY,
-            after_ms=after_ms,
-            stage="check",
-            gates=CHECK,
-        )
-        assert (await rig.store.signal(again)).answer is Heard.APPLIED
+        again = SignalFields(after_ms=after_ms, stage="check", gates=CHECK)
+        assert (await rig.signal("sid", Decided.RETRY, **again)).answer is Heard.APPLIED
         view = await rig.view(job.id)
         assert (view.stage, view.gates) == ("check", CHECK)
         assert (view.state, await rig.used("line")) == (
@@ -139,15 +137,9 @@ class StageGroup(ConformanceGroup):
         self, rig: Rig, gates: tuple[GateUse, ...], known: bool
     ) -> None:
         job = await dialled(rig, rig.worker)
-        again = Signal(
-            key=f"{job.id}:1" if known else "sid",
-            event="busy",
-            decided=Decided.RETRY,
-            after_ms=0,
-            stage="check",
-            gates=gates,
-        )
-        assert (await rig.store.signal(again)).answer is Heard.KEPT
+        key = f"{job.id}:1" if known else "sid"
+        again = SignalFields(after_ms=0, stage="check", gates=gates)
+        assert (await rig.signal(key, Decided.RETRY, **again)).answer is Heard.KEPT
         await rig.worker.report(HandedOver(job.id, 1, key=f"{job.id}:1", timeout_ms=60_000))
         if not known:
             await rig.worker.report(KnownAs(job.id, 1, key="sid"))
@@ -160,15 +152,9 @@ class StageGroup(ConformanceGroup):
         self, rig: Rig, key: str
     ) -> None:
         job = await dialled(rig, rig.worker)
-        again = Signal(
-            key=f"{job.id}:1" if key == "its own" else key,
-            event="busy",
-            decided=Decided.RETRY,
-            stage="check",
-            gates=NOWHERE,
-        )
+        key = f"{job.id}:1" if key == "its own" else key
         async with rig.refuses(UnknownGate):
-            await rig.store.signal(again)
+            await rig.signal(key, Decided.RETRY, stage="check", gates=NOWHERE)
 
     @pytest.mark.parametrize(
         "signal",
@@ -206,9 +192,9 @@ class EditGroup(ConformanceGroup):
     async def test_edited_gates_move_a_waiting_job_to_the_flow_that_they_make(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE, DESK)
-        await rig.add(gates=(use_of(LINE),))
-        job = await rig.add(gates=(use_of(LINE),), stage="dial")
+        await rig.declare(DESK)
+        await rig.add(gates=(LINE,))
+        job = await rig.add(gates=(LINE,), stage="dial")
         await rig.worker.take(9)
         assert await rig.worker.take(9) == []
         edit = Edit(gates=(use_of(DESK),))
@@ -237,9 +223,8 @@ class EditGroup(ConformanceGroup):
         assert (view.stage, view.gates) == ("dial", gates)
 
     async def test_edited_job_keeps_its_place_among_others(self, rig: Rig) -> None:
-        await rig.declare(DESK)
         first, second, third = await rig.add_many(3)
-        other = await rig.add(gates=(use_of(DESK),), due_at=first.due_at)
+        other = await rig.add(gates=(DESK,), due_at=first.due_at)
         await rig.act(Verb.EDIT, other.id, edit=Edit(gates=()))
         assert await rig.worker.take_ids(9) == [first.id, other.id, second.id, third.id]
 
@@ -308,8 +293,8 @@ class EditGroup(ConformanceGroup):
             await rig.act(Verb.EDIT, job.id, edit=edit)
 
     async def test_new_life_begins_at_the_stage_and_gates_given(self, rig: Rig) -> None:
-        await rig.declare(LINE, DESK)
-        job = await rig.add(stage="dial", gates=(use_of(LINE),))
+        await rig.declare(DESK)
+        job = await rig.add(stage="dial", gates=(LINE,))
         await rig.cap("line", 0)
         await rig.act(Verb.KILL, job.id)
         edit = Edit(stage="check", gates=(use_of(DESK),))
@@ -321,8 +306,7 @@ class EditGroup(ConformanceGroup):
     async def test_edited_candidates_take_the_place_of_those_left_and_the_asked_keep_their_record(
         self, rig: Rig
     ) -> None:
-        await rig.declare(SEAT)
-        job = await rig.add(candidates=("a", "b"), gates=(use_of(SEAT),), policy=ASKING)
+        job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
         await rig.worker.take_and_report(FoundUnfit, reason="ill")
         assert await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("d", "a"))) == [Acted.DONE]
         cascade = await rig.cascade(job.id)
@@ -334,8 +318,7 @@ class EditGroup(ConformanceGroup):
     async def test_turn_that_was_cut_short_is_not_repeated_where_its_candidate_is_left_out(
         self, rig: Rig
     ) -> None:
-        await rig.declare(SEAT)
-        job = await rig.add(candidates=("a", "b"), gates=(use_of(SEAT),), policy=ASKING)
+        job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
         await rig.worker.take_and_report(NextStage, stage="two", gates=(use_of(SEAT),))
         await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("b", "c")))
         cascade = await rig.cascade(job.id)

@@ -68,8 +68,8 @@ class WhyGroup(ConformanceGroup):
         await rig.declare(LINE, NUMBERS, PHONE, NIGHT, TWILIO)
         line, phone = use_of(LINE), use_of(PHONE, phone="1")
         holders = [await rig.add(gates=(use,), kind="text") for use in (line, phone)]
-        await rig.add_many(2, gates=(use_of(NUMBERS),), kind="text")
-        await rig.add(gates=(use_of(TWILIO),), kind="text")
+        await rig.add_many(2, gates=(NUMBERS,), kind="text")
+        await rig.add(gates=(TWILIO,), kind="text")
         assert len(await rig.worker.take(9)) == 5
         uses = (phone, line, use_of(NUMBERS), use_of(NIGHT), use_of(TWILIO))
         job = await rig.add(gates=uses)
@@ -86,10 +86,9 @@ class WhyGroup(ConformanceGroup):
         assert "line" in why.sentence
 
     async def test_open_gates_are_not_named(self, rig: Rig) -> None:
-        await rig.declare(LINE, PHONE, TWILIO)
-        await rig.add(gates=(use_of(LINE),), kind="text")
-        await rig.worker.take_one()
-        job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1"), use_of(TWILIO)))
+        await rig.declare(PHONE, TWILIO)
+        await rig.start(gates=(LINE,), kind="text")
+        job = await rig.add(gates=(LINE, use_of(PHONE, phone="1"), TWILIO))
         assert [gate.name for gate in (await rig.why(job.id)).closed] == ["line"]
 
     @pytest.mark.parametrize("name", ["all", f"lane:{LANE}", "tenant:acme", "kind:dial"])
@@ -113,8 +112,8 @@ class WhyGroup(ConformanceGroup):
         members = [f"numbers/{member}" for member, _ in NUMBERS.members]
         until_at = rig.clock() + 60_000
         await rig.close_gate(members[0], until_at)
-        holder = await rig.add(gates=(use_of(NUMBERS),), kind="text")
-        job = await rig.add(gates=(use_of(NUMBERS),))
+        holder = await rig.add(gates=(NUMBERS,), kind="text")
+        job = await rig.add(gates=(NUMBERS,))
         assert len(await rig.worker.take(9)) == 1
         sentence = (await rig.why(job.id)).sentence
         assert "pool numbers is full" in sentence
@@ -140,24 +139,21 @@ class WhyGroup(ConformanceGroup):
 
     async def test_holders_are_the_first_ten_and_their_number(self, rig: Rig) -> None:
         wide = Slots("wide", 12)
-        await rig.declare(wide)
-        await rig.add_many(13, gates=(use_of(wide),))
+        await rig.add_many(13, gates=(wide,))
         await rig.worker.take(12)
-        job = await rig.add(gates=(use_of(wide),))
+        job = await rig.add(gates=(wide,))
         (gate,) = (await rig.why(job.id)).closed
         assert (len(gate.holders), gate.holder_count) == (10, 12)
 
     async def test_amount_that_never_fits_is_said(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE, 2),))
+        job = await rig.add(gates=(LINE.take(2),))
         why = await rig.why(job.id)
         assert why.never_fits == ("line",)
         assert "line" in why.sentence
 
     async def test_running_job_says_by_whom_and_until_when_its_lease_lives(self, rig: Rig) -> None:
-        job = await rig.add()
-        await rig.worker.take_one()
-        why = await rig.why(job.id)
+        run = await rig.start()
+        why = await rig.why(run.id)
         assert (why.state, why.next_at) == (State.RUNNING, rig.clock() + LEASE_MS)
         assert rig.worker.id in why.sentence
         assert why.place is None
@@ -190,7 +186,6 @@ class WhyGroup(ConformanceGroup):
     async def test_waiting_job_names_no_gate_that_is_open_when_it_is_merely_not_first(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE)
-        _, second = await rig.add_many(2, gates=(use_of(LINE),))
+        _, second = await rig.add_many(2, gates=(LINE,))
         why = await rig.why(second.id)
         assert (why.closed, why.place, why.shown) == ((), 2, "ready")

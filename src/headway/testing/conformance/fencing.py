@@ -29,24 +29,21 @@ from headway.contract.outcomes import (
 from headway.contract.store import InFlight
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateUse
-from headway.core.job import DEFAULT_POLICY, JobPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import JobFields, use_of
 
 LINE = Slots("line", 3)
 PHONE = Slots("phone:{phone}", 1)
 NUMBERS = Pool("numbers", {"+1": 1, "+2": 1})
 
-# Only a job without a key and with the default retention takes the stores' short paths.
-SHAPES: dict[str, tuple[JobPolicy, tuple[GateUse, ...]]] = {
-    "plain": (DEFAULT_POLICY, ()),
-    "shared": (DEFAULT_POLICY, (use_of(LINE),)),
-    "keyed": (DEFAULT_POLICY, (use_of(PHONE, phone="1"),)),
-    "pool": (DEFAULT_POLICY, (use_of(NUMBERS),)),
-    "long way": (POLICY, (use_of(LINE), use_of(PHONE, phone="1"))),
+SHAPES: dict[str, JobFields] = {
+    "plain": {**SHORT},
+    "shared": {**SHORT, "gates": (LINE,)},
+    "keyed": {**SHORT, "gates": (use_of(PHONE, phone="1"),)},
+    "pool": {**SHORT, "gates": (NUMBERS,)},
+    "long way": {"key": None, "expires_at": None, "gates": (LINE, use_of(PHONE, phone="1"))},
 }
 
 
@@ -169,7 +166,7 @@ async def other_worker(rig: Rig, _owner: PlayedWorker, run: Claimed) -> Forgery:
 
 async def other_job(rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
     """The live run's number, of a job that another worker holds."""
-    job = await rig.add(lane="elsewhere", policy=DEFAULT_POLICY, key=None, expires_at=None)
+    job = await rig.add(lane="elsewhere", **SHORT)
     other = rig.new_worker()
     for _ in range(run.run):
         held = await other.take_one("elsewhere")
@@ -195,15 +192,14 @@ class FencingGroup(ConformanceGroup):
         awaits: bool,
     ) -> None:
         await rig.declare(LINE, PHONE, NUMBERS)
-        policy, gates = SHAPES[shape]
-        job = await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
+        job = await rig.add(**SHAPES[shape])
         owner = rig.new_worker()
         await owner.take_and_report(Released)
         run = await owner.take_one()
         if awaits:
             await owner.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
         sender, fence = await forge(rig, owner, run)
-        await rig.add_many(20, lane="own", policy=DEFAULT_POLICY, key=None, expires_at=None)
+        await rig.add_many(20, lane="own", **SHORT)
         # Of the run that is forged: a store may write jobs of the same run in one statement.
         for _ in range(1, fence.run):
             held = await sender.take(20, "own")
@@ -245,9 +241,8 @@ class FencingGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE, PHONE, NUMBERS)
         await rig.cap("line", 1)
-        policy, gates = SHAPES[shape]
-        jobs = await rig.add_many(6, gates=gates, policy=policy, key=None, expires_at=None)
-        await rig.add_many(6, lane="own", policy=DEFAULT_POLICY, key=None, expires_at=None)
+        jobs = await rig.add_many(6, **SHAPES[shape])
+        await rig.add_many(6, lane="own", **SHORT)
         started: list[str] = []
         while runs := await rig.worker.take(6):
             for run in runs:
@@ -266,9 +261,7 @@ class FencingGroup(ConformanceGroup):
         self, rig: Rig, oust: Ousting, shape: str
     ) -> None:
         await rig.declare(LINE, PHONE)
-        policy, gates = SHAPES[shape]
-        await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
-        run = await rig.worker.take_one()
+        run = await rig.start(**SHAPES[shape])
         await oust(Scene(rig, rig.worker, run))
         before = await rig.dump()
         child = rig.jobs.make()
@@ -288,13 +281,11 @@ class FencingGroup(ConformanceGroup):
     async def test_beat_of_a_stale_run_says_lost_and_changes_nothing_of_the_job(
         self, rig: Rig, oust: Ousting
     ) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),), expires_at=None)
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(LINE,), expires_at=None)
         await oust(Scene(rig, rig.worker, run))
         reply = await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":9}')])
         assert reply.lost == ((run.id, run.run),)
-        view = await rig.view(job.id)
+        view = await rig.view(run.id)
         assert view.progress is None
         assert (view.state, view.worker) != (
             State.RUNNING,
@@ -327,16 +318,14 @@ class FencingGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_lease_that_has_ended_is_not_revived_by_a_beat(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         rig.clock.advance(LEASE_MS)
         assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
         await rig.sweep()
-        assert await rig.state(job.id) is State.SCHEDULED
+        assert await rig.state(run.id) is State.SCHEDULED
 
     async def test_lease_lives_until_the_moment_it_ends(self, rig: Rig) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE

@@ -25,9 +25,9 @@ from headway.contract.signals import Decided
 from headway.contract.views import JobView
 from headway.core.errors import IdConflict
 from headway.core.gates.slots import Slots
-from headway.core.job import DEFAULT_POLICY, FollowUp, NewJob, derived_id, ids_after
+from headway.core.job import FollowUp, NewJob, derived_id, ids_after
 from headway.core.state import FINAL, State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with, take_ids
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig, policy_with, take_ids
 from headway.testing.conformance.worker import LANE, LEASE_MS
 
 LINE = Slots("line", 1)
@@ -187,8 +187,7 @@ class FollowGroup(ConformanceGroup):
         assert len(await followers(rig)) == 1
 
     async def test_then_job_whose_id_another_has_refuses_the_settlement(self, rig: Rig) -> None:
-        await rig.add(policy=ALWAYS)
-        run = await rig.worker.take_one()
+        run = await rig.start(policy=ALWAYS)
         child = rig.jobs.make(kind="alert")
         await take_ids(rig, child.id)
         with pytest.raises(IdConflict, match=child.id):
@@ -211,8 +210,7 @@ class FollowGroup(ConformanceGroup):
     async def test_then_jobs_are_created_in_the_step_of_the_settlement(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         children = (rig.jobs.make(kind="alert"), rig.jobs.make(kind="alert", key=None))
         said = outcome(run.id, run.run, then=children)
         assert await rig.worker.report(said) is Verdict.DONE
@@ -226,8 +224,7 @@ class FollowGroup(ConformanceGroup):
         self, rig: Rig, parts: str, beside: int
     ) -> None:
         await rig.declare(LINE)
-        # Only a job without a key and with the default retention takes the stores' short paths.
-        await rig.add_many(1 + beside, key=None, policy=DEFAULT_POLICY, expires_at=None)
+        await rig.add_many(1 + beside, **SHORT)
         run, *others = await rig.worker.take(3)
         said = Succeeded(
             run.id,
@@ -243,15 +240,13 @@ class FollowGroup(ConformanceGroup):
 
     async def test_then_job_whose_key_is_known_makes_no_second_one(self, rig: Rig) -> None:
         known = await rig.add(kind="alert", due_at=rig.clock() + 9_000)
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         again = rig.jobs.make(kind="alert", key=known.key, args=known.args, subject=known.subject)
         await rig.worker.report(Succeeded(run.id, run.run, then=(again,)))
         assert [job.id for job in await followers(rig)] == [known.id]
 
     async def test_then_job_due_later_is_scheduled(self, rig: Rig) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         child = rig.jobs.make(kind="alert", due_at=rig.clock() + 9_000)
         await rig.worker.report(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(child.id) is State.SCHEDULED

@@ -20,14 +20,14 @@ from headway.contract.outcomes import (
     Snoozed,
     Verdict,
 )
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Heard, SignalKind
 from headway.contract.views import GatesQuery, JobQuery, JobsQuery
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, derived_id, ids_after
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with, take_ids
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY
 
 LINE = Slots("line", 1)
 TIMEOUT_MS = 1_800_000
@@ -46,8 +46,8 @@ class HandOverGroup(ConformanceGroup):
 
     async def test_handed_over_job_keeps_its_permits_until_it_settles(self, rig: Rig) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
-        follower = await rig.add(gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
+        follower = await rig.add(gates=(LINE,))
         await call.worker.report(Returned(call.id, call.run))
         assert await rig.holders("line") == [call.id]
         assert await call.worker.take(5) == []
@@ -69,7 +69,7 @@ class HandOverGroup(ConformanceGroup):
         await rig.declare(LINE)
         # Shorter than the worker's lease, which must not decide.
         timeout_ms = LEASE_MS - 1
-        call = await dial(rig, gates=(use_of(LINE),), policy=policy, timeout_ms=timeout_ms)
+        call = await dial(rig, gates=(LINE,), policy=policy, timeout_ms=timeout_ms)
         await rig.pass_time(timeout_ms)
         again = HandedOver(call.id, call.run, key=call.key, timeout_ms=timeout_ms)
         assert await call.worker.report(again) is Verdict.LOST
@@ -79,8 +79,7 @@ class HandOverGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         policy = policy_with(cascade=True)
-        await rig.add(candidates=("ann", "bob"), policy=policy, expires_at=None)
-        run = await rig.worker.take_one()
+        run = await rig.start(candidates=("ann", "bob"), policy=policy, expires_at=None)
         offer = HandedOver(run.id, run.run, key="ann", timeout_ms=LEASE_MS - 1)
         assert await rig.worker.report(offer) is Verdict.DONE
         await rig.pass_time(LEASE_MS - 1)
@@ -99,8 +98,7 @@ class HandOverGroup(ConformanceGroup):
     async def test_hand_over_that_ended_cancelled_is_lost_when_it_is_repeated(
         self, rig: Rig
     ) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         await rig.cancel(run.id)
         hand_over = HandedOver(run.id, run.run, key="call", timeout_ms=TIMEOUT_MS)
         assert await rig.worker.report(hand_over) is Verdict.CANCELLED
@@ -110,8 +108,7 @@ class HandOverGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         await rig.cancel(run.id)
         message = rig.jobs.make(lane="messages")
         hand_over = HandedOver(
@@ -147,7 +144,7 @@ class HandOverGroup(ConformanceGroup):
         self, rig: Rig, outcome: Callable[..., Outcome], state: State
     ) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
         assert await call.worker.report(outcome(call.id, call.run)) is Verdict.DONE
         assert await rig.state(call.id) is state
         assert await rig.used("line") == 0
@@ -163,7 +160,7 @@ class HandOverGroup(ConformanceGroup):
 
     async def test_lease_that_ends_after_hand_over_leaves_the_job_in_doubt(self, rig: Rig) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
         await rig.pass_time(LEASE_MS + 1)
         view = await rig.view(call.id)
         assert (view.state, view.in_doubt, view.run) == (State.AWAITING, True, 1)
@@ -177,7 +174,7 @@ class HandOverGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS + 1)
         before = await rig.view(call.id)
         assert before.in_doubt is True
-        await rig.store.signal(Signal(key=call.key, event="ring", kind=SignalKind.PROGRESS))
+        await rig.signal(call.key, kind=SignalKind.PROGRESS)
         assert await rig.view(call.id) == replace(before, in_doubt=False)
 
     async def test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more(
@@ -200,7 +197,7 @@ class HandOverGroup(ConformanceGroup):
 
     async def test_deadline_makes_the_job_dead_by_default(self, rig: Rig) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS - 1)
         assert await rig.state(call.id) is State.AWAITING
@@ -228,7 +225,7 @@ class HandOverGroup(ConformanceGroup):
 
     async def test_gate_can_be_given_back_while_the_job_awaits(self, rig: Rig) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
         assert await call.worker.report(GaveBack(call.id, call.run, gate="line")) is Verdict.DONE
         assert await rig.used("line") == 0
 
@@ -246,7 +243,7 @@ class ReconcileGroup(ConformanceGroup):
 
     async def test_deadline_asks_the_provider_and_holds_the_permits(self, rig: Rig) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),), policy=ASKING)
+        call = await dial(rig, gates=(LINE,), policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
         assert await rig.state(call.id) is State.AWAITING
@@ -279,7 +276,7 @@ class ReconcileGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),), policy=ASKING)
+        call = await dial(rig, gates=(LINE,), policy=ASKING)
         await rig.pass_time(TIMEOUT_MS + LEASE_MS)
         assert await rig.state(call.id) is State.AWAITING
         assert await rig.holders("line") == [call.id]
@@ -336,10 +333,9 @@ class ReconcileGroup(ConformanceGroup):
         call = await dial(rig, policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
-        extend = Signal(
-            key=f"{call.id}:{call.run}", event="asked", kind=SignalKind.PROGRESS, extend_ms=90_000
-        )
-        assert (await rig.store.signal(extend)).answer is Heard.APPLIED
+        key = f"{call.id}:{call.run}"
+        reply = await rig.signal(key, kind=SignalKind.PROGRESS, extend_ms=90_000)
+        assert reply.answer is Heard.APPLIED
         await rig.pass_time(89_999)
         assert await rig.state(call.id) is State.AWAITING
         assert (await rig.signal(call.key)).answer is Heard.APPLIED
@@ -361,10 +357,8 @@ class ReconcileGroup(ConformanceGroup):
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
         for asked in range(2, 2 + extensions):
-            extend = Signal(
-                key=call.key, event=f"e{asked}", kind=SignalKind.PROGRESS, extend_ms=90_000
-            )
-            assert (await rig.store.signal(extend)).answer is Heard.APPLIED
+            reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, extend_ms=90_000)
+            assert reply.answer is Heard.APPLIED
             await rig.pass_time(90_000)
             assert len(await reconcilers(rig)) == asked
             assert await rig.state(call.id) is State.AWAITING

@@ -11,9 +11,9 @@ from headway.contract.outcomes import Failed, HandedOver, Released, Succeeded, V
 from headway.core.gates.slots import Slots
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY
 
 LINE = Slots("line", 1)
 
@@ -32,8 +32,7 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.worker.report(Succeeded(one.id, one.run)) is Verdict.DONE
 
     async def test_beat_extends_by_the_span_that_it_names(self, rig: Rig) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         reply = await rig.worker.beat(run, lease_ms=90_000)
         assert reply.lease_until == rig.clock() + 90_000
         await rig.pass_time(89_999)
@@ -50,8 +49,7 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.state(run_other.id) is State.SCHEDULED
 
     async def test_run_whose_lease_ended_is_retried_and_uses_an_attempt(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
+        job = await rig.add(gates=(LINE,))
         await rig.new_worker().take()
         await rig.pass_time(LEASE_MS)
         view = await rig.view(job.id)
@@ -88,21 +86,19 @@ class LeaseGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("how", ["claim", "beat"])
     async def test_run_is_lost_at_the_very_end_of_its_lease(self, rig: Rig, how: str) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         rig.clock.advance(LEASE_MS)
         if how == "claim":
             assert await rig.worker.take() == []
         else:
             assert (await rig.worker.beat(run, request=1)).lost == ((run.id, run.run),)
-        assert await rig.state(job.id) is State.SCHEDULED
+        assert await rig.state(run.id) is State.SCHEDULED
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.LOST
 
     async def test_claim_tells_of_its_workers_own_lost_jobs_that_are_dead(self, rig: Rig) -> None:
-        job = await rig.add(policy=replace(POLICY, retry=RetryPolicy(attempts=1)))
-        await rig.worker.take_one()
+        run = await rig.start(policy=replace(POLICY, retry=RetryPolicy(attempts=1)))
         rig.clock.advance(LEASE_MS)
-        assert (await rig.worker.ask()).dead == (job.id,)
+        assert (await rig.worker.ask()).dead == (run.id,)
 
     async def test_worker_that_beats_again_after_it_was_missed_is_alive(self, rig: Rig) -> None:
         await rig.worker.beat()
@@ -113,16 +109,14 @@ class LeaseGroup(ConformanceGroup):
         assert (await rig.store.sweep(100)).workers == 0
 
     async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
-        job = await rig.add()
-        await rig.worker.take_one()
+        run = await rig.start()
         rig.clock.advance(LEASE_MS + 1)
         assert (await rig.worker.repeat()).jobs == []
         await rig.sweep()
-        assert await rig.state(job.id) is State.SCHEDULED
+        assert await rig.state(run.id) is State.SCHEDULED
 
     async def test_run_that_a_beat_does_not_list_is_released_unused(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        lost = await rig.add(gates=(use_of(LINE),))
+        lost = await rig.add(gates=(LINE,))
         await rig.worker.ask()
         await rig.worker.beat(request=1)
         view = await rig.view(lost.id)
@@ -183,26 +177,24 @@ class LeaseGroup(ConformanceGroup):
         assert (await rig.dump()).workers[0].lease_until == rig.clock()
 
     async def test_progress_is_that_of_the_run_at_hand(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
         await rig.worker.report(Released(run.id, run.run))
-        assert (await rig.view(job.id)).progress is None
+        assert (await rig.view(run.id)).progress is None
         again = await rig.worker.take_one()
         await rig.worker.beat(again, progress=[(run.id, run.run, b'{"done":5}')])
-        assert (await rig.view(job.id)).progress is None
+        assert (await rig.view(run.id)).progress is None
 
     async def test_progress_is_kept_on_the_job(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
-        assert (await rig.view(job.id)).progress == b'{"done":4}'
+        assert (await rig.view(run.id)).progress == b'{"done":4}'
         await rig.worker.beat(run)
-        assert (await rig.view(job.id)).progress == b'{"done":4}'
+        assert (await rig.view(run.id)).progress == b'{"done":4}'
 
     async def test_beat_of_a_run_that_never_was_says_lost(self, rig: Rig) -> None:
         job = await rig.add()
-        stranger = ("00000000-0000-4000-8000-000000000000", 1)
+        stranger = (UNKNOWN_ID, 1)
         reply = await rig.worker.beat((job.id, 1), stranger)
         assert set(reply.lost) == {(job.id, 1), stranger}
 
@@ -264,8 +256,7 @@ class SweepGroup(ConformanceGroup):
 
     async def test_sweep_counts_what_it_did(self, rig: Rig) -> None:
         now = rig.clock()
-        await rig.add(expires_at=None)
-        await rig.worker.take_one()
+        await rig.start(expires_at=None)
         await rig.add(due_at=now + 1_000, expires_at=None)
         await rig.add(expires_at=now + 1_000)
         rig.clock.advance(LEASE_MS)
@@ -400,8 +391,7 @@ class SweepGroup(ConformanceGroup):
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
 
     async def test_second_sweeper_finds_nothing_left(self, rig: Rig) -> None:
-        await rig.add()
-        await rig.worker.take_one()
+        await rig.start()
         rig.clock.advance(LEASE_MS)
         one, two = await rig.store.sweep(9), await rig.store.sweep(9)
         assert (one.lost, two.lost) == (1, 0)

@@ -22,7 +22,7 @@ from headway.contract.definitions import (
 from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
-from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.signals import Decided, Heard
 from headway.contract.store import InFlight
 from headway.contract.views import TimetableQuery
 from headway.core.errors import InvalidValue, KeyConflict, UnknownGate
@@ -98,7 +98,7 @@ async def busy(rig: Rig) -> dict[str, str]:
     )
     call = await dial(
         rig,
-        gates=(use_of(NUMBERS), use_of(PHONE, phone="1"), use_of(OFTEN, phone="1"), use_of(OFFICE)),
+        gates=(NUMBERS, use_of(PHONE, phone="1"), use_of(OFTEN, phone="1"), OFFICE),
     )
     parked = await rig.add(gates=(use_of(PHONE, phone="1"),), priority=2)
     for tenant in ("acme", "beta"):
@@ -196,22 +196,15 @@ class MovingGroup(ConformanceGroup):
     ) -> None:
         run = await accepted(rig, "ann", "bob")
         waiting = await rig.add()
-        kept = Signal(
-            key="later",
-            event="busy",
-            decided=Decided.RETRY,
-            after_ms=0,
-            stage="check",
-            gates=(use_of(LOCK),),
-        )
-        await rig.store.signal(kept)
+        gates = (use_of(LOCK),)
+        await rig.signal("later", Decided.RETRY, after_ms=0, stage="check", gates=gates)
         await carry(rig, target)
         assert standing(await target.dump()) == standing(await rig.dump())
         worker = target.new_worker()
         assert waiting.id in await worker.take_ids(9)
         await worker.report(HandedOver(waiting.id, 1, key="later", timeout_ms=60_000))
         moved = await target.view(waiting.id)
-        assert (moved.state, moved.stage, moved.gates) == (State.WAITING, "check", kept.gates)
+        assert (moved.state, moved.stage, moved.gates) == (State.WAITING, "check", gates)
         assert (await target.signal(ref(run), Decided.ACCEPTED, event="sms")).answer is Heard.LATE
         await target.pass_time(1_000_000)
         assert await target.holders("lock:ann") == [run.id]
@@ -259,7 +252,7 @@ class RestoreGroup(ConformanceGroup):
     ) -> None:
         empty = Pool("numbers", {})
         await rig.declare(empty)
-        job = rig.jobs.make(gates=(use_of(empty),))
+        job = rig.jobs.make(gates=(empty,))
         assert await rig.store.restore([under_way(rig, job, "call-1")]) == [(job.id, True)]
         assert await rig.state(job.id) is State.AWAITING
 
@@ -310,8 +303,8 @@ class RestoreGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(SINGLE)
-        job = rig.jobs.make(gates=(use_of(SINGLE),))
-        waiting = await rig.add(gates=(use_of(SINGLE),))
+        job = rig.jobs.make(gates=(SINGLE,))
+        waiting = await rig.add(gates=(SINGLE,))
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.worker.take(5) == []
         assert (await rig.signal("call-1")).answer is Heard.APPLIED
@@ -322,7 +315,7 @@ class RestoreGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(SINGLE)
-        jobs = rig.jobs.many(3, gates=(use_of(SINGLE),))
+        jobs = rig.jobs.many(3, gates=(SINGLE,))
         flights = [under_way(rig, job, f"call-{n}") for n, job in enumerate(jobs)]
         await rig.store.restore(flights)
         gate = await rig.gate("line")
@@ -330,7 +323,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.check()
         await rig.signal("call-0")
         await rig.signal("call-1")
-        later = await rig.add(gates=(use_of(SINGLE),))
+        later = await rig.add(gates=(SINGLE,))
         assert await rig.worker.take(5) == []
         await rig.signal("call-2")
         assert await rig.worker.take_ids(5) == [later.id]
@@ -361,7 +354,7 @@ class RestoreGroup(ConformanceGroup):
 
     async def test_restored_job_goes_on_counting_from_the_run_that_it_was(self, rig: Rig) -> None:
         await rig.declare(SINGLE)
-        job = rig.jobs.make(gates=(use_of(SINGLE),), policy=policy_with(on_deadline="retry"))
+        job = rig.jobs.make(gates=(SINGLE,), policy=policy_with(on_deadline="retry"))
         await rig.store.restore([under_way(rig, job, f"{job.id}:7")])
         assert (await rig.view(job.id)).run == 7
         assert (await rig.signal(f"{job.id}:6")).answer is not Heard.APPLIED
@@ -416,13 +409,13 @@ class RestoreGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(SINGLE)
-        job = rig.jobs.make(gates=(replace(use_of(SINGLE), hold="run"),))
+        job = rig.jobs.make(gates=(SINGLE.take(hold="run"),))
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.holders("line") == []
 
     async def test_restore_is_all_or_none(self, rig: Rig) -> None:
         job = rig.jobs.make()
-        bad = rig.jobs.make(gates=(use_of(SINGLE),))
+        bad = rig.jobs.make(gates=(SINGLE,))
         with pytest.raises(UnknownGate):
             await rig.store.restore([under_way(rig, job, "1"), under_way(rig, bad, "2")])
         clash = job.changed(id=rig.jobs.make().id, args=b"[]")

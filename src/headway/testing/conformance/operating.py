@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -13,10 +12,8 @@ from headway.contract.outcomes import (
     Failed,
     FoundUnfit,
     HandedOver,
-    NextStage,
     Outcome,
     Released,
-    Snoozed,
     Succeeded,
     Verdict,
 )
@@ -25,13 +22,21 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_PRIORITY
 from headway.core.state import FINAL, State
-from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial, policy_with
+from headway.testing.conformance.rig import (
+    AUTHOR,
+    REASON,
+    UNKNOWN_ID,
+    ConformanceGroup,
+    Rig,
+    dial,
+    each_end,
+    policy_with,
+)
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 async def in_state(rig: Rig, state: State) -> str:
@@ -148,17 +153,15 @@ class ActGroup(ConformanceGroup):
     async def test_settled_by_an_operator_gives_its_permits_back_and_ousts_its_run(
         self, rig: Rig, verb: Verb, state: State, *, awaiting: bool
     ) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(LINE,))
         if awaiting:
             await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert await rig.act(verb, job.id) == [Acted.DONE]
-        assert await rig.state(job.id) is state
+        assert await rig.act(verb, run.id) == [Acted.DONE]
+        assert await rig.state(run.id) is state
         assert await rig.used("line") == 0
         assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
         assert await rig.worker.report(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
-        assert await rig.state(job.id) is state
+        assert await rig.state(run.id) is state
 
     async def test_job_that_is_edited_twice_is_still_the_one_that_was_sent(self, rig: Rig) -> None:
         job = await rig.add()
@@ -192,15 +195,13 @@ class CancelGroup(ConformanceGroup):
     async def test_cancel_of_a_held_job_asks_and_leaves_its_permits(
         self, rig: Rig, state: State
     ) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(LINE,))
         if state is State.AWAITING:
             await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
-        assert await rig.cancel(job.id) == [Acted.ASKED]
-        view = await rig.view(job.id)
+        assert await rig.cancel(run.id) == [Acted.ASKED]
+        view = await rig.view(run.id)
         assert (view.state, view.cancel_requested) == (state, True)
-        assert await rig.holders("line") == [job.id]
+        assert await rig.holders("line") == [run.id]
 
     async def test_next_beat_tells_of_the_cancel(self, rig: Rig) -> None:
         await rig.add_many(2)
@@ -209,30 +210,23 @@ class CancelGroup(ConformanceGroup):
         reply = await rig.worker.beat(one, two)
         assert (reply.cancel, reply.lost) == (((two.id, two.run),), ())
 
-    @pytest.mark.parametrize(
-        "outcome",
-        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
-        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
-    )
+    @each_end
     async def test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
-        await rig.cancel(job.id)
+        run = await rig.start(gates=(LINE,))
+        await rig.cancel(run.id)
         assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.CANCELLED
-        view = await rig.view(job.id)
+        view = await rig.view(run.id)
         assert (view.state, view.finished_at) == (State.CANCELLED, rig.clock())
         assert await rig.used("line") == 0
         assert view.runs[0].outcome
 
     async def test_outcome_of_a_cancelled_run_is_kept_on_the_run(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
-        await rig.cancel(job.id)
+        run = await rig.start()
+        await rig.cancel(run.id)
         await rig.worker.report(Failed(run.id, run.run, error="boom"))
-        (ended,) = (await rig.view(job.id)).runs
+        (ended,) = (await rig.view(run.id)).runs
         assert (ended.outcome, ended.error) == ("failed", "boom")
 
     @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.RETRY, Decided.DEAD])
@@ -248,23 +242,20 @@ class CancelGroup(ConformanceGroup):
     async def test_job_asked_to_cancel_may_still_hand_over_and_ends_cancelled(
         self, rig: Rig
     ) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
-        await rig.cancel(job.id)
+        run = await rig.start()
+        await rig.cancel(run.id)
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert await rig.state(job.id) in {State.AWAITING, State.CANCELLED}
+        assert await rig.state(run.id) in {State.AWAITING, State.CANCELLED}
         await rig.pass_time(9_000)
-        assert await rig.state(job.id) is State.CANCELLED
+        assert await rig.state(run.id) is State.CANCELLED
 
     async def test_job_asked_to_cancel_ends_cancelled_when_its_lease_is_lost(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        await rig.worker.take()
-        await rig.cancel(job.id)
+        run = await rig.start(gates=(LINE,))
+        await rig.cancel(run.id)
         await rig.pass_time(LEASE_MS + 1)
-        assert await rig.state(job.id) is State.CANCELLED
+        assert await rig.state(run.id) is State.CANCELLED
         assert await rig.used("line") == 0
 
     async def test_job_asked_to_cancel_ends_cancelled_at_its_deadline(self, rig: Rig) -> None:
@@ -297,11 +288,10 @@ class CancelGroup(ConformanceGroup):
     async def test_operators_decision_replaces_a_cancel_that_was_asked_for(
         self, rig: Rig, verb: Verb, state: State
     ) -> None:
-        job = await rig.add()
-        await rig.worker.take_one()
-        assert await rig.cancel(job.id) == [Acted.ASKED]
-        assert await rig.act(verb, job.id) == [Acted.DONE]
-        assert await rig.state(job.id) is state
+        run = await rig.start()
+        assert await rig.cancel(run.id) == [Acted.ASKED]
+        assert await rig.act(verb, run.id) == [Acted.DONE]
+        assert await rig.state(run.id) is state
 
 
 class NewLifeGroup(ConformanceGroup):
@@ -344,8 +334,8 @@ class NewLifeGroup(ConformanceGroup):
         assert (run.args, run.priority) == (b'{"number":0}', 3)
 
     async def test_new_life_asks_for_its_gates_again(self, rig: Rig) -> None:
-        await rig.declare(LINE, PHONE)
-        job = await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1")))
+        await rig.declare(PHONE)
+        job = await rig.add(gates=(LINE, use_of(PHONE, phone="1")))
         await rig.worker.take_and_report(Died)
         await rig.act(Verb.RETRY, job.id)
         await rig.cap("line", 0)

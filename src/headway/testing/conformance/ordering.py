@@ -290,10 +290,9 @@ class FairnessGroup(ConformanceGroup):
     async def test_tenants_take_turns_at_a_full_gate_whatever_the_size_of_a_claim(
         self, rig: Rig, n: int
     ) -> None:
-        await rig.declare(LINE)
         worker = await fair_lane(rig)
-        await rig.add_many(30, tenant="big", gates=(use_of(LINE),))
-        await rig.add_many(8, tenant="small", gates=(use_of(LINE),))
+        await rig.add_many(30, tenant="big", gates=(LINE,))
+        await rig.add_many(8, tenant="small", gates=(LINE,))
         order = await turns(worker, n, 38)
         assert Counter(order) == {"big": 30, "small": 8}
         assert order[:16] == ["big", "small"] * 8
@@ -303,7 +302,7 @@ class FairnessGroup(ConformanceGroup):
         await rig.declare(LINE)
         worker = await fair_lane(rig, acme=3, beta=2)
         for tenant in ("core", "beta", "acme"):
-            await rig.add_many(40, tenant=tenant, gates=(use_of(LINE),))
+            await rig.add_many(40, tenant=tenant, gates=(LINE,))
         for _ in range(3):
             assert Counter(await turns(worker, n, 12)) == {"acme": 6, "beta": 4, "core": 2}
 
@@ -315,7 +314,7 @@ class FairnessGroup(ConformanceGroup):
         await rig.declare(LINE)
         worker = await fair_lane(rig, beta=2)
         for tenant in ("acme", "beta", "core"):
-            await rig.add_many(60, tenant=tenant, gates=(use_of(LINE),))
+            await rig.add_many(60, tenant=tenant, gates=(LINE,))
         await rig.add_many(400, tenant="acme", kind="free")
         # Acme has had more than both by what passes no gate, from its second claim on.
         got = Counter(await turns(worker, n, 30, claims=3))
@@ -334,9 +333,8 @@ class FairnessGroup(ConformanceGroup):
         assert await turns(worker, n, 10, claims=3) == ["beta", "core"] * 5
 
     async def test_tenant_that_full_gates_held_back_makes_nothing_up(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         worker = await fair_lane(rig)
-        await rig.add_many(60, tenant="beta", gates=(use_of(LINE),))
+        await rig.add_many(60, tenant="beta", gates=(LINE,))
         (held,) = await worker.take(2)
         await rig.add_many(200, tenant="acme")
         await one_by_one(worker, 60)
@@ -349,9 +347,8 @@ class FairnessGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         """Beside a third that is held, and has had less than both."""
-        await rig.declare(LINE)
         worker = await fair_lane(rig)
-        await rig.add(tenant="core", gates=(use_of(LINE),), priority=9)
+        await rig.add(tenant="core", gates=(LINE,), priority=9)
         for tenant in ("acme", "beta"):
             await rig.add_many(10, tenant=tenant, priority=1)
         assert "core" not in shares(await one_by_one(worker, 20))

@@ -109,8 +109,7 @@ class ParkingGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINES)
         line = use_of(LINES, url="a")
-        await rig.add(gates=(line,))
-        await rig.worker.take_one()
+        await rig.start(gates=(line,))
         await rig.close_gate("lines:a")
         # Each kind is a flow, and the one that was made last has the first head. It asks for more
         # than is free, and reserves; if the others were fed first, nothing would be left to it.

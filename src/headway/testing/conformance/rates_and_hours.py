@@ -22,8 +22,7 @@ class RateGroup(ConformanceGroup):
     """At most so many starts in any window of claim times on the store's clock."""
 
     async def test_rate_is_exact_and_half_open(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(6, gates=(use_of(TWILIO),))
+        await rig.add_many(6, gates=(TWILIO,))
         assert len(await rig.worker.take(1)) == 1
         rig.clock.advance(4_000)
         assert len(await rig.worker.take(9)) == 2
@@ -40,8 +39,7 @@ class RateGroup(ConformanceGroup):
     async def test_start_counts_to_the_end_of_its_window_though_others_follow_it(
         self, rig: Rig
     ) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(6, gates=(use_of(TWILIO),))
+        await rig.add_many(6, gates=(TWILIO,))
         assert len(await rig.worker.take(1)) == 1
         rig.clock.advance(9_999)
         assert len(await rig.worker.take(9)) == 2
@@ -51,8 +49,7 @@ class RateGroup(ConformanceGroup):
 
     async def test_flow_opens_with_the_last_of_its_gates(self, rig: Rig) -> None:
         slow = Rate("slow", 3, "30s")
-        await rig.declare(TWILIO, slow)
-        await rig.add_many(4, gates=(use_of(slow), use_of(TWILIO)))
+        await rig.add_many(4, gates=(slow, TWILIO))
         assert len(await rig.worker.take(9)) == 3
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 30_000
 
@@ -60,7 +57,7 @@ class RateGroup(ConformanceGroup):
         slow = Rate("slow", 3, "30s")
         await rig.declare(TWILIO, slow)
         for gate in (TWILIO, slow):
-            await rig.add_many(4, gates=(use_of(gate),))
+            await rig.add_many(4, gates=(gate,))
         assert len(await rig.worker.take(9)) == 6
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 10_000
 
@@ -68,23 +65,20 @@ class RateGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         other = Rate("other", 9, "1s")
-        await rig.declare(TWILIO, other)
-        await rig.add_many(4, gates=(use_of(TWILIO), use_of(other)))
+        await rig.add_many(4, gates=(TWILIO, other))
         assert len(await rig.worker.take(9)) == 3
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 10_000
         await rig.close_gate("other")
         assert (await rig.worker.ask(9)).next_at is None
 
     async def test_rate_that_is_closed_for_good_says_no_moment_of_opening(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(2, gates=(use_of(TWILIO),))
+        await rig.add_many(2, gates=(TWILIO,))
         await rig.worker.take_one()
         await rig.close_gate("rate:twilio")
         assert (await rig.worker.ask(9)).next_at is None
 
     async def test_rate_holds_in_every_window_of_a_long_history(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(200, gates=(use_of(TWILIO),))
+        await rig.add_many(200, gates=(TWILIO,))
         starts: list[int] = []
         steps = zip(cycle((1, 2, 5, 1, 9)), cycle((1, 900, 3_333, 5_000, 40, 10_000, 7)))
         while len(starts) < 150:
@@ -97,15 +91,13 @@ class RateGroup(ConformanceGroup):
             assert starts[n + 3] - starts[n] >= 10_000
 
     async def test_rate_with_a_backlog_is_used_to_the_full(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(30, gates=(use_of(TWILIO),))
+        await rig.add_many(30, gates=(TWILIO,))
         for _ in range(10):
             assert len(await rig.worker.take(9)) == 3
             rig.clock.advance(10_000)
 
     async def test_start_is_never_refunded(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(4, gates=(use_of(TWILIO),))
+        await rig.add_many(4, gates=(TWILIO,))
         one, two, three = await rig.worker.take(9)
         await rig.worker.settle(
             Released(one.id, one.run), Failed(two.id, two.run, after_ms=0), Succeeded(three.id, 1)
@@ -115,8 +107,7 @@ class RateGroup(ConformanceGroup):
         assert await rig.used("rate:twilio") == 3
 
     async def test_weighted_starts_count_by_their_amount(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(2, gates=(use_of(TWILIO, 2),))
+        await rig.add_many(2, gates=(TWILIO.take(2),))
         first = await rig.worker.ask(9)
         assert len(first.jobs) == 1
         assert await rig.used("rate:twilio") == 2
@@ -124,8 +115,7 @@ class RateGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 1
 
     async def test_limit_lowered_and_raised_again_forgets_no_start(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(6, gates=(use_of(TWILIO),))
+        await rig.add_many(6, gates=(TWILIO,))
         assert len(await rig.worker.take(9)) == 3
         await rig.define(SetGate(name="rate:twilio", limit=1))
         rig.clock.advance(5_000)
@@ -138,8 +128,7 @@ class RateGroup(ConformanceGroup):
     async def test_rate_is_not_exceeded_when_the_clock_jumps_back_or_far_ahead(
         self, rig: Rig
     ) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(9, gates=(use_of(TWILIO),))
+        await rig.add_many(9, gates=(TWILIO,))
         assert len(await rig.worker.take(9)) == 3
         rig.clock.advance(-3_600_000)
         assert await rig.worker.take(9) == []
@@ -179,8 +168,7 @@ class RateGroup(ConformanceGroup):
 
     async def test_keyed_rate_is_forgotten_after_its_window(self, rig: Rig) -> None:
         await rig.declare(PHONE)
-        await rig.add(gates=(use_of(PHONE, phone="1"),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(use_of(PHONE, phone="1"),))
         await rig.worker.report(Succeeded(run.id, run.run))
         await rig.pass_time(59_999)
         assert await rig.used("phone:1") == 1
@@ -189,8 +177,7 @@ class RateGroup(ConformanceGroup):
 
     async def test_keyed_rate_of_a_longer_window_is_forgotten_after_that(self, rig: Rig) -> None:
         await rig.declare(PHONE)
-        await rig.add(gates=(use_of(PHONE, phone="1"),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(use_of(PHONE, phone="1"),))
         await rig.worker.report(Succeeded(run.id, run.run))
         await rig.define(SetGate(name="phone:{phone}", per_ms=7_200_000))
         await rig.pass_time(3_600_000)
@@ -201,14 +188,13 @@ class RateGroup(ConformanceGroup):
     async def test_limit_of_nothing_lets_nothing_pass(self, rig: Rig) -> None:
         await rig.declare(TWILIO)
         await rig.define(SetGate(name="rate:twilio", limit=0))
-        job = await rig.add(gates=(use_of(TWILIO),))
+        job = await rig.add(gates=(TWILIO,))
         empty = await rig.worker.ask(9)
         assert (empty.jobs, empty.next_at) == ([], None)
         assert (await rig.why(job.id)).never_fits == ("rate:twilio",)
 
     async def test_operators_window_holds_at_once(self, rig: Rig) -> None:
-        await rig.declare(TWILIO)
-        await rig.add_many(6, gates=(use_of(TWILIO),))
+        await rig.add_many(6, gates=(TWILIO,))
         assert len(await rig.worker.take(9)) == 3
         await rig.define(SetGate(name="rate:twilio", limit=3, per_ms=20_000))
         rig.clock.advance(19_999)
@@ -237,8 +223,7 @@ class HoursGroup(ConformanceGroup):
 
     async def test_hours_open_and_close_to_the_millisecond(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T08:59:59.999+01:00"))
-        await rig.declare(OFFICE)
-        await rig.add_many(9, gates=(use_of(OFFICE),))
+        await rig.add_many(9, gates=(OFFICE,))
         shut = await rig.worker.ask()
         assert (shut.jobs, shut.next_at) == ([], rig.clock() + 1)
         rig.clock.advance(1)
@@ -257,16 +242,14 @@ class HoursGroup(ConformanceGroup):
 
     async def test_hours_stay_closed_over_the_weekend(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-06T18:00+01:00"))
-        await rig.declare(OFFICE)
-        await rig.add(gates=(use_of(OFFICE),))
+        await rig.add(gates=(OFFICE,))
         assert (await rig.worker.ask()).next_at == parse_instant("2026-03-09T09:00+01:00")
         rig.clock.advance(DAY_MS)
         assert await rig.worker.take() == []
 
     async def test_hours_follow_the_change_of_the_clock(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-27T18:00+01:00"))
-        await rig.declare(OFFICE)
-        job = await rig.add(gates=(use_of(OFFICE),))
+        job = await rig.add(gates=(OFFICE,))
         opening = parse_instant("2026-03-30T09:00+02:00")
         assert (await rig.worker.ask()).next_at == opening
         rig.clock.jump_to(opening - 1)
@@ -292,8 +275,7 @@ class HoursGroup(ConformanceGroup):
 
     async def test_hours_are_known_for_two_weeks_and_closed_past_that(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T10:00+01:00"))
-        await rig.declare(OFFICE)
-        await rig.add_many(2, gates=(use_of(OFFICE),), expires_at=None)
+        await rig.add_many(2, gates=(OFFICE,), expires_at=None)
         assert len(await rig.worker.take()) == 1
         horizon_at = (await rig.gate("hours:office")).horizon_at
         assert horizon_at is not None
@@ -305,8 +287,7 @@ class HoursGroup(ConformanceGroup):
 
     async def test_sweeps_extend_the_horizon_before_it_is_reached(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T10:00+01:00"))
-        await rig.declare(OFFICE)
-        await rig.add_many(9, gates=(use_of(OFFICE),), expires_at=None)
+        await rig.add_many(9, gates=(OFFICE,), expires_at=None)
         for _ in range(5):
             assert len(await rig.worker.take()) == 1
             await rig.pass_time(7 * DAY_MS)
@@ -316,8 +297,7 @@ class HoursGroup(ConformanceGroup):
 
     async def test_changed_hours_hold_for_what_already_waits(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T20:00+01:00"))
-        await rig.declare(OFFICE)
-        job = await rig.add(gates=(use_of(OFFICE),))
+        job = await rig.add(gates=(OFFICE,))
         assert await rig.worker.take() == []
         late = hours_spec("09:00-22:00", tz="Europe/Berlin")
         await rig.declare(
@@ -331,15 +311,13 @@ class HoursGroup(ConformanceGroup):
             "09:00-18:00", tz="UTC", exceptions={"2026-12-24": "09:00-12:00", "2026-12-25": None}
         )
         gate = GateSpec(name="hours:xmas", kind=GateKind.HOURS, shared=True, hours=special)
-        await rig.declare(gate)
-        await rig.add(gates=(use_of(gate),))
+        await rig.add(gates=(gate,))
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], parse_instant("2026-12-26T09:00Z"))
 
     async def test_hours_closed_until_before_they_open_open_with_the_hours(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T19:00+01:00"))
-        await rig.declare(OFFICE)
-        job = await rig.add(gates=(use_of(OFFICE),))
+        job = await rig.add(gates=(OFFICE,))
         await rig.close_gate("hours:office", parse_instant("2026-03-03T08:00+01:00"))
         opening = parse_instant("2026-03-03T09:00+01:00")
         (gate,) = (await rig.why(job.id)).closed
@@ -350,8 +328,7 @@ class HoursGroup(ConformanceGroup):
 
     async def test_hours_can_be_closed_by_hand_too(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T10:00+01:00"))
-        await rig.declare(OFFICE)
-        job = await rig.add(gates=(use_of(OFFICE),))
+        job = await rig.add(gates=(OFFICE,))
         await rig.close_gate("hours:office")
         assert await rig.worker.take() == []
         await rig.open_gate("hours:office")

@@ -19,11 +19,9 @@ from headway.contract.views import (
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
-
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 async def ids(rig: Rig, query: JobsQuery) -> list[str]:
@@ -164,7 +162,7 @@ class FlowsGroup(ConformanceGroup):
             tenant, kind = f"t{n % 2}", f"k{n % 3}"
             job = await rig.add(lane="flows", tenant=tenant, kind=kind, priority=99 - n)
             made.setdefault((tenant, kind), []).insert(0, job.id)
-        gated = await rig.add(lane="flows", tenant="t0", kind="k0", gates=(use_of(line),))
+        gated = await rig.add(lane="flows", tenant="t0", kind="k0", gates=(line,))
         await rig.add(lane="flows", due_at=rig.clock() + 60_000)
         await rig.add(lane="elsewhere")
         page = await rig.store.read(FlowsQuery(lane="flows", first=2))
@@ -257,10 +255,10 @@ class FlowsGroup(ConformanceGroup):
             use = use_of(phone, phone=str(n))
             for _ in range(1 + n % 2):
                 await rig.add(gates=(use,))
-        never = replace(use_of(phone, phone="never"), amount=2)
+        never = use_of(phone, 2, phone="never")
         await rig.add(gates=(never,))
         for _ in range(2):
-            await rig.add(gates=(use_of(lines),))
+            await rig.add(gates=(lines,))
         await rig.worker.take(20)
         names = ["phone:1", "phone:3", "phone:5", "phone:7", "phone:never"]
         for limit in (1, 2, 5, 100):
@@ -275,7 +273,7 @@ class FlowsGroup(ConformanceGroup):
         await rig.declare(phone)
         one = use_of(phone, phone="1")
         # The last of them is in the flow of those that fit.
-        never = replace(one, amount=2)
+        never = use_of(phone, 2, phone="1")
         unfit = [await rig.add(gates=(never,), tenant=tenant) for tenant in ("a", "b", "same")]
         fit = [await rig.add(gates=(one,), tenant="same") for _ in range(2)]
         await rig.worker.take(9)
@@ -397,7 +395,7 @@ class StatsGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert await rig.worker.take(9) == []
         await rig.close_gate("line")
-        await rig.add(gates=(use_of(line),))
+        await rig.add(gates=(line,))
         assert await rig.worker.take(9) == []
         rig.clock.advance(4_000)
         await rig.open_gate("line")
@@ -413,7 +411,7 @@ class StatsGroup(ConformanceGroup):
         line = Slots("line", 2)
         await rig.declare(line)
         first, second, third, fourth = [
-            await rig.add(gates=(use_of(line),), due_at=rig.clock() + after)
+            await rig.add(gates=(line,), due_at=rig.clock() + after)
             for after in (-900, -800, -700, 1_000)
         ]
         runs = await rig.worker.take(9)
@@ -424,7 +422,7 @@ class StatsGroup(ConformanceGroup):
         runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [third.id, fourth.id]
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
-        fifth = await rig.add(gates=(use_of(line),), due_at=rig.clock())
+        fifth = await rig.add(gates=(line,), due_at=rig.clock())
         rig.clock.advance(200)
         assert await rig.worker.take_ids(9) == [fifth.id]
         waits = [

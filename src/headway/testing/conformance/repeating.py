@@ -258,9 +258,7 @@ async def fill(rig: Rig) -> list[str]:
     """Jobs that meet at locks, pools and slots; their ids."""
     await rig.declare(TRUNK, REPO, POOL)
     jobs = [
-        rig.jobs.make(
-            gates=((use_of(TRUNK),), (use_of(REPO, url=n % 4),), (use_of(POOL),), ())[n % 4]
-        )
+        rig.jobs.make(gates=((TRUNK,), (use_of(REPO, url=n % 4),), (POOL,), ())[n % 4])
         for n in range(JOBS)
     ]
     await rig.enqueue(*jobs)
@@ -309,13 +307,11 @@ class RaceGroup(ConformanceGroup):
         assert done == Counter(ids)
 
     async def test_settlements_of_one_run_that_race_are_written_once(self, rig: Rig) -> None:
-        await rig.declare(TRUNK)
-        job = await rig.add(gates=(use_of(TRUNK),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(TRUNK,))
         outcomes = [Succeeded(run.id, run.run), Failed(run.id, run.run)] * 5
         verdicts = await asyncio.gather(*(rig.worker.report(outcome) for outcome in outcomes))
         assert Counter(verdicts) == {Verdict.DONE: 1, Verdict.ALREADY: 9}
-        assert await rig.state(job.id) in {State.SUCCEEDED, State.SCHEDULED}
+        assert await rig.state(run.id) in {State.SUCCEEDED, State.SCHEDULED}
         assert await rig.used("line") == 0
 
     async def test_sweepers_that_race_do_each_thing_once(self, rig: Rig) -> None:

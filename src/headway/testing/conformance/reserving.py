@@ -84,9 +84,9 @@ class TicketGroup(ConformanceGroup):
             await rig.pass_time(1_000)
             await rig.add(gates=(often,))
             await worker.take_one()
-        waiting = await rig.add_many(2, gates=(use_of(LINE), often))
+        waiting = await rig.add_many(2, gates=(LINE, often))
         assert await worker.take() == []
-        await rig.add_many(2, gates=(use_of(LINE),))
+        await rig.add_many(2, gates=(LINE,))
         holders = await worker.take(9)
         await rig.pass_time(1_000)
         assert await rig.states(*waiting) == [State.WAITING, State.PARKED]
@@ -183,6 +183,15 @@ def use(gate: GateSpec, amount: int) -> GateUse:
     return use_of(gate, amount, name="cad") if gate is LICENCE else use_of(gate, amount)
 
 
+async def hold(rig: Rig, gate: GateSpec, count: int) -> list[Claimed]:
+    """Declare a gate, and start so many jobs that each hold one permit of it for a long time."""
+    await rig.declare(gate)
+    await rig.add_many(count, kind="held", gates=(use(gate, 1),))
+    runs = await rig.worker.take(9, lease_ms=LONG_MS)
+    assert len(runs) == count
+    return runs
+
+
 class Stream:
     """Jobs that ask for one permit each, of another kind; a new one comes for each that ends."""
 
@@ -214,11 +223,7 @@ class Stream:
 
 
 async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
-    """How many rounds of ends and claims it takes until a job of the first stream's lane starts.
-
-    Raises:
-        AssertionError: it never does.
-    """
+    """How many rounds of ends and claims it takes until a job of the first stream's lane starts."""
     for number in range(1, 30):
         for stream in reversed(streams):
             await stream.end_one()
@@ -227,8 +232,7 @@ async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
             for other in reversed(streams):
                 if any(run.id == job for run in await other.claim()):
                     return number
-    message = "it never started"
-    raise AssertionError(message)
+    pytest.fail("it never started")
 
 
 class ReserveGroup(ConformanceGroup):
@@ -259,25 +263,20 @@ class ReserveGroup(ConformanceGroup):
         assert await rounds_until_start(rig, [own, side], big.id) <= 8
 
     async def test_what_is_more_than_it_needs_is_not_kept(self, rig: Rig) -> None:
-        await rig.declare(Slots("six", 6))
         six = Slots("six", 6)
-        holders = await rig.add_many(5, kind="held", gates=(use_of(six),))
-        held = await rig.worker.take(9)
-        assert len(held) == len(holders)
-        big = await rig.add(kind="big", priority=0, gates=(use_of(six, 2),))
-        small = await rig.add_many(3, kind="small", gates=(use_of(six),))
+        held = await hold(rig, six, 5)
+        big = await rig.add(kind="big", priority=0, gates=(six.take(2),))
+        small = await rig.add_many(3, kind="small", gates=(six,))
         assert await rig.worker.take(9) == []
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
         assert await rig.worker.take_ids(9) == [big.id, small[0].id]
 
     async def test_job_that_comes_before_takes_what_is_reserved(self, rig: Rig) -> None:
-        await rig.declare(WIDE)
-        await rig.add_many(3, kind="held", gates=(use_of(WIDE),))
-        await rig.worker.take(9)
-        await rig.add(kind="big", priority=5, gates=(use_of(WIDE, 3),))
+        await hold(rig, WIDE, 3)
+        await rig.add(kind="big", priority=5, gates=(WIDE.take(3),))
         assert await rig.worker.take(9) == []
-        urgent = await rig.add(kind="small", priority=1, gates=(use_of(WIDE),))
-        await rig.add(kind="small", priority=9, gates=(use_of(WIDE),))
+        urgent = await rig.add(kind="small", priority=1, gates=(WIDE,))
+        await rig.add(kind="small", priority=9, gates=(WIDE,))
         assert await rig.worker.take_ids(9) == [urgent.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
@@ -285,9 +284,7 @@ class ReserveGroup(ConformanceGroup):
     async def test_reservation_ends_when_its_job_leaves(
         self, rig: Rig, gate: GateSpec, verb: Verb
     ) -> None:
-        await rig.declare(gate)
-        await rig.add_many(3, kind="held", gates=(use(gate, 1),))
-        await rig.worker.take(9)
+        await hold(rig, gate, 3)
         big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
         small = await rig.add(kind="small", lane=SIDE, gates=(use(gate, 1),))
         assert await rig.worker.take(9) == []
@@ -302,9 +299,7 @@ class ReserveGroup(ConformanceGroup):
     async def test_reservation_stays_when_another_that_asks_for_several_leaves(
         self, rig: Rig, gate: GateSpec
     ) -> None:
-        await rig.declare(gate)
-        await rig.add_many(3, kind="held", gates=(use(gate, 1),))
-        await rig.worker.take(9)
+        await hold(rig, gate, 3)
         first = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
         second = await rig.add(kind="wide", priority=1, gates=(use(gate, 2),))
         await rig.add(kind="small", lane=SIDE, gates=(use(gate, 1),))
@@ -317,9 +312,7 @@ class ReserveGroup(ConformanceGroup):
     async def test_reservation_ends_in_time_if_nobody_serves_its_lane(
         self, rig: Rig, gate: GateSpec
     ) -> None:
-        await rig.declare(gate)
-        await rig.add_many(2, kind="held", gates=(use(gate, 1),))
-        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
+        held = await hold(rig, gate, 2)
         await rig.add(kind="big", priority=0, lane=SIDE, gates=(use(gate, 3),))
         assert await rig.worker.take(9, SIDE) == []
         small = await rig.add(kind="small", gates=(use(gate, 1),))
@@ -334,11 +327,9 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [small.id]
 
     async def test_claims_of_its_lane_renew_a_reservation(self, rig: Rig) -> None:
-        await rig.declare(WIDE)
-        await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
-        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
-        big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
-        await rig.add(kind="small", lane=SIDE, gates=(use_of(WIDE),))
+        held = await hold(rig, WIDE, 2)
+        big = await rig.add(kind="big", priority=0, gates=(WIDE.take(3),))
+        await rig.add(kind="small", lane=SIDE, gates=(WIDE,))
         for _ in range(4):
             reply = await rig.worker.ask(9)
             assert reply.jobs == []
@@ -352,9 +343,7 @@ class ReserveGroup(ConformanceGroup):
     async def test_job_that_is_parked_keeps_its_reservation_without_claims_of_its_lane(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LICENCE)
-        await rig.add_many(2, kind="held", gates=(use(LICENCE, 1),))
-        held = (await rig.worker.ask(9, lease_ms=LONG_MS)).jobs
+        held = await hold(rig, LICENCE, 2)
         big = await rig.add(kind="big", priority=0, gates=(use(LICENCE, 3),))
         assert await rig.worker.take(9) == []
         for _ in range(3):
@@ -369,17 +358,16 @@ class ReserveGroup(ConformanceGroup):
     async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
         self, rig: Rig, why: str
     ) -> None:
-        await rig.declare(WIDE, OTHER)
-        await rig.add_many(2, kind="held", gates=(use_of(WIDE), use_of(OTHER)))
+        await rig.add_many(2, kind="held", gates=(WIDE, OTHER))
         await rig.worker.take(9)
         if why == "never":
-            await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 5),))
+            await rig.add(kind="big", priority=0, gates=(WIDE.take(5),))
         elif why == "closed":
-            await rig.add(kind="big", tenant="beta", priority=0, gates=(use_of(WIDE, 3),))
+            await rig.add(kind="big", tenant="beta", priority=0, gates=(WIDE.take(3),))
             await rig.close_gate("tenant:beta")
         else:
-            await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3), use_of(OTHER)))
-        small = await rig.add_many(3, kind="small", gates=(use_of(WIDE),))
+            await rig.add(kind="big", priority=0, gates=(WIDE.take(3), OTHER))
+        small = await rig.add_many(3, kind="small", gates=(WIDE,))
         assert await rig.worker.take_ids(9) == [small[0].id, small[1].id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
@@ -395,13 +383,11 @@ class ReserveGroup(ConformanceGroup):
 
     async def test_member_that_never_fits_it_is_not_kept_for_it(self, rig: Rig) -> None:
         desks = Pool("desks", {"a": 1, "b": 2})
-        await rig.declare(desks)
-        await rig.add_many(2, kind="held", gates=(use_of(desks),))
-        held = await rig.worker.take(9)
+        held = await hold(rig, desks, 2)
         assert [run.members["desks"] for run in held] == ["a", "b"]
         await rig.worker.report(Succeeded(held[0].id, held[0].run))
-        big = await rig.add(kind="big", gates=(use_of(desks, 2),))
-        small = await rig.add(kind="small", gates=(use_of(desks),))
+        big = await rig.add(kind="big", gates=(desks.take(2),))
+        small = await rig.add(kind="small", gates=(desks,))
         (run,) = await rig.worker.take(9)
         assert (run.id, run.members["desks"]) == (small.id, "a")
         await rig.worker.report(Succeeded(held[1].id, held[1].run))
@@ -411,8 +397,7 @@ class ReserveGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         one, two = Slots("one", 3), Slots("two", 3)
-        await rig.declare(one, two)
-        await rig.add_many(2, kind="held", gates=(use_of(one), use_of(two)))
+        await rig.add_many(2, kind="held", gates=(one, two))
         worker, other = rig.new_worker(), rig.new_worker()
         held = await worker.take(9)
         both = (use_of(one, 2), use_of(two, 2))
@@ -428,11 +413,9 @@ class ReserveGroup(ConformanceGroup):
         assert await other.take_ids(9, SIDE) == [second.id]
 
     async def test_why_and_the_gate_tell_for_whom_it_is_reserved(self, rig: Rig) -> None:
-        await rig.declare(WIDE)
-        await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
-        held = await rig.worker.take(9)
-        big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
-        small = await rig.add(kind="small", gates=(use_of(WIDE),))
+        held = await hold(rig, WIDE, 2)
+        big = await rig.add(kind="big", priority=0, gates=(WIDE.take(3),))
+        small = await rig.add(kind="small", gates=(WIDE,))
         assert await rig.worker.take(9) == []
         gate = await rig.gate("wide")
         assert (gate.free, gate.reserved, gate.reserved_for) == (2, 3, big.id)

@@ -5,10 +5,12 @@ Situations that several groups begin with are here too.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict, TypeVar, Unpack
 
 import pytest
@@ -25,7 +27,15 @@ from headway.contract.definitions import (
     SetGate,
 )
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
-from headway.contract.outcomes import HandedOver
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    HandedOver,
+    NextStage,
+    Released,
+    Snoozed,
+    Succeeded,
+)
 from headway.contract.signals import Decided, Signal, SignalKind, SignalReply
 from headway.contract.store import Enqueued, Store
 from headway.contract.views import (
@@ -40,14 +50,14 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.cascade import CANDIDATE, Cascade
-from headway.core.gates.spec import GateSpec, GateUse
-from headway.core.job import FollowUp, JobPolicy, NewJob
+from headway.core.gates.spec import GateNeed, GateSpec, GateUse
+from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.clock import FakeClock
-from headway.testing.conformance.worker import PlayedWorker
+from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.dump import Dump, compare, differences, dump, every_job
-from headway.testing.jobs import POLICY, JobFactory, JobFields
+from headway.testing.jobs import POLICY, Gate, JobFactory, JobFields
 
 MakeStore = Callable[[FakeClock], Store]
 """What the author of a store supplies: a new, empty store that uses this clock."""
@@ -56,6 +66,42 @@ Row = TypeVar("Row")
 
 AUTHOR = "ann"
 REASON = "a drill"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+LIMIT_S = 10
+"""A wait that takes longer was not woken."""
+
+
+class _Short(TypedDict):
+    key: None
+    policy: JobPolicy
+    expires_at: None
+
+
+SHORT = _Short(key=None, policy=DEFAULT_POLICY, expires_at=None)
+"""Jobs without a key and with the default retention: only they take the stores' short paths."""
+
+each_end = pytest.mark.parametrize(
+    "outcome",
+    [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
+    ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
+)
+"""Run a test with each outcome that ends a run."""
+
+
+class SignalFields(TypedDict, total=False):
+    """The fields of a signal that a test may set."""
+
+    kind: SignalKind
+    body: bytes | None
+    label: str
+    extend_ms: int | None
+    after_ms: int | None
+    reason: str
+    candidate: str
+    stage: str
+    gates: tuple[GateUse, ...]
+    offer: bool
+    known_as: str
 
 
 class Rig:
@@ -78,6 +124,7 @@ class Rig:
         self.worker = self.new_worker()
         self._acts = 0
         self._events = 0
+        self._declared: set[str] = set()
 
     # What goes in ---------------------------------------------------------------------------
 
@@ -91,16 +138,31 @@ class Rig:
         return await self.store.enqueue(jobs)
 
     async def add(self, **fields: Unpack[JobFields]) -> NewJob:
-        """Make and enqueue one job."""
-        job = self.jobs.make(**fields)
-        await self.store.enqueue([job])
+        """Make and enqueue one job; its gates as in `add_many`."""
+        (job,) = await self.add_many(1, **fields)
         return job
 
     async def add_many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
-        """Make and enqueue jobs in one step."""
+        """Make and enqueue jobs in one step.
+
+        Gates that are given as specs are declared first, unless one of that name was already.
+        """
+        specs = [
+            gate.spec if isinstance(gate, GateNeed) else gate
+            for gate in fields.get("gates", ())
+            if not isinstance(gate, GateUse)
+        ]
+        await self.declare(*(spec for spec in specs if spec.name not in self._declared))
         jobs = self.jobs.many(count, **fields)
         await self.store.enqueue(jobs)
         return jobs
+
+    async def start(self, **fields: Unpack[JobFields]) -> Claimed:
+        """Make and enqueue one job, which the worker starts; return its run."""
+        job = await self.add(**fields)
+        run = await self.worker.take_one(job.lane)
+        assert run.id == job.id
+        return run
 
     async def define(self, *items: Item, revision: int | None = None) -> int:
         """Change definitions, all or none."""
@@ -110,7 +172,9 @@ class Rig:
 
     async def declare(self, *specs: GateSpec) -> None:
         """Declare gates, as code does."""
-        await self.define(*(DeclareGate(spec=spec) for spec in specs))
+        if specs:
+            await self.define(*(DeclareGate(spec=spec) for spec in specs))
+            self._declared.update(spec.name for spec in specs)
 
     async def cap(self, name: str, capacity: int) -> None:
         """Give a gate another capacity, as an operator does."""
@@ -156,23 +220,12 @@ class Rig:
         decided: Decided = Decided.SUCCEEDED,
         *,
         event: str | None = None,
-        candidate: str = "",
-        body: bytes | None = None,
-        reason: str = "",
+        **more: Unpack[SignalFields],
     ) -> SignalReply:
-        """Send a final signal under a new event id, or the one given."""
+        """Send a signal, a final one by default, under a new event id, or the one given."""
         self._events += 1
-        return await self.store.signal(
-            Signal(
-                key=key,
-                event=event or f"event-{self._events}",
-                kind=SignalKind.FINAL,
-                decided=decided,
-                body=body,
-                reason=reason,
-                candidate=candidate,
-            )
-        )
+        event = event or f"event-{self._events}"
+        return await self.store.signal(Signal(key=key, event=event, decided=decided, **more))
 
     async def pass_time(self, ms: int) -> None:
         """Move the clock on, and sweep all that is due then."""
@@ -187,6 +240,29 @@ class Rig:
             if not replies[-1].again:
                 return replies
         pytest.fail("a thousand sweeps, and the last one still says that more is due")
+
+    async def wait(self, seen: int, until_at: int | None = None) -> None:
+        """Check that a wait returns at once, whatever happened before it.
+
+        Args:
+            seen: of the last claim.
+        """
+        async with asyncio.timeout(LIMIT_S):
+            await self.store.wait([LANE], until_at, seen)
+
+    @asynccontextmanager
+    async def wakes(self, seen: int, *lanes: str) -> AsyncGenerator[None]:
+        """Check that what the block does wakes a wait in each of these lanes that began before it.
+
+        Args:
+            seen: of the last claim.
+            lanes: by default that of the job factory.
+        """
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            for lane in lanes or (LANE,):
+                tasks.create_task(self.store.wait([lane], None, seen))
+            await asyncio.sleep(0)  # noqa: TID251  (lets the waits begin; no time passes)
+            yield
 
     # What comes out -------------------------------------------------------------------------
 
@@ -346,7 +422,7 @@ async def dial(
     rig: Rig,
     *,
     key: str = "call-1",
-    gates: tuple[GateUse, ...] = (),
+    gates: tuple[Gate, ...] = (),
     policy: JobPolicy = POLICY,
     timeout_ms: int = 1_800_000,
 ) -> Call:

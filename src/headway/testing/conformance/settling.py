@@ -22,14 +22,14 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
-from headway.contract.signals import Decided, Signal
+from headway.contract.signals import Decided
 from headway.core.errors import CallerError, InvalidValue, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig, ref
+from headway.testing.conformance.rig import SHORT, UNKNOWN_ID, ConformanceGroup, Rig, each_end, ref
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import POLICY, use_of
 
@@ -158,22 +158,21 @@ class SettleGroup(ConformanceGroup):
     async def test_run_that_ends_without_an_error_shows_none_of_an_earlier_run(
         self, rig: Rig, end: str
     ) -> None:
-        job = await rig.add(policy=TWICE)
-        first = await rig.worker.take_one()
+        first = await rig.start(policy=TWICE)
         # Long, because a store may keep a long text apart from the rest of the row.
         error = "boom" + "!" * 5_000
         await rig.worker.settle(Failed(first.id, first.run, error=error, after_ms=0))
         second = await rig.worker.take_one()
-        assert [run.error for run in (await rig.view(job.id)).runs] == [error, ""]
+        assert [run.error for run in (await rig.view(first.id)).runs] == [error, ""]
         await ENDS_WITHOUT_ERROR[end](rig, rig.worker, second)
-        view = await rig.view(job.id)
+        view = await rig.view(first.id)
         assert [run.error for run in view.runs] == [error, ""]
         if view.state is State.DEAD:
             assert view.error == ""
         if view.state in {State.DEAD, State.CANCELLED}:
-            await rig.act(Verb.RETRY, job.id)
+            await rig.act(Verb.RETRY, first.id)
             await rig.worker.take_one()
-            runs = (await rig.view(job.id)).runs
+            runs = (await rig.view(first.id)).runs
             assert [run.error for run in runs] == [error, "", ""]
 
     async def test_run_keeps_what_its_handler_raised_after_the_hand_over(self, rig: Rig) -> None:
@@ -238,8 +237,8 @@ class SettleGroup(ConformanceGroup):
     async def test_next_stage_waits_behind_its_gate_without_holding_the_last_one(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE, PHONE)
-        await rig.add(gates=(use_of(LINE),), kind="text")
+        await rig.declare(PHONE)
+        await rig.add(gates=(LINE,), kind="text")
         job = await rig.add(stage="check", gates=(use_of(PHONE, phone="1"),))
         runs = {run.id: run for run in await rig.worker.take(2)}
         await rig.worker.settle(
@@ -288,7 +287,7 @@ class SettleGroup(ConformanceGroup):
         verdicts = await worker.settle(
             Succeeded(one.id, one.run),
             Succeeded(foreign.id, foreign.run),
-            Succeeded("00000000-0000-4000-8000-000000000000", 1),
+            Succeeded(UNKNOWN_ID, 1),
             Succeeded(two.id, two.run + 1),
             Died(two.id, two.run),
         )
@@ -297,16 +296,11 @@ class SettleGroup(ConformanceGroup):
         assert await rig.state(foreign.id) is State.RUNNING
         assert await rig.state(two.id) is State.DEAD
 
-    @pytest.mark.parametrize(
-        "outcome",
-        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
-        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
-    )
+    @each_end
     async def test_settling_again_what_this_run_settled_answers_already_and_writes_nothing(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.declare(LINE)
-        await rig.add(gates=(use_of(LINE),))
+        await rig.add(gates=(LINE,))
         run = await rig.worker.take_and_report(outcome)
         before = await rig.dump()
         rig.clock.advance(1)
@@ -317,13 +311,12 @@ class SettleGroup(ConformanceGroup):
         assert after.stats.totals == before.stats.totals
 
     async def test_first_of_two_outcomes_of_one_run_stands(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         verdicts = await rig.worker.settle(
             Succeeded(run.id, run.run, result=b"1"), Died(run.id, run.run)
         )
         assert verdicts == [Verdict.DONE, Verdict.ALREADY]
-        assert await rig.state(job.id) is State.SUCCEEDED
+        assert await rig.state(run.id) is State.SUCCEEDED
 
     @pytest.mark.parametrize(
         "outcome",
@@ -339,8 +332,7 @@ class SettleGroup(ConformanceGroup):
     async def test_outcome_sent_twice_at_once_is_written_once(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         again = outcome(run.id, run.run)
         assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
         assert len((await rig.view(run.id)).runs) == 1
@@ -364,7 +356,7 @@ class SettleGroup(ConformanceGroup):
     async def test_event_that_came_early_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:
         one, two = await rig.add_many(2)
         runs = await rig.worker.take(2)
-        await rig.store.signal(Signal(key="call-1", event="end"))
+        await rig.signal("call-1")
         await rig.worker.settle(
             *(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000) for run in runs)
         )
@@ -414,7 +406,7 @@ class SettleGroup(ConformanceGroup):
 
     async def test_totals_count_what_happened(self, rig: Rig) -> None:
         jobs = await rig.add_many(8)
-        plain = await rig.add_many(3, key=None, policy=DEFAULT_POLICY, expires_at=None)
+        plain = await rig.add_many(3, **SHORT)
         runs = await rig.worker.take(10)
         assert [run.id for run in runs] == [job.id for job in (*jobs[:8], *plain[:2])]
         await rig.worker.settle(
@@ -445,7 +437,7 @@ class SettleGroup(ConformanceGroup):
     async def test_successes_of_one_call_are_counted_in_the_lane_of_each(self, rig: Rig) -> None:
         lanes = {"a": 1, "b": 2, "c": 3}
         for lane, number in lanes.items():
-            await rig.add_many(number, lane=lane, key=None, policy=DEFAULT_POLICY, expires_at=None)
+            await rig.add_many(number, lane=lane, **SHORT)
         runs = await rig.worker.take(6, *lanes)
         assert len(runs) == 6
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))

@@ -6,17 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from headway.contract.outcomes import (
-    HandedOver,
-    KnownAs,
-    Verdict,
-)
+from headway.contract.outcomes import HandedOver, KnownAs, Verdict
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS
-from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
 HOUR_MS = 3_600_000
@@ -39,7 +34,7 @@ class SignalGroup(ConformanceGroup):
         self, rig: Rig, decided: Decided, state: State
     ) -> None:
         await rig.declare(LINE)
-        call = await dial(rig, gates=(use_of(LINE),))
+        call = await dial(rig, gates=(LINE,))
         reply = await rig.signal(call.key, decided, body=b'{"sec":9}', reason="hung up")
         assert (reply.answer, reply.job, reply.state) == (Heard.APPLIED, call.id, state)
         view = await rig.view(call.id)
@@ -64,9 +59,7 @@ class SignalGroup(ConformanceGroup):
 
     async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.store.signal(
-            Signal(key=call.key, event="e", decided=Decided.RETRY, after_ms=5_555, reason="engaged")
-        )
+        await rig.signal(call.key, Decided.RETRY, after_ms=5_555, reason="engaged")
         view = await rig.view(call.id)
         assert view.due_at == rig.clock() + 5_555
         assert (view.reason, view.error, view.runs[0].error) == ("engaged",) * 3
@@ -77,11 +70,9 @@ class SignalGroup(ConformanceGroup):
     async def test_retry_by_signal_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
         job = await rig.add()
         for number in (1, 2, 3):
-            await rig.worker.take_and_report(HandedOver, key=f"call-{number}", timeout_ms=9_000)
             key = f"call-{number}"
-            await rig.store.signal(
-                Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0, reason=key)
-            )
+            await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
+            await rig.signal(key, Decided.RETRY, after_ms=0, reason=key)
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == (State.DEAD, "call-3", "call-3")
 
@@ -116,20 +107,17 @@ class SignalGroup(ConformanceGroup):
 
     async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
         call = await dial(rig)
-        ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
-        assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
+        reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
+        assert reply.answer is Heard.APPLIED
         assert "CA77" in (await rig.view(call.id)).runs[0].keys
         assert (await rig.signal("CA77")).state == State.SUCCEEDED
 
     async def test_late_signal_makes_its_own_run_known_and_no_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
-        again = Signal(
-            key=call.key, event="a", decided=Decided.RETRY, after_ms=0, known_as="CA-first"
-        )
-        await rig.store.signal(again)
+        await rig.signal(call.key, Decided.RETRY, after_ms=0, known_as="CA-first")
         await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
-        late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA-late")
-        assert (await rig.store.signal(late)).answer is Heard.LATE
+        late = await rig.signal(call.key, Decided.DEAD, known_as="CA-late")
+        assert late.answer is Heard.LATE
         first, second = (await rig.view(call.id)).runs
         assert {"CA-first", "CA-late"} <= set(first.keys)
         assert second.keys == ("second",)
@@ -141,8 +129,8 @@ class SignalGroup(ConformanceGroup):
     ) -> None:
         call = await dial(rig)
         assert (await rig.signal("CA77", event="end")).answer is Heard.KEPT
-        ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
-        assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
+        reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
+        assert reply.answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_second_final_signal_is_late(self, rig: Rig) -> None:
@@ -164,8 +152,9 @@ class SignalGroup(ConformanceGroup):
     async def test_kept_signal_that_comes_too_late_for_its_candidate_stays_late(
         self, rig: Rig
     ) -> None:
-        await rig.add(candidates=("ann", "bob"), policy=policy_with(cascade=True), expires_at=None)
-        run = await rig.worker.take_one()
+        run = await rig.start(
+            candidates=("ann", "bob"), policy=policy_with(cascade=True), expires_at=None
+        )
         word = Signal(key=ref(run), event="word", decided=Decided.ACCEPTED, candidate="bob")
         assert (await rig.store.signal(word)).answer is Heard.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=9_000))
@@ -183,7 +172,7 @@ class SignalGroup(ConformanceGroup):
 
     async def test_signal_of_an_earlier_run_is_late_for_the_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
-        await rig.store.signal(Signal(key=call.key, event="a", decided=Decided.RETRY, after_ms=0))
+        await rig.signal(call.key, Decided.RETRY, after_ms=0)
         await rig.worker.take_and_report(HandedOver, key="call-second", timeout_ms=9_000)
         assert (await rig.signal(call.key)).answer is Heard.LATE
         assert (await rig.signal(f"{call.id}:1")).answer is Heard.LATE
@@ -204,54 +193,47 @@ class SignalGroup(ConformanceGroup):
         await rig.signal(call.key, Decided.RETRY)
         await rig.pass_time(LEASE_MS)
         await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
-        late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA77")
-        assert (await rig.store.signal(late)).answer is Heard.LATE
+        late = await rig.signal(call.key, Decided.DEAD, known_as="CA77")
+        assert late.answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
+        run = await rig.start(gates=(LINE,))
         assert (await rig.signal("call-1", body=b"7")).answer is Heard.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        view = await rig.view(job.id)
+        view = await rig.view(run.id)
         assert (view.state, view.result) == (State.SUCCEEDED, b"7")
         assert await rig.used("line") == 0
 
     async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
-        assert (await rig.signal(f"{job.id}:1")).answer is Heard.KEPT
-        await rig.worker.report(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
-        assert await rig.state(job.id) is State.SUCCEEDED
+        run = await rig.start()
+        assert (await rig.signal(f"{run.id}:1")).answer is Heard.KEPT
+        await rig.worker.report(HandedOver(run.id, run.run, key=f"{run.id}:1", timeout_ms=9_000))
+        assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_early_signal_under_the_runs_own_key_settles_at_hand_over_under_another(
         self, rig: Rig
     ) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         assert (await rig.signal(ref(run))).answer is Heard.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="CA77", timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
-        wrong = Signal(key=call.id, event="a")
-        assert (await rig.store.signal(wrong)).answer is Heard.KEPT
-        right = replace(wrong, key=call.key)
-        assert (await rig.store.signal(right)).answer is Heard.APPLIED
+        assert (await rig.signal(call.id, event="a")).answer is Heard.KEPT
+        assert (await rig.signal(call.key, event="a")).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
-        assert (await rig.store.signal(right)).answer is Heard.ALREADY
+        assert (await rig.signal(call.key, event="a")).answer is Heard.ALREADY
 
     async def test_event_kept_under_the_jobs_bare_id_settles_at_the_hand_over(
         self, rig: Rig
     ) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
-        for key in (job.id, "call-1"):
-            assert (await rig.store.signal(Signal(key=key, event="a"))).answer is Heard.KEPT
+        run = await rig.start()
+        for key in (run.id, "call-1"):
+            assert (await rig.signal(key, event="a")).answer is Heard.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert await rig.state(job.id) is State.SUCCEEDED
+        assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -314,8 +296,7 @@ class SignalGroup(ConformanceGroup):
         assert (await rig.view(call.id)).deadline_at == deadline_at
 
     async def test_early_duplicate_is_kept_once(self, rig: Rig) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         first = await rig.signal("call-1", event="end")
         second = await rig.signal("call-1", event="end")
         assert first.answer is Heard.KEPT
@@ -341,8 +322,8 @@ class SignalGroup(ConformanceGroup):
     async def test_progress_after_the_end_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key)
-        signal = Signal(key=call.key, event="ring", kind=SignalKind.PROGRESS, extend_ms=9)
-        assert (await rig.store.signal(signal)).answer is Heard.LATE
+        reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, extend_ms=9)
+        assert reply.answer is Heard.LATE
         assert (await rig.view(call.id)).deadline_at is None
 
     async def test_note_labels_the_job_also_after_its_end_and_once(self, rig: Rig) -> None:
@@ -361,8 +342,7 @@ class SignalGroup(ConformanceGroup):
         call = await dial(rig)
         await call.worker.report(KnownAs(call.id, call.run, key="SM55"))
         await rig.signal("SM55")
-        note = Signal(key="SM55", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
-        reply = await rig.store.signal(note)
+        reply = await rig.signal("SM55", kind=SignalKind.NOTE, label="DELIVERED")
         assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
 
     async def test_known_as_again_answers_already(self, rig: Rig) -> None:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.definitions import DeclareLane, LaneSpec, SetGate
-from headway.contract.outcomes import (
-    Died,
-    Failed,
-    GaveBack,
-    HandedOver,
-    NextStage,
-    Outcome,
-    Released,
-    Snoozed,
-    Succeeded,
-    Verdict,
-)
+from headway.contract.outcomes import GaveBack, HandedOver, Outcome, Succeeded, Verdict
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig, each_end
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -38,52 +26,44 @@ class SlotsGroup(ConformanceGroup):
     """A counting semaphore whose permits are rows that name their holders."""
 
     async def test_no_more_permits_are_out_than_the_capacity(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        jobs = await rig.add_many(5, gates=(use_of(LINE),))
+        jobs = await rig.add_many(5, gates=(LINE,))
         assert await rig.worker.take_ids(5) == [jobs[0].id, jobs[1].id]
         assert await rig.worker.take(5) == []
         gate = await rig.gate("line")
         assert (gate.used, gate.free, gate.open) == (2, 0, False)
 
     async def test_permit_given_back_starts_exactly_one(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        jobs = await rig.add_many(5, gates=(use_of(LINE),))
+        jobs = await rig.add_many(5, gates=(LINE,))
         first, _ = await rig.worker.take(5)
         await rig.worker.settle(Succeeded(first.id, first.run))
         assert await rig.worker.take_ids(5) == [jobs[2].id]
 
     async def test_permit_names_its_holder(self, rig: Rig) -> None:
-        await rig.declare(WIDE)
-        job = await rig.add(gates=(use_of(WIDE, 3),))
+        job = await rig.add(gates=(WIDE.take(3),))
         rig.clock.advance(70)
         await rig.worker.take()
         (holder,) = (await rig.gate("wide")).holders
         assert (holder.gate, holder.job, holder.run) == ("wide", job.id, 1)
         assert (holder.member, holder.amount, holder.since) == ("", 3, rig.clock())
 
-    @pytest.mark.parametrize(
-        "outcome",
-        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
-        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
-    )
+    @each_end
     async def test_every_end_of_a_run_gives_its_permits_back(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.declare(LINE, LOCK)
-        job = await rig.add(gates=(use_of(LINE), use_of(LOCK, name="a")))
-        run = await rig.worker.take_one()
+        await rig.declare(LOCK)
+        run = await rig.start(gates=(LINE, use_of(LOCK, name="a")))
         assert (await rig.used("line"), await rig.used("lock:a")) == (1, 1)
         await rig.worker.settle(outcome(run.id, run.run))
         assert (await rig.used("line"), await rig.holders("line")) == (0, [])
-        assert await rig.state(job.id) is not State.RUNNING
+        assert await rig.state(run.id) is not State.RUNNING
         other = await rig.add(gates=(use_of(LOCK, name="a"),), priority=1)
         assert other.id in await rig.worker.take_ids(2)
 
     async def test_job_takes_all_its_permits_or_none(self, rig: Rig) -> None:
         await rig.declare(LINE, WIDE, LOCK)
         await rig.cap("wide", 0)
-        await rig.add(gates=(use_of(LINE), use_of(WIDE), use_of(LOCK, name="a")))
-        await rig.add(gates=(use_of(LOCK, name="b"), use_of(LINE, 2)))
+        await rig.add(gates=(LINE, WIDE, use_of(LOCK, name="a")))
+        await rig.add(gates=(use_of(LOCK, name="b"), LINE.take(2)))
         await rig.worker.take(5)
         blocked = await rig.add(gates=(use_of(LOCK, name="b"), use_of(LOCK, name="c")))
         await rig.worker.take(5)
@@ -105,16 +85,15 @@ class SlotsGroup(ConformanceGroup):
         assert sorted(got) == sorted(job.id for job in jobs)
 
     async def test_weighted_head_that_does_not_fit_holds_its_followers_back(self, rig: Rig) -> None:
-        await rig.declare(WIDE)
-        jobs = await rig.add_many(3, gates=(use_of(WIDE, 3),))
+        jobs = await rig.add_many(3, gates=(WIDE.take(3),))
         first = await rig.worker.take_one()
         assert await rig.worker.take(5) == []
         await rig.worker.settle(Succeeded(first.id, first.run))
         assert await rig.worker.take_ids(5) == [jobs[1].id]
 
     async def test_amount_above_the_capacity_waits_and_says_never_fits(self, rig: Rig) -> None:
-        await rig.declare(WIDE, LOCK)
-        shared = await rig.add(gates=(use_of(WIDE, 5),))
+        await rig.declare(LOCK)
+        shared = await rig.add(gates=(WIDE.take(5),))
         keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),), kind="text")
         assert await rig.worker.take(5) == []
         assert (await rig.why(shared.id)).never_fits == ("wide",)
@@ -123,9 +102,8 @@ class SlotsGroup(ConformanceGroup):
     async def test_amount_that_never_fits_at_a_keyed_gate_holds_nobody_back(self, rig: Rig) -> None:
         await rig.declare(LOCK)
         await rig.add(gates=(use_of(LOCK, 2, name="a"),))
-        good = await rig.add(gates=(use_of(LOCK, 1, name="a"),))
-        run = await rig.worker.take_one()
-        assert run.id == good.id
+        run = await rig.start(gates=(use_of(LOCK, 1, name="a"),))
+        assert run.id == run.id
         follower = await rig.add(gates=(use_of(LOCK, 1, name="a"),))
         assert await rig.worker.take(5) == []
         await rig.worker.settle(Succeeded(run.id, run.run))
@@ -134,8 +112,8 @@ class SlotsGroup(ConformanceGroup):
     async def test_amount_that_never_fitted_starts_when_the_capacity_is_raised(
         self, rig: Rig
     ) -> None:
-        await rig.declare(WIDE, LOCK)
-        shared = await rig.add(gates=(use_of(WIDE, 5),))
+        await rig.declare(LOCK)
+        shared = await rig.add(gates=(WIDE.take(5),))
         keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),), kind="text")
         assert await rig.worker.take(5) == []
         await rig.cap("wide", 5)
@@ -154,8 +132,7 @@ class SlotsGroup(ConformanceGroup):
     async def test_lowered_capacity_revokes_nothing_and_lets_none_start_until_it_is_under(
         self, rig: Rig
     ) -> None:
-        await rig.declare(WIDE)
-        jobs = await rig.add_many(6, gates=(use_of(WIDE),))
+        jobs = await rig.add_many(6, gates=(WIDE,))
         runs = await rig.worker.take(4)
         await rig.cap("wide", 2)
         gate = await rig.gate("wide")
@@ -167,8 +144,8 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [jobs[4].id]
 
     async def test_raised_capacity_lets_what_waits_start(self, rig: Rig) -> None:
-        await rig.declare(LINE, LOCK)
-        shared = await rig.add_many(4, gates=(use_of(LINE),))
+        await rig.declare(LOCK)
+        shared = await rig.add_many(4, gates=(LINE,))
         keyed = await rig.add_many(3, gates=(use_of(LOCK, name="a"),), kind="text")
         await rig.worker.take(9)
         await rig.cap("line", 3)
@@ -178,7 +155,7 @@ class SlotsGroup(ConformanceGroup):
     async def test_capacity_of_nothing_lets_nothing_pass(self, rig: Rig) -> None:
         await rig.declare(LINE)
         await rig.cap("line", 0)
-        job = await rig.add(gates=(use_of(LINE),))
+        job = await rig.add(gates=(LINE,))
         assert await rig.worker.take(5) == []
         await rig.cap("line", 1)
         assert await rig.worker.take_ids(5) == [job.id]
@@ -192,8 +169,7 @@ class SlotsGroup(ConformanceGroup):
         assert (await rig.used("lock:a"), await rig.used("lock:b")) == (2, 1)
 
     async def test_permit_held_for_the_run_comes_back_at_hand_over(self, rig: Rig) -> None:
-        await rig.declare(LINE, WIDE)
-        job = await rig.add(gates=(use_of(LINE, hold="run"), use_of(WIDE, 3)))
+        job = await rig.add(gates=(LINE.take(hold="run"), WIDE.take(3)))
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         assert (await rig.used("line"), await rig.used("wide")) == (0, 3)
         await rig.signal("call-1")
@@ -201,8 +177,8 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.used("wide") == 0
 
     async def test_give_back_frees_one_gate_early_and_once(self, rig: Rig) -> None:
-        await rig.declare(LINE, LOCK)
-        await rig.add(gates=(use_of(LINE, 2), use_of(LOCK, name="a")))
+        await rig.declare(LOCK)
+        await rig.add(gates=(LINE.take(2), use_of(LOCK, name="a")))
         follower = await rig.add(gates=(use_of(LOCK, name="a"),), kind="text")
         run = await rig.worker.take_and_report(GaveBack, gate="lock:a")
         assert (await rig.used("line"), await rig.used("lock:a")) == (2, 0)
@@ -233,9 +209,8 @@ class SlotsGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == max(0, 2 - capacity)
 
     async def test_two_lanes_share_one_gate_by_its_name(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         for lane in ("a", "b"):
-            await rig.add_many(2, lane=lane, gates=(use_of(LINE),))
+            await rig.add_many(2, lane=lane, gates=(LINE,))
         assert len(await rig.worker.take(9, "a")) == 2
         run = await rig.worker.take(9, "b")
         assert run == []
@@ -251,15 +226,13 @@ class SlotsGroup(ConformanceGroup):
 
 SINGLE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 class ReleasePermitGroup(ConformanceGroup):
     """Force, which leaves a trace."""
 
     async def test_released_permit_lets_the_next_start_and_is_on_the_trail(self, rig: Rig) -> None:
-        await rig.declare(SINGLE)
-        first, second = await rig.add_many(2, gates=(use_of(SINGLE),))
+        first, second = await rig.add_many(2, gates=(SINGLE,))
         run = await rig.worker.take_one()
         assert await rig.store.release_permit("line", first.id, "bob", "stuck") is True
         assert await rig.worker.take_ids(5) == [second.id]
@@ -270,11 +243,9 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.holders("line") == [second.id]
 
     async def test_permit_is_released_once(self, rig: Rig) -> None:
-        await rig.declare(SINGLE)
-        job = await rig.add(gates=(use_of(SINGLE),))
-        await rig.worker.take()
-        assert await rig.store.release_permit("line", job.id, "bob", "stuck") is True
-        assert await rig.store.release_permit("line", job.id, "bob", "stuck") is False
+        run = await rig.start(gates=(SINGLE,))
+        assert await rig.store.release_permit("line", run.id, "bob", "stuck") is True
+        assert await rig.store.release_permit("line", run.id, "bob", "stuck") is False
         assert await rig.used("line") == 0
 
     async def test_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
@@ -285,8 +256,7 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [second.id]
 
     async def test_permit_that_nobody_holds_is_not_released(self, rig: Rig) -> None:
-        await rig.declare(SINGLE)
-        job = await rig.add(gates=(use_of(SINGLE),))
+        job = await rig.add(gates=(SINGLE,))
         assert await rig.store.release_permit("line", job.id, "bob", "stuck") is False
         assert await rig.store.release_permit("no such gate", job.id, "bob", "x") is False
         assert await rig.store.release_permit("line", UNKNOWN_ID, "bob", "x") is False
@@ -311,8 +281,7 @@ class PoolGroup(ConformanceGroup):
     """A gate that is open while any member has a permit free."""
 
     async def test_least_used_takes_the_lowest_share_then_the_order_given(self, rig: Rig) -> None:
-        await rig.declare(NUMBERS)
-        await rig.add_many(20, gates=(use_of(NUMBERS),))
+        await rig.add_many(20, gates=(NUMBERS,))
         runs = await rig.worker.take(14)
         assert chosen(runs, "numbers") == "abcbabbabcbabb"
         assert await rig.worker.take(5) == []
@@ -320,24 +289,21 @@ class PoolGroup(ConformanceGroup):
         assert chosen(await rig.worker.take(5), "numbers") == runs[2].members["numbers"]
 
     async def test_round_robin_takes_the_next_after_the_last(self, rig: Rig) -> None:
-        await rig.declare(ROUND)
-        await rig.add_many(20, gates=(use_of(ROUND),))
+        await rig.add_many(20, gates=(ROUND,))
         runs = await rig.worker.take(4)
         assert chosen(runs, "round") == "abca"
         await finish(rig.worker, *runs)
         assert chosen(await rig.worker.take(3), "round") == "bca"
 
     async def test_first_free_takes_the_first_in_the_order_given(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.add_many(20, gates=(FIRST,))
         runs = await rig.worker.take(5)
         assert chosen(runs, "first") == "aabbc"
         await finish(rig.worker, runs[0])
         assert chosen(await rig.worker.take(9), "first") == "ac"
 
     async def test_member_chosen_stands_on_the_run_and_its_permit(self, rig: Rig) -> None:
-        await rig.declare(NUMBERS)
-        job = await rig.add(gates=(use_of(NUMBERS, 2),))
+        job = await rig.add(gates=(NUMBERS.take(2),))
         (run,) = await rig.worker.take()
         assert dict(run.members) == {"numbers": "a"}
         assert (await rig.view(job.id)).runs[0].permits == {"numbers": "a"}
@@ -348,15 +314,13 @@ class PoolGroup(ConformanceGroup):
         assert (holder.job, holder.member, holder.amount) == (job.id, "a", 2)
 
     async def test_amount_must_fit_one_member(self, rig: Rig) -> None:
-        await rig.declare(NUMBERS)
-        await rig.add_many(3, gates=(use_of(NUMBERS, 5),))
-        impossible = await rig.add(gates=(use_of(NUMBERS, 9),), kind="text")
+        await rig.add_many(3, gates=(NUMBERS.take(5),))
+        impossible = await rig.add(gates=(NUMBERS.take(9),), kind="text")
         assert chosen(await rig.worker.take(9), "numbers") == "b"
         assert (await rig.why(impossible.id)).never_fits == ("numbers",)
 
     async def test_closed_member_is_passed_over(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.add_many(20, gates=(FIRST,))
         await rig.close_gate("first/a", rig.clock() + 5_000)
         assert chosen(await rig.worker.take(9), "first") == "bbcc"
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 5_000
@@ -364,8 +328,7 @@ class PoolGroup(ConformanceGroup):
         assert chosen(await rig.worker.take(9), "first") == "aa"
 
     async def test_first_member_that_opens_is_waited_for(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        job = await rig.add(gates=(use_of(FIRST),))
+        job = await rig.add(gates=(FIRST,))
         now = rig.clock()
         for member, ms in (("a", 9_000), ("b", 4_000), ("c", 6_000)):
             await rig.close_gate(f"first/{member}", now + ms)
@@ -389,23 +352,20 @@ class PoolGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
     async def test_closed_pool_stops_all_its_members(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(2, gates=(use_of(FIRST),))
+        await rig.add_many(2, gates=(FIRST,))
         await rig.close_gate("first")
         assert await rig.worker.take(9) == []
         await rig.open_gate("first")
         assert len(await rig.worker.take(9)) == 2
 
     async def test_members_capacity_is_changed_by_hand(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.add_many(20, gates=(FIRST,))
         await rig.cap("first/a", 3)
         await rig.cap("first/b", 0)
         assert chosen(await rig.worker.take(9), "first") == "aaacc"
 
     async def test_pool_that_is_reset_has_the_members_as_declared(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.add_many(20, gates=(FIRST,))
         await rig.cap("first/a", 0)
         await rig.cap("first/b", 1)
         await rig.reset("first")
@@ -429,8 +389,7 @@ class PoolGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [job.id]
 
     async def test_replaced_members_hold_for_what_already_waits(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(20, gates=(use_of(FIRST),))
+        await rig.add_many(20, gates=(FIRST,))
         runs = await rig.worker.take(3)
         await rig.define(SetGate(name="first", members=(("c", 2), ("d", 1))))
         assert chosen(await rig.worker.take(9), "first") == "ccd"
@@ -438,26 +397,23 @@ class PoolGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
 
     async def test_permit_of_a_member_taken_away_is_given_back_all_the_same(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(2, gates=(use_of(FIRST),))
+        await rig.add_many(2, gates=(FIRST,))
         runs = await rig.worker.take(2)
         await rig.define(SetGate(name="first", members=(("z", 1),)))
         await rig.check()
         await finish(rig.worker, *runs)
         await rig.define(SetGate(name="first", members=(("a", 1),)))
-        await rig.add(gates=(use_of(FIRST),))
+        await rig.add(gates=(FIRST,))
         assert chosen(await rig.worker.take(9), "first") == "a"
 
     async def test_pool_is_given_back_by_its_own_name(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add_many(7, gates=(use_of(FIRST),))
+        await rig.add_many(7, gates=(FIRST,))
         runs = await rig.worker.take(9)
         await rig.worker.settle(GaveBack(runs[2].id, runs[2].run, gate="first"))
         assert chosen(await rig.worker.take(9), "first") == "b"
 
     async def test_member_is_kept_while_the_job_awaits(self, rig: Rig) -> None:
-        await rig.declare(FIRST)
-        await rig.add(gates=(use_of(FIRST),))
+        await rig.add(gates=(FIRST,))
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         assert (await rig.gate("first")).members[0].used == 1
         await rig.signal("call-1")
@@ -477,7 +433,6 @@ class PoolGroup(ConformanceGroup):
         assert dict(run.members) == {"agents:EWR": "y"}
 
     async def test_two_pools_are_chosen_each_by_itself(self, rig: Rig) -> None:
-        await rig.declare(FIRST, ROUND)
-        await rig.add_many(4, gates=(use_of(FIRST), use_of(ROUND)))
+        await rig.add_many(4, gates=(FIRST, ROUND))
         runs = await rig.worker.take(9)
         assert (chosen(runs, "first"), chosen(runs, "round")) == ("aabb", "abca")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from headway.contract.operate import Acted, Edit, Verb
@@ -12,10 +10,10 @@ from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
-from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import HOUR_MS, use_of
+from headway.testing.conformance.worker import LEASE_MS
+from headway.testing.jobs import HOUR_MS
 
-LIMIT_S = 10
+LINE = Slots("line", 1)
 
 
 class TimeGroup(ConformanceGroup):
@@ -42,8 +40,7 @@ class TimeGroup(ConformanceGroup):
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_lease_lives_its_whole_span_though_the_clock_jumps_back(self, rig: Rig) -> None:
-        await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         rig.clock.advance(-LEASE_MS * 5)
         await rig.sweep()
         rig.clock.advance(LEASE_MS * 6 - 1)
@@ -58,15 +55,14 @@ class TimeGroup(ConformanceGroup):
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_retry_counts_from_the_stores_time(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         high = rig.clock()
         rig.clock.advance(-60_000)
         await rig.worker.report(Failed(run.id, run.run, after_ms=1_000))
-        assert (await rig.view(job.id)).due_at == high + 1_000
+        assert (await rig.view(run.id)).due_at == high + 1_000
         assert await rig.worker.take() == []
         rig.clock.jump_to(high + 1_000)
-        assert await rig.worker.take_ids() == [job.id]
+        assert await rig.worker.take_ids() == [run.id]
 
     async def test_jump_far_ahead_breaks_nothing_but_what_it_ends(self, rig: Rig) -> None:
         await rig.add_many(2, expires_at=None)
@@ -83,78 +79,58 @@ class WaitGroup(ConformanceGroup):
     async def test_wait_returns_at_once_for_what_came_after_the_claim(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         await rig.add()
-        async with asyncio.timeout(LIMIT_S):
-            await rig.store.wait([LANE], None, reply.seen)
+        await rig.wait(reply.seen)
 
     async def test_wait_returns_when_a_job_comes(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
-            await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(rig.add())
+        async with rig.wakes(reply.seen):
+            await rig.add()
 
     async def test_wait_returns_when_a_permit_comes_back(self, rig: Rig) -> None:
-        line = Slots("line", 1)
-        await rig.declare(line)
-        await rig.add_many(2, gates=(use_of(line),))
+        await rig.add_many(2, gates=(LINE,))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
-            await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(rig.worker.report(Succeeded(run.id, run.run)))
+        async with rig.wakes(reply.seen):
+            await rig.worker.report(Succeeded(run.id, run.run))
 
     async def test_lane_that_was_woken_in_vain_is_woken_again(self, rig: Rig) -> None:
-        line = Slots("line", 1)
-        await rig.declare(line)
-        await rig.add_many(2, gates=(use_of(line),))
-        await rig.add(lane="other", gates=(use_of(line),))
+        await rig.add_many(2, gates=(LINE,))
+        await rig.add(lane="other", gates=(LINE,))
         holder, waiter = rig.new_worker(), rig.new_worker()
         for _ in range(2):
             run = await holder.take_one()
             reply = await waiter.ask(1, "other")
             assert reply.jobs == []
-            async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
-                tasks.create_task(rig.store.wait(["other"], None, reply.seen))
-                await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-                tasks.create_task(holder.report(Succeeded(run.id, run.run)))
+            async with rig.wakes(reply.seen, "other"):
+                await holder.report(Succeeded(run.id, run.run))
         assert len(await waiter.take(1, "other")) == 1
 
     async def test_every_lane_of_many_that_were_turned_away_is_woken(self, rig: Rig) -> None:
-        line = Slots("line", 1)
-        await rig.declare(line)
-        await rig.add(gates=(use_of(line),))
+        await rig.add(gates=(LINE,))
         holder = rig.new_worker()
         run = await holder.take_one()
         lanes, worker = [f"lane-{number}" for number in range(100)], rig.new_worker()
-        await rig.enqueue(*(rig.jobs.make(lane=lane, gates=(use_of(line),)) for lane in lanes))
+        await rig.enqueue(*(rig.jobs.make(lane=lane, gates=(LINE,)) for lane in lanes))
         seen = [(await worker.ask(1, lane)).seen for lane in lanes]
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
-            for lane in (lanes[0], lanes[-1]):
-                tasks.create_task(rig.store.wait([lane], None, seen[-1]))
-            await asyncio.sleep(0)  # noqa: TID251  (lets the waiters begin; no time passes)
-            tasks.create_task(holder.report(Succeeded(run.id, run.run)))
+        async with rig.wakes(seen[-1], lanes[0], lanes[-1]):
+            await holder.report(Succeeded(run.id, run.run))
 
     async def test_wait_returns_when_a_gate_is_opened(self, rig: Rig) -> None:
         await rig.add()
         await rig.close_gate("all")
         reply = await rig.worker.ask()
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.store.wait([LANE], None, reply.seen))
-            await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
-            tasks.create_task(rig.open_gate("all"))
+        async with rig.wakes(reply.seen):
+            await rig.open_gate("all")
 
     async def test_wait_returns_when_a_gate_opens_that_a_handler_closed_meanwhile(
         self, rig: Rig
     ) -> None:
-        await rig.declare(Slots("line", 1))
-        await rig.add()
-        run = await rig.worker.take_one()
+        await rig.declare(LINE)
+        run = await rig.start()
         reply = await rig.worker.ask()
         closing = Closing(gate="line", for_ms=1)
         await rig.worker.report(Succeeded(run.id, run.run, close=(closing,)))
-        async with asyncio.timeout(LIMIT_S):
-            await rig.store.wait([LANE], None, reply.seen)
+        await rig.wait(reply.seen)
 
     @pytest.mark.parametrize("verb", [Verb.RETRY, Verb.EDIT, Verb.RUN_NOW])
     async def test_wait_returns_when_an_operator_makes_a_job_ready(
@@ -166,10 +142,8 @@ class WaitGroup(ConformanceGroup):
         reply = await rig.worker.ask()
         edit = Edit(due_at=rig.clock()) if verb is Verb.EDIT else Edit()
         assert await rig.act(verb, job.id, edit=edit) == [Acted.DONE]
-        async with asyncio.timeout(LIMIT_S):
-            await rig.store.wait([LANE], None, reply.seen)
+        await rig.wait(reply.seen)
 
     async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
-        async with asyncio.timeout(LIMIT_S):
-            await rig.store.wait([LANE], rig.clock(), reply.seen)
+        await rig.wait(reply.seen, rig.clock())

@@ -26,7 +26,6 @@ from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import ConformanceGroup, Rig, take_ids
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import use_of
 
 MINUTE_MS = 60_000
 NAME = "nightly"
@@ -420,7 +419,7 @@ class TimetableGroup(ConformanceGroup):
     async def test_fires_pass_the_gates_of_the_entrys_job(self, rig: Rig) -> None:
         solo = Slots("solo", 1)
         await rig.declare(solo)
-        job = rig.jobs.make(due_at=None, key=None, gates=(use_of(solo),))
+        job = rig.jobs.make(due_at=None, key=None, gates=(solo,))
         spec = EntrySpec(
             name=NAME,
             schedule=Every(MINUTE_MS),

@@ -30,7 +30,7 @@ from headway.core.job import DEFAULT_POLICY, MAX_RESULT
 from headway.core.state import State
 from headway.testing.conformance.accepting import ask, offered
 from headway.testing.conformance.fencing import all_writes
-from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with, ref
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig, dial, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 
@@ -52,9 +52,8 @@ class VerdictGroup(ConformanceGroup):
     async def test_end_is_answered_already_to_its_own_run_and_worker_alone(
         self, rig: Rig, end: Callable[[str, int], Outcome], plain: bool
     ) -> None:
-        # Only a job without a key and with the default retention takes the stores' short paths.
         if plain:
-            await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
+            await rig.add(**SHORT)
         else:
             await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
@@ -74,7 +73,7 @@ class VerdictGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LINE)
         await rig.cap("line", 3)
-        jobs = await rig.add_many(3, key=None, policy=DEFAULT_POLICY, expires_at=None, gates=gates)
+        jobs = await rig.add_many(3, **SHORT, gates=gates)
         for run in await rig.worker.take(3):
             await rig.worker.report(Failed(run.id, run.run, error="boom", after_ms=0))
         rig.clock.advance(40)
@@ -145,24 +144,21 @@ class VerdictGroup(ConformanceGroup):
         self, rig: Rig, attempts: int
     ) -> None:
         policy = policy_with(retry=replace(POLICY.retry, attempts=attempts))
-        job = await rig.add(policy=policy, expires_at=None)
-        run = await rig.worker.take_one()
+        run = await rig.start(policy=policy, expires_at=None)
         await rig.pass_time(LEASE_MS + 1)
         await rig.worker.beat()
         before = (await rig.dump()).jobs
         for outcome in all_writes(run):
             assert await rig.worker.report(outcome) is Verdict.LOST, outcome
         assert (await rig.dump()).jobs == before
-        assert await rig.state(job.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
+        assert await rig.state(run.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
 
     async def test_run_to_be_cancelled_may_say_what_does_not_end_it(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        job = await rig.add(gates=(use_of(LINE),))
-        run = await rig.worker.take_one()
-        await rig.cancel(job.id)
+        run = await rig.start(gates=(LINE,))
+        await rig.cancel(run.id)
         assert await rig.worker.report(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
         assert await rig.worker.report(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
-        assert (await rig.used("line"), await rig.state(job.id)) == (0, State.RUNNING)
+        assert (await rig.used("line"), await rig.state(run.id)) == (0, State.RUNNING)
         assert await rig.worker.report(Released(run.id, run.run)) is Verdict.CANCELLED
 
     @pytest.mark.parametrize("outcome", [Succeeded, Released])
@@ -241,18 +237,17 @@ class VerdictGroup(ConformanceGroup):
             assert (after.jobs, after.stats.totals) == (before.jobs, before.stats.totals)
 
     async def test_result_may_have_just_its_limit(self, rig: Rig) -> None:
-        job = await rig.add()
-        run = await rig.worker.take_one()
+        run = await rig.start()
         whole = b'"' + b"9" * (MAX_RESULT - 2) + b'"'
         assert await rig.worker.report(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
-        assert (await rig.view(job.id)).result == whole
+        assert (await rig.view(run.id)).result == whole
 
     async def test_hand_over_that_waits_for_no_time_has_a_deadline_after_it(self, rig: Rig) -> None:
         call = await dial(rig, timeout_ms=0)
         assert (await rig.view(call.id)).deadline_at == rig.clock() + 1
 
     async def test_key_of_a_run_without_hand_over_is_kept_on_it(self, rig: Rig) -> None:
-        job = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
+        job = await rig.add(**SHORT)
         run = await rig.worker.take_and_report(KnownAs, key="sid-1")
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TypedDict, Unpack
 
 from headway.contract.claims import (
     BeatReply,
@@ -18,6 +19,20 @@ from headway.contract.store import Store
 LEASE_MS = 30_000
 LANE = "calls"
 """The lane of the job factory."""
+
+
+class ClaimFields(TypedDict, total=False):
+    """What a test may say in a claim.
+
+    Attributes:
+        free: the most gated jobs; by default as many as jobs.
+        after: from the last reply.
+    """
+
+    free: int
+    order: LaneOrder
+    after: Mapping[str, int]
+    lease_ms: int
 
 
 class PlayedWorker:
@@ -36,54 +51,51 @@ class PlayedWorker:
         self._store = store
 
     async def ask(
-        self,
-        n: int = 1,
-        *lanes: str | tuple[str, int],
-        free: int | None = None,
-        order: LaneOrder = "weighted",
-        after: Mapping[str, int] | None = None,
-        lease_ms: int = LEASE_MS,
+        self, n: int = 1, *lanes: str | tuple[str, int], **more: Unpack[ClaimFields]
     ) -> ClaimReply:
         """Claim under a new number.
 
         Args:
             lanes: names, or names with weights; none for the lane of the job factory.
-            free: the most gated jobs; by default `n`.
-            after: from the last reply.
         """
         self.request += 1
-        return await self.repeat(n, *lanes, free=free, order=order, after=after, lease_ms=lease_ms)
+        return await self.repeat(n, *lanes, **more)
 
     async def repeat(
         self,
         n: int = 1,
         *lanes: str | tuple[str, int],
         request: int | None = None,
-        free: int | None = None,
-        order: LaneOrder = "weighted",
-        after: Mapping[str, int] | None = None,
-        lease_ms: int = LEASE_MS,
+        **more: Unpack[ClaimFields],
     ) -> ClaimReply:
         """Claim under the number of the last claim, or under the one given; else as `ask`."""
         weighted = tuple((lane, 1) if isinstance(lane, str) else lane for lane in lanes)
+        fields: ClaimFields = {"free": n, "lease_ms": LEASE_MS, **more}
         return await self._store.claim(
             ClaimRequest(
                 worker=self.id,
                 request=self.request if request is None else request,
                 lanes=weighted or ((LANE, 1),),
-                order=order,
                 n=n,
-                free=n if free is None else free,
-                lease_ms=lease_ms,
-                after=after or {},
+                **fields,
             )
         )
 
     async def take(
-        self, n: int = 1, *lanes: str | tuple[str, int], free: int | None = None
+        self, n: int = 1, *lanes: str | tuple[str, int], **more: Unpack[ClaimFields]
     ) -> list[Claimed]:
         """Claim, and return what starts, in order."""
-        return (await self.ask(n, *lanes, free=free)).jobs
+        return (await self.ask(n, *lanes, **more)).jobs
+
+    async def claims(
+        self, times: int, n: int, *lanes: str | tuple[str, int]
+    ) -> AsyncIterator[ClaimReply]:
+        """Claim so many times, each time from where the last claim stopped."""
+        after: Mapping[str, int] = {}
+        for _ in range(times):
+            reply = await self.ask(n, *lanes, after=after)
+            after = reply.after
+            yield reply
 
     async def take_ids(self, n: int = 1, *lanes: str | tuple[str, int]) -> list[str]:
         """Claim, and return the ids of what starts, in order."""
