@@ -127,12 +127,9 @@ class EnqueueGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         job = await rig.add()
-        before = await rig.dump()
         rig.clock.advance(1)
-        assert await rig.enqueue(job.changed(priority=7, due_at=9)) == [(job.id, False)]
-        after = await rig.dump()
-        assert after.jobs == before.jobs
-        assert after.stats.totals == before.stats.totals
+        async with rig.unchanged("jobs", "stats"):
+            assert await rig.enqueue(job.changed(priority=7, due_at=9)) == [(job.id, False)]
 
     @OTHER_BODIES
     async def test_same_id_with_another_body_is_a_conflict_and_writes_nothing(
@@ -140,10 +137,8 @@ class EnqueueGroup(ConformanceGroup):
     ) -> None:
         job = await rig.add(key=None)
         fresh = rig.jobs.make()
-        with pytest.raises(IdConflict, match=job.id):
+        async with rig.refuses(IdConflict, match=job.id):
             await rig.enqueue(fresh, job.changed(**change))
-        assert await rig.missing(fresh.id)
-        assert (await rig.view(job.id)).args == job.args
 
     @pytest.mark.parametrize(
         "refused",
@@ -158,7 +153,7 @@ class EnqueueGroup(ConformanceGroup):
     async def test_refused_enqueue_makes_no_lane(self, rig: Rig, refused: JobFields) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name="full", max_backlog=0)))
         await rig.add(id=TAKEN, key="known")
-        with pytest.raises(CallerError):
+        async with rig.refuses(CallerError):
             await rig.enqueue(rig.jobs.make(lane="new"), rig.jobs.make(**refused))
         assert [lane.name for lane in (await rig.dump()).lanes] == [LANE, "full"]
 
@@ -202,19 +197,16 @@ class EnqueueGroup(ConformanceGroup):
     ) -> None:
         job = await rig.add()
         fresh, rival = rig.jobs.make(), job.changed(id=rig.jobs.make().id)
-        with pytest.raises(KeyConflict, match=job.key):
+        async with rig.refuses(KeyConflict, match=job.key):
             await rig.enqueue(fresh, rival.changed(**change))
-        assert await rig.missing(fresh.id)
-        assert await rig.missing(rival.id)
 
     async def test_key_with_another_body_in_one_batch_is_a_conflict_and_writes_nothing(
         self, rig: Rig
     ) -> None:
         job = rig.jobs.make()
         rival = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
-        with pytest.raises(KeyConflict):
+        async with rig.refuses(KeyConflict):
             await rig.enqueue(job, rival)
-        assert await rig.missing(job.id)
 
     async def test_one_key_names_a_job_of_each_tenant(self, rig: Rig) -> None:
         first = await rig.add(key="lead")
@@ -321,11 +313,8 @@ class EnqueueGroup(ConformanceGroup):
         await rig.declare(known)
         good = rig.jobs.make(gates=(known,))
         bad = rig.jobs.make(gates=(known, use_of(unknown, id=7)))
-        with pytest.raises(UnknownGate, match="row:"):
+        async with rig.refuses(UnknownGate, match="row:"):
             await rig.enqueue(good, bad)
-        assert await rig.missing(good.id)
-        assert await rig.missing(bad.id)
-        assert await rig.total("enqueued") == 0
 
     @pytest.mark.parametrize(
         "fields",
@@ -352,10 +341,8 @@ class EnqueueGroup(ConformanceGroup):
         self, rig: Rig, fields: JobFields
     ) -> None:
         await rig.declare(LINE, *(Slots(f"gate-{n}", 1) for n in range(9)))
-        good = rig.jobs.make()
-        with pytest.raises(InvalidValue):
-            await rig.enqueue(good, rig.jobs.make(**fields))
-        assert await rig.missing(good.id)
+        async with rig.refuses(InvalidValue):
+            await rig.enqueue(rig.jobs.make(), rig.jobs.make(**fields))
 
     async def test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept(
         self, rig: Rig
@@ -368,9 +355,8 @@ class EnqueueGroup(ConformanceGroup):
     async def test_batch_of_a_thousand_is_one_step(self, rig: Rig) -> None:
         jobs = rig.jobs.many(1000)
         clash = rig.jobs.make().changed(id=jobs[0].id)
-        with pytest.raises(IdConflict):
+        async with rig.refuses(IdConflict):
             await rig.enqueue(*jobs[:-1], clash)
-        assert await rig.total("enqueued") == 0
         replies = await rig.enqueue(*jobs)
         assert all(reply.created for reply in replies)
         assert await rig.total("enqueued") == 1000
@@ -420,9 +406,8 @@ class EnqueueGroup(ConformanceGroup):
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=3)))
         await rig.add_many(2)
         batch = [rig.jobs.make(lane="texts"), *rig.jobs.many(2)]
-        with pytest.raises(BacklogFull, match=LANE):
+        async with rig.refuses(BacklogFull, match=LANE):
             await rig.enqueue(*batch)
-        assert all([await rig.missing(job.id) for job in batch])
         await rig.enqueue(*batch[:2])
         with pytest.raises(BacklogFull):
             await rig.enqueue(batch[2])

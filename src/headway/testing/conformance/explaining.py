@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headway.contract.outcomes import Died, Failed, HandedOver, Succeeded
-from headway.core.gates.hours import hours_spec
+from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
@@ -19,12 +18,7 @@ LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
 NUMBERS = Pool("numbers", {"a": 1, "b": 1})
 TWILIO = Rate("rate:twilio", 1, "10s")
-NIGHT = GateSpec(
-    name="hours:night",
-    kind=GateKind.HOURS,
-    shared=True,
-    hours=hours_spec("22:00-23:00", tz="UTC"),
-)
+NIGHT = Hours("hours:night", "22:00-23:00", tz="UTC")
 
 
 class WhyGroup(ConformanceGroup):

@@ -108,12 +108,9 @@ class ActGroup(ConformanceGroup):
         job = await rig.add()
         assert await rig.act(Verb.KILL, job.id, request="once") == [Acted.DONE]
         assert await rig.act(Verb.RETRY, job.id, request="revive") == [Acted.DONE]
-        before = await rig.dump()
-        assert await rig.act(Verb.KILL, job.id, request="once") == [Acted.DONE]
-        assert await rig.act(Verb.RETRY, job.id, request="revive") == [Acted.DONE]
-        after = await rig.dump()
-        assert after.jobs == before.jobs
-        assert after.trail == before.trail
+        async with rig.unchanged("jobs", "trail"):
+            assert await rig.act(Verb.KILL, job.id, request="once") == [Acted.DONE]
+            assert await rig.act(Verb.RETRY, job.id, request="revive") == [Acted.DONE]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.RUN_NOW, Verb.EDIT, Verb.KILL])
     async def test_move_is_on_the_trail_with_who_when_and_why(self, rig: Rig, verb: Verb) -> None:
@@ -142,9 +139,8 @@ class ActGroup(ConformanceGroup):
     async def test_edit_out_of_range_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await rig.add()
         for edit in (Edit(priority=-1), Edit(priority=MAX_PRIORITY + 1)):
-            with pytest.raises(InvalidValue):
+            async with rig.refuses(InvalidValue):
                 await rig.act(Verb.EDIT, job.id, edit=edit)
-        assert (await rig.view(job.id)).priority == 300
 
     @pytest.mark.parametrize(
         ("verb", "state"), [(Verb.SUCCEED, State.SUCCEEDED), (Verb.KILL, State.DEAD)]

@@ -125,10 +125,7 @@ class ParkingGroup(ConformanceGroup):
         assert (await rig.gate("lines:a")).reserved_for == first.id
 
     async def test_newcomer_of_higher_priority_passes_what_is_parked(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        await rig.add_many(3, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, _ = await park_behind_one(rig, 3)
         urgent = await rig.add(gates=(A,), priority=1)
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [urgent.id]
@@ -144,10 +141,7 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [late.id]
 
     async def test_capacity_changed_at_an_instance_feeds_it(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(4, gates=(A,))
-        await rig.worker.take_one()
-        await rig.worker.take(9)
+        _, jobs = await park_behind_one(rig, 4)
         await rig.cap("repo:a", 3)
         assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[2].id]
 
@@ -168,10 +162,7 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [job.id]
 
     async def test_capacity_declared_again_feeds_its_instances(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(3, gates=(A,))
-        await rig.worker.take(9)
-        await rig.worker.take(9)
+        _, jobs = await park_behind_one(rig, 3)
         await rig.declare(Slots("repo:{url}", 2))
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 

@@ -6,9 +6,8 @@ from itertools import cycle
 
 from headway.contract.definitions import SetGate
 from headway.contract.outcomes import Failed, Released, Succeeded
-from headway.core.gates.hours import hours_spec
+from headway.core.gates.opening import Hours
 from headway.core.gates.rate import Rate
-from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.instant import parse_instant
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
@@ -204,18 +203,8 @@ class RateGroup(ConformanceGroup):
 
 
 DAY_MS = 86_400_000
-OFFICE = GateSpec(
-    name="hours:office",
-    kind=GateKind.HOURS,
-    shared=True,
-    hours=hours_spec("09:00-12:00,13:00-18:00", days="mon-fri", tz="Europe/Berlin"),
-)
-LOCAL = GateSpec(
-    name="hours:{tz}",
-    kind=GateKind.HOURS,
-    shared=True,
-    hours=hours_spec("09:00-18:00", days="mon-fri", tz="{tz}"),
-)
+OFFICE = Hours("hours:office", "09:00-12:00,13:00-18:00", days="mon-fri", tz="Europe/Berlin")
+LOCAL = Hours("hours:{tz}", "09:00-18:00", days="mon-fri", tz="{tz}")
 
 
 class HoursGroup(ConformanceGroup):
@@ -299,18 +288,13 @@ class HoursGroup(ConformanceGroup):
         rig.clock.jump_to(parse_instant("2026-03-02T20:00+01:00"))
         job = await rig.add(gates=(OFFICE,))
         assert await rig.worker.take() == []
-        late = hours_spec("09:00-22:00", tz="Europe/Berlin")
-        await rig.declare(
-            GateSpec(name="hours:office", kind=GateKind.HOURS, shared=True, hours=late)
-        )
+        await rig.declare(Hours("hours:office", "09:00-22:00", tz="Europe/Berlin"))
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_hours_of_an_exception_replace_those_of_the_day(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-12-24T12:00Z"))
-        special = hours_spec(
-            "09:00-18:00", tz="UTC", exceptions={"2026-12-24": "09:00-12:00", "2026-12-25": None}
-        )
-        gate = GateSpec(name="hours:xmas", kind=GateKind.HOURS, shared=True, hours=special)
+        exceptions = {"2026-12-24": "09:00-12:00", "2026-12-25": None}
+        gate = Hours("hours:xmas", "09:00-18:00", tz="UTC", exceptions=exceptions)
         await rig.add(gates=(gate,))
         reply = await rig.worker.ask()
         assert (reply.jobs, reply.next_at) == ([], parse_instant("2026-12-26T09:00Z"))

@@ -13,14 +13,13 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.gates.view import RESERVED_MS
 from headway.core.state import State
+from headway.testing.conformance.parking import REPO, A, B, park_behind_one
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 
-REPO = Slots("repo:{url}", 1)
 LINE = Slots("line", 2)
 OFTEN = Rate("often:{phone}", 2, "2s")
-A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
 
 
 class TicketGroup(ConformanceGroup):
@@ -30,10 +29,7 @@ class TicketGroup(ConformanceGroup):
     async def test_head_taken_out_while_it_is_ticketed_feeds_the_next(
         self, rig: Rig, verb: Verb
     ) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(3, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 3)
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.states(*jobs[1:]) == [State.WAITING, State.PARKED]
         await rig.act(verb, jobs[1].id)
@@ -54,10 +50,7 @@ class TicketGroup(ConformanceGroup):
         "edit", [Edit(priority=900), Edit(due_at=2_000_000_000_000)], ids=["priority", "due"]
     )
     async def test_ticketed_head_that_is_edited_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
-        await rig.declare(REPO)
-        jobs = await rig.add_many(3, gates=(A,))
-        run = await rig.worker.take_one()
-        await rig.worker.take(9)
+        run, jobs = await park_behind_one(rig, 3)
         await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
         assert await rig.worker.take_ids(9) == [jobs[2].id]

@@ -336,6 +336,15 @@ class Rig:
         return await dump(self.store)
 
     @asynccontextmanager
+    async def unchanged(self, *parts: str) -> AsyncGenerator[None]:
+        """Check that the block changes nothing in these parts of the dump, by default the jobs."""
+        before = await self.dump()
+        yield
+        after = await self.dump()
+        kept = {part: getattr(before, part) for part in parts or ("jobs",)}
+        assert compare(after, replace(after, **kept)) == []
+
+    @asynccontextmanager
     async def refuses(
         self, error: type[Exception], match: str | None = None
     ) -> AsyncGenerator[None]:

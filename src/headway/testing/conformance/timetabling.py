@@ -53,6 +53,13 @@ async def declare(
     return await the_entry(rig)
 
 
+async def lay(rig: Rig, *minutes: int, overlap: Overlap = "all") -> EntryView:
+    """Declare the entry under test, and lay its fires of so many minutes after the beginning."""
+    entry = await declare(rig, overlap=overlap)
+    await fire(rig, entry.revision, *minutes)
+    return entry
+
+
 async def the_entry(rig: Rig) -> EntryView:
     """The only entry of the timetable."""
     (entry,) = await rig.store.read(TimetableQuery())
@@ -97,8 +104,7 @@ class TimetableGroup(ConformanceGroup):
         assert (entry.last_fired, entry.ahead_until) == (moments[-1], minute(1_000))
 
     async def test_fire_starts_at_its_moment(self, rig: Rig) -> None:
-        entry = await declare(rig)
-        await fire(rig, entry.revision, 1)
+        await lay(rig, 1)
         rig.clock.advance(MINUTE_MS - 1)
         assert await rig.worker.take(5) == []
         rig.clock.advance(1)
@@ -106,8 +112,7 @@ class TimetableGroup(ConformanceGroup):
         assert run.due_at == minute(1)
 
     async def test_moment_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
-        entry = await declare(rig)
-        await fire(rig, entry.revision, 1, 2)
+        entry = await lay(rig, 1, 2)
         reply = await fire(rig, entry.revision, 1, 2, 3)
         assert reply.fired == (minute(3),)
         assert (await fire(rig, entry.revision, 3)).fired == ()
@@ -177,8 +182,7 @@ class TimetableGroup(ConformanceGroup):
         assert [job.state for job in await fired(rig)] == [State.SCHEDULED]
 
     async def test_changed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
-        old = await declare(rig)
-        await fire(rig, old.revision, 1, 2, 3, 4)
+        await lay(rig, 1, 2, 3, 4)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         new = await declare(rig, 3 * MINUTE_MS)
@@ -191,8 +195,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.worker.take(5) == []
 
     async def test_changed_entry_never_fires_a_moment_that_has_fired(self, rig: Rig) -> None:
-        old = await declare(rig)
-        await fire(rig, old.revision, 1, 2)
+        await lay(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
         new = await declare(rig, 2 * MINUTE_MS)
@@ -226,8 +229,7 @@ class TimetableGroup(ConformanceGroup):
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
     async def test_changed_entry_leaves_a_fire_that_is_to_be_tried_again(self, rig: Rig) -> None:
-        old = await declare(rig)
-        await fire(rig, old.revision, 1, 2)
+        await lay(rig, 1, 2)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_and_report(Failed, after_ms=30_000)
         new = await declare(rig, 2 * MINUTE_MS)
@@ -237,8 +239,7 @@ class TimetableGroup(ConformanceGroup):
         assert (again.id, again.attempt) == (run.id, 2)
 
     async def test_entry_that_is_switched_off_lets_its_queued_fires_fall(self, rig: Rig) -> None:
-        entry = await declare(rig)
-        await fire(rig, entry.revision, 1, 2)
+        await lay(rig, 1, 2)
         await rig.define(EnableEntry(name=NAME, enabled=False))
         off = await the_entry(rig)
         assert off.spec.enabled is False
@@ -252,8 +253,7 @@ class TimetableGroup(ConformanceGroup):
         assert len(await rig.worker.take(5)) == 1
 
     async def test_removed_entry_remembers_the_moment_it_fired_last(self, rig: Rig) -> None:
-        entry = await declare(rig)
-        await fire(rig, entry.revision, 1, 2)
+        entry = await lay(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
         await rig.define(RemoveEntry(name=NAME))
@@ -264,8 +264,7 @@ class TimetableGroup(ConformanceGroup):
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
     async def test_removed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
-        entry = await declare(rig)
-        await fire(rig, entry.revision, 1, 2)
+        await lay(rig, 1, 2)
         await rig.define(RemoveEntry(name=NAME))
         rig.clock.advance(5 * MINUTE_MS)
         assert await rig.worker.take(5) == []
@@ -282,8 +281,7 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_folds_into_an_earlier_one_that_still_waits_or_runs(
         self, rig: Rig, holding: str
     ) -> None:
-        entry = await declare(rig, overlap="skip")
-        await fire(rig, entry.revision, 1, 2, 3)
+        await lay(rig, 1, 2, 3, overlap="skip")
         await rig.pass_time(MINUTE_MS)
         first = (await fired(rig))[0].id
         if holding != "waiting":
@@ -301,8 +299,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.total("folded") == 2
 
     async def test_fire_after_the_earlier_one_ended_is_not_folded(self, rig: Rig) -> None:
-        entry = await declare(rig, overlap="skip")
-        await fire(rig, entry.revision, 1, 2, 3)
+        await lay(rig, 1, 2, 3, overlap="skip")
         for _ in range(3):
             rig.clock.advance(MINUTE_MS)
             await rig.worker.take_and_report(Succeeded)
@@ -312,8 +309,7 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_that_falls_with_a_change_of_its_entry_is_not_folded(
         self, rig: Rig, change: str
     ) -> None:
-        entry = await declare(rig, overlap="skip")
-        await fire(rig, entry.revision, 1, 2, 3, 4)
+        await lay(rig, 1, 2, 3, 4, overlap="skip")
         await rig.pass_time(2 * MINUTE_MS)
         assert (await the_entry(rig)).folded == 1
         if change == "schedule":
@@ -332,8 +328,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.total("cancelled") == 3
 
     async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
-        entry = await declare(rig, overlap="skip")
-        await fire(rig, entry.revision, 1, 2, 3, 4, 5)
+        await lay(rig, 1, 2, 3, 4, 5, overlap="skip")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         for _ in range(3):
@@ -347,8 +342,7 @@ class TimetableGroup(ConformanceGroup):
 
     async def test_overlap_one_lets_one_fire_wait_behind_the_running_one(self, rig: Rig) -> None:
         await rig.declare(Slots("solo", 1))
-        entry = await declare(rig, overlap="one")
-        await fire(rig, entry.revision, 1, 2, 3, 4)
+        await lay(rig, 1, 2, 3, 4, overlap="one")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
@@ -359,8 +353,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 2
 
     async def test_overlap_one_lets_no_second_fire_wait_later(self, rig: Rig) -> None:
-        entry = await declare(rig, overlap="one")
-        await fire(rig, entry.revision, 1, 2, 3)
+        await lay(rig, 1, 2, 3, overlap="one")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
@@ -382,8 +375,7 @@ class TimetableGroup(ConformanceGroup):
         assert [run.due_at for run in await rig.worker.take(5)] == [moments[0]]
 
     async def test_overlap_all_lets_every_fire_run(self, rig: Rig) -> None:
-        entry = await declare(rig, overlap="all")
-        await fire(rig, entry.revision, 1, 2, 3)
+        await lay(rig, 1, 2, 3, overlap="all")
         rig.clock.advance(3 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 3
 
@@ -410,8 +402,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 4 - len(expected)
 
     async def test_fires_of_an_outage_fold_by_overlap_too(self, rig: Rig) -> None:
-        entry = await declare(rig, overlap="skip")
-        await fire(rig, entry.revision, 1, 2, 3, 4)
+        await lay(rig, 1, 2, 3, 4, overlap="skip")
         rig.clock.advance(60 * MINUTE_MS)
         assert len(await rig.worker.take(9)) == 1
         assert (await the_entry(rig)).folded == 3
