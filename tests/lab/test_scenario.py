@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.lab.scenario_file import read_scenario
+from headway.lab.scenario_file import read_scenarios
 
 GOOD = """
 seed = 3
@@ -53,7 +53,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
-    (scenario,) = read_scenario(write(tmp_path, GOOD)).scenarios
+    (scenario,) = read_scenarios(write(tmp_path, GOOD))
     assert scenario.seed == 3
     assert scenario.duration == 4 * 3_600_000
     assert scenario.kinds["call"].gates[0].gate == "numbers"
@@ -65,7 +65,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
-    assert read_scenario(write(tmp_path, GOOD), seed=9).scenarios[0].seed == 9
+    assert read_scenarios(write(tmp_path, GOOD), seed=9)[0].seed == 9
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_fault_is_told_with_the_file_and_the_key(
 ) -> None:
     assert GOOD.count(old) >= 1
     with pytest.raises(InvalidValue, match=said.replace("{", r"\{")) as caught:
-        read_scenario(write(tmp_path, GOOD.replace(old, new, 1)))
+        read_scenarios(write(tmp_path, GOOD.replace(old, new, 1)))
     assert str(tmp_path / "scenario.toml") in caught.value.message
     assert "\n" not in caught.value.message or "cannot be read" in caught.value.message
 
@@ -117,7 +117,7 @@ def test_a_fault_is_told_with_the_file_and_the_key(
 def test_several_faults_are_told_at_once(tmp_path: Path) -> None:
     text = GOOD.replace("limit = 7", "limit = true").replace("lost = 0.01", "lost = 2")
     with pytest.raises(InvalidValue, match=r"limit.*lost"):
-        read_scenario(write(tmp_path, text))
+        read_scenarios(write(tmp_path, text))
 
 
 def test_a_what_if_changes_only_what_it_names(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ set.workers.dialler.count = 3
 set.moves.lunch.at = "13:00"
 """
     )
-    base, varied = read_scenario(write(tmp_path, text)).scenarios
+    base, varied = read_scenarios(write(tmp_path, text))
     assert varied.name == "more lines"
     assert varied.gates["numbers"].members == {"+15550001": 12, "+15550002": 8}  # pyright: ignore[reportAttributeAccessIssue]
     assert base.gates["numbers"].members == {"+15550001": 4, "+15550002": 8}  # pyright: ignore[reportAttributeAccessIssue]
@@ -154,4 +154,4 @@ set.moves.lunch.at = "13:00"
 )
 def test_a_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
-        read_scenario(write(tmp_path, f"{GOOD}\n[[what_if]]\nname = 'x'\n{change}\n"))
+        read_scenarios(write(tmp_path, f"{GOOD}\n[[what_if]]\nname = 'x'\n{change}\n"))

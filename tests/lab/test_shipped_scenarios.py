@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.lab.invariants import check
-from headway.lab.scenario_file import read_scenario
+from headway.lab.scenario_file import read_scenarios
 from headway.lab.simulate import play, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -14,13 +14,13 @@ SHIPPED = sorted(EXAMPLES.glob("**/scenario.toml")) + sorted(EXAMPLES.glob("scen
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_each_shipped_scenario_can_be_read(path: Path) -> None:
-    assert read_scenario(path).scenarios
+    assert read_scenarios(path)
 
 
 @pytest.mark.slow
 def test_the_day_of_departures_is_dispatched_rightly_on_virtual_time() -> None:
     path = EXAMPLES / "departures" / "scenario.toml"
-    scenario = read_scenario(path).scenarios[0]
+    scenario = read_scenarios(path)[0]
     played = play(scenario, path.parent)
     assert check(played.history, scenario) == []
     states = [str(job.state) for job in played.history.jobs]

@@ -8,11 +8,11 @@ from typing import assert_never
 
 from headway.contract.store import Store
 from headway.core.errors import InvariantBroken
-from headway.core.gates.hours import hours_spec
+from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateKind, GateNeed, GateSpec, check_gate_name
+from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.retry import Backoff, RetryPolicy
 from headway.lab.outside import Outside
 from headway.lab.scenario import (
@@ -45,9 +45,7 @@ def gate_spec(name: str, table: GateTable) -> GateSpec:
             exceptions = {
                 day: None if spans == "closed" else spans for day, spans in table.exceptions.items()
             }
-            spec = hours_spec(table.open, days=table.days, tz=table.tz, exceptions=exceptions)
-            text, _ = check_gate_name(name, shared=True)
-            return GateSpec(name=text, kind=GateKind.HOURS, shared=True, hours=spec)
+            return Hours(name, table.open, days=table.days, tz=table.tz, exceptions=exceptions)
         case _:
             assert_never(table)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -25,20 +24,8 @@ _HINT = "docs/how-to/simulate.md has every key"
 Faults = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScenarioFile:
-    """A scenario and its what-ifs.
-
-    Attributes:
-        scenarios: the base first, then each what-if under its own name.
-    """
-
-    path: Path
-    scenarios: tuple[Scenario, ...]
-
-
-def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
-    """Read and check a scenario file.
+def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
+    """Read and check a scenario file: the base first, then each what-if under its own name.
 
     Raises:
         InvalidValue: the file cannot be read, or a key of it cannot be what it is meant to be.
@@ -63,7 +50,7 @@ def read_scenario(path: Path, *, seed: int | None = None) -> ScenarioFile:
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         _refuse(path, [("what_if", "two of them have the same name, or the base's")])
-    return ScenarioFile(path=path, scenarios=tuple(scenarios))
+    return scenarios
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from headway.lab.scenario import (
     ResumeMove,
     Scenario,
 )
-from headway.lab.scenario_file import read_scenario
+from headway.lab.scenario_file import read_scenarios
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.chores import Sweep
 from headway.stores.memory import MemoryStore
@@ -285,9 +285,8 @@ def simulate(
     Raises:
         InvalidValue: the file cannot be read, or the engine refuses what it asks for.
     """
-    file = read_scenario(path, seed=seed)
     reports: list[Report] = []
-    for scenario in file.scenarios:
+    for scenario in read_scenarios(path, seed=seed):
         with located(f"{path}: {scenario.name}: ", CallerError):
             played = play(scenario, path.parent, progress=progress)
         violations = check(played.history, scenario)

@@ -81,15 +81,9 @@ def run_virtually(
     Raises:
         InvariantBroken: everything waited for something that could no longer happen.
     """
-    made: list[VirtualLoop] = []
-
-    def make() -> VirtualLoop:
-        made.append(VirtualLoop(start_at))
-        return made[0]
-
-    with asyncio.Runner(loop_factory=make) as runner:
-        runner.get_loop()
-        return runner.run(main(made[0]))
+    loop = VirtualLoop(start_at)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main(loop))
 
 
 class VirtualTiming(Timing):

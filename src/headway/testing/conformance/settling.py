@@ -261,7 +261,7 @@ class SettleGroup(ConformanceGroup):
         self, rig: Rig, uses: tuple[GateUse, ...], error: type[CallerError]
     ) -> None:
         await rig.declare(LINE)
-        job, other = await rig.add_many(2)
+        _, other = await rig.add_many(2)
         run = await rig.worker.take_one()
         async with rig.refuses(error):
             await rig.worker.report(NextStage(run.id, run.run, stage="dial", gates=uses))
