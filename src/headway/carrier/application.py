@@ -248,13 +248,11 @@ class DirectApplication:
         self._handler = handler
 
     async def call_status(self, call: Call, notice: Notice) -> None:
-        """See `Application`."""
         await self._handle(event_of(self._name, call, notice))
 
     async def words(
         self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
-        """See `Application`."""
         del url, method
         digits = dict(more).get("Digits")
         if digits is None:
@@ -265,7 +263,6 @@ class DirectApplication:
         return write_twiml(said) if isinstance(said, Say | Ask) else ""
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
-        """See `Application`."""
         await self._handle(
             TextEvent(
                 provider=self._name,
@@ -278,7 +275,6 @@ class DirectApplication:
         )
 
     async def inbound(self, text: Text, url: str) -> str:
-        """See `Application`."""
         del url
         plan = text.plan
         event = f"{self._name}:{text.sid}"
@@ -288,7 +284,7 @@ class DirectApplication:
         return write_reply(said if isinstance(said, str) else None)
 
     async def close(self) -> None:
-        """See `Application`."""
+        """Do nothing: there is no connection."""
 
     async def _handle(self, one: Event) -> object:
         # Errors are translated as a server that runs the handler would.

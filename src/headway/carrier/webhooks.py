@@ -115,30 +115,25 @@ class HttpApplication:
         self._http: httpx.AsyncClient | None = None
 
     async def call_status(self, call: Call, notice: Notice) -> None:
-        """See `Application`."""
         fields = status_fields(self._account, call, notice)
         await self._ask(call.plan.status_url or "", call.plan.status_method, fields)
 
     async def words(
         self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
-        """See `Application`."""
         fields = [*call_fields(self._account, call, call.status.value), *more]
         return await self._ask(url, method, fields)
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
-        """See `Application`."""
         del number
         await self._ask(
             text.plan.status_url or "", "POST", text_fields(self._account, text, status)
         )
 
     async def inbound(self, text: Text, url: str) -> str:
-        """See `Application`."""
         return await self._ask(url, "POST", inbound_fields(self._account, text))
 
     async def close(self) -> None:
-        """See `Application`."""
         if self._http is not None:
             await self._http.aclose()
 

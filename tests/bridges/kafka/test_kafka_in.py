@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 import headway as hw
 from headway.bridges.kafka.consuming import KafkaIn
-from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Put, Stored
+from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Stored
 from headway.bridges.kafka.publishing import Acknowledged, Publisher
 from headway.bridges.kafka.settings import read_kafka_settings
 from headway.contract.views import JobsQuery
@@ -38,7 +38,7 @@ class Sink:
         self.error: Exception | None = None
         self.stored: list[tuple[int, int]] = []
 
-    async def put(self, messages: Sequence[Incoming]) -> Put:
+    async def put(self, messages: Sequence[Incoming]) -> Stored:
         if self.error is not None:
             raise self.error
         for partition in {one.partition for one in messages}:

@@ -248,38 +248,6 @@ def _priority(text: str) -> int:
     return check_priority(int(text[:16]))
 
 
-class Put(Protocol):
-    """The result of storing a batch."""
-
-    @property
-    def created(self) -> int:
-        """Jobs that did not exist before."""
-        ...
-
-    @property
-    def unreadable(self) -> Mapping[int, CallerError]:
-        """Why a message was refused, by its index; all others are stored."""
-        ...
-
-
-class Sink(Protocol):
-    """Stores what messages ask for. A system may bring one for its own format."""
-
-    async def put(self, messages: Sequence[Incoming]) -> Put:
-        """Store what messages ask for; when this returns, it is durable.
-
-        A message may be put again, after a crash or a rebalance, and is stored once.
-
-        Args:
-            messages: up to 1000.
-
-        Raises:
-            BacklogFull: a lane takes no more; some may be stored.
-            StoreError: the store cannot do it now; some may be stored.
-        """
-        ...
-
-
 T = TypeVar("T")
 
 
@@ -293,7 +261,12 @@ class Created(Protocol):
 
 
 class Stored:
-    """The result of storing a batch."""
+    """The result of storing a batch.
+
+    Attributes:
+        created: jobs that did not exist before.
+        unreadable: why a message was refused, by its index; all others are stored.
+    """
 
     def __init__(self) -> None:
         self.created = 0
@@ -338,6 +311,24 @@ class Stored:
         self.created += sum(one.created for one in stored)
 
 
+class Sink(Protocol):
+    """Stores what messages ask for. A system may bring one for its own format."""
+
+    async def put(self, messages: Sequence[Incoming]) -> Stored:
+        """Store what messages ask for; when this returns, it is durable.
+
+        A message may be put again, after a crash or a rebalance, and is stored once.
+
+        Args:
+            messages: up to 1000.
+
+        Raises:
+            BacklogFull: a lane takes no more; some may be stored.
+            StoreError: the store cannot do it now; some may be stored.
+        """
+        ...
+
+
 class EnqueueSink:
     """Enqueues the job of each message, all jobs of a batch in one step."""
 
@@ -345,7 +336,7 @@ class EnqueueSink:
         self._app = app
         self._reader = reader
 
-    async def put(self, messages: Sequence[Incoming]) -> Put:
+    async def put(self, messages: Sequence[Incoming]) -> Stored:
         """See `Sink.put`."""
         stored = Stored()
         # Off the loop: a schema may have to be fetched.

@@ -142,9 +142,7 @@ class Publisher:
         _log.warning("kafka error: code=%s reason=%s", error.name(), error.str())
         if error.fatal():
             # Nothing can be published with this producer any more: the next call makes another.
-            producer, self._producer = self._producer, None
-            if producer is not None:
-                producer.purge(blocking=False)
+            self.close()
 
     def close(self) -> None:
         """Give up what is not acknowledged, and end the thread."""

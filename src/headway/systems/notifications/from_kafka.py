@@ -7,7 +7,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from headway.bridges.kafka.message import Incoming, Put, Stored
+from headway.bridges.kafka.message import Incoming, Stored
 from headway.core.errors import InvalidValue
 from headway.runtime.faults import faults, sentence
 from headway.server.service import Service
@@ -25,7 +25,7 @@ class NotificationSink:
     def __init__(self, service: Service, context: NotifyContext) -> None:
         self._take_in = partial(take_in, service, context)
 
-    async def put(self, messages: Sequence[Incoming]) -> Put:
+    async def put(self, messages: Sequence[Incoming]) -> Stored:
         """See `Sink.put`."""
         stored = Stored()
         await stored.store(stored.read(messages, _body), self._take_in)
