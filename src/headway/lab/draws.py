@@ -31,6 +31,10 @@ class Draws:
         # 52 bits: that and a half still fits a float, and so never rounds to 1.
         return ((int.from_bytes(digest) >> 12) + 0.5) / 2**52
 
+    def chance(self, share: float, *purpose: object) -> bool:
+        """Return whether something happens that does so in this share of all cases."""
+        return self.unit(*purpose) < share
+
     def choose(self, weights: Mapping[Choice, float], *purpose: object) -> Choice:
         """Return one of several, each as often as its weight; at least one is above 0."""
         left = self.unit(*purpose) * sum(weights.values())
