@@ -371,28 +371,28 @@ class EnqueueGroup(ConformanceGroup):
         self, rig: Rig, late: JobFields, lane: str
     ) -> None:
         await rig.add(id=TAKEN, key="known")
-        jobs = rig.jobs.many(700, lane=lane)
+        jobs = rig.jobs.many(300, lane=lane)
         with pytest.raises(CallerError):
-            await rig.enqueue(*jobs[:600], rig.jobs.make(**late), *jobs[600:])
+            await rig.enqueue(*jobs[:270], rig.jobs.make(**late), *jobs[270:])
         assert await rig.total("enqueued") == 1
         assert await rig.missing(jobs[0].id)
         assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
         replies = await rig.enqueue(*jobs)
         assert all(reply.created for reply in replies)
-        assert await rig.total("enqueued") == 701
+        assert await rig.total("enqueued") == 301
 
     async def test_jobs_of_a_large_batch_are_compared_with_all_others_of_it(self, rig: Rig) -> None:
         await rig.add()
-        jobs = rig.jobs.many(700)
+        jobs = rig.jobs.many(300)
         jobs[1] = jobs[1].changed(key="known")
-        jobs[600], jobs[601] = jobs[0], jobs[1].changed(id=TAKEN)
+        jobs[270], jobs[271] = jobs[0], jobs[1].changed(id=TAKEN)
         replies = await rig.enqueue(*jobs)
-        assert replies[600] == (jobs[0].id, False)
-        assert replies[601] == (jobs[1].id, False)
+        assert replies[270] == (jobs[0].id, False)
+        assert replies[271] == (jobs[1].id, False)
         assert [reply.created for reply in replies].count(False) == 2
-        assert await rig.total("enqueued") == 1 + 698
+        assert await rig.total("enqueued") == 1 + 298
         started = await rig.worker.take(1000)
-        expected = [job.id for job in (*jobs[:600], *jobs[602:])]
+        expected = [job.id for job in (*jobs[:270], *jobs[272:])]
         assert [one.id for one in started[1:]] == expected
 
     async def test_full_backlog_refuses_a_large_batch_by_its_number(self, rig: Rig) -> None:
