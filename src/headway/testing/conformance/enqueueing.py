@@ -31,6 +31,7 @@ from headway.core.job import (
     derived_id,
 )
 from headway.core.state import State
+from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import POLICY, JobFields, use_of
@@ -41,7 +42,7 @@ GIVEN = (
     *("expires_at", "key", "gates", "policy"),
 )
 """What a view shows of a job as it was sent."""
-MAX_MS = 253_402_300_799_999
+LATER = 4_000_000_000_000
 ODD_NAMES = (
     "a", "a/b", "a|b", "a:b", "a'b", 'a"b', "a;b", "a,b", "a b", "a%b", "a_b", "a*b", "a\\b",
     "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
@@ -85,8 +86,9 @@ class EnqueueGroup(ConformanceGroup):
         [
             {"kind": "text"}, {"lane": "texts"}, {"tenant": "beta"}, {"subject": None},
             {"stage": "second"}, {"args": b'{"other":1}'}, {"priority": 7}, {"due_at": 7},
-            {"due_at": MAX_MS}, {"expires_at": MAX_MS}, {"key": "known"}, {"policy": JobPolicy()},
-            {"gates": (use_of(LINE),)}, {"gates": (use_of(PHONE, phone="555"),)},
+            {"due_at": START_AT + 1_000}, {"expires_at": LATER}, {"key": "known"},
+            {"policy": JobPolicy()}, {"gates": (use_of(LINE),)},
+            {"gates": (use_of(PHONE, phone="555"),)},
             {"policy": JobPolicy(cascade=True), "candidates": ("ann", "ben")},
         ],
         ids=repr,
