@@ -770,10 +770,11 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
         case Acted.DONE | Acted.ASKED:
             return reply.state
         case Acted.REFUSED:
-            message = f"the job {reply.id} is {reply.state}: no {verb}"
-            raise InvalidState(message)
+            message = f"{verb} does not apply to the job {reply.id}: it is {reply.state}"
+            hint = "only dead and cancelled jobs can be retried" if verb is Verb.RETRY else ""
+            raise InvalidState(message, hint=hint or f"`headway why {reply.id}` says why")
         case Acted.UNKNOWN:
             message = f"there is no job {reply.id}"
-            raise UnknownJob(message)
+            raise UnknownJob(message, hint="a job that ended is kept for a time, then removed")
         case _:
             assert_never(reply.answer)
