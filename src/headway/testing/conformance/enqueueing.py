@@ -103,6 +103,7 @@ class EnqueueGroup(ConformanceGroup):
             view = await rig.view(job.id)
             assert [getattr(view, name) for name in GIVEN] == [getattr(job, name) for name in GIVEN]
             assert (view.cascade.left if view.cascade else ()) == job.candidates
+        assert {jobs[0].id, jobs[2].id} <= set(await rig.worker.take_ids(9))
 
     async def test_enqueue_answers_in_the_order_asked(self, rig: Rig) -> None:
         jobs = rig.jobs.many(5)
