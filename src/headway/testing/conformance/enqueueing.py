@@ -383,6 +383,7 @@ class EnqueueGroup(ConformanceGroup):
         replies = await rig.enqueue(*jobs)
         assert all(reply.created for reply in replies)
         assert await rig.total("enqueued") == 301
+        assert await rig.worker.take_ids(1) == [TAKEN]
 
     async def test_jobs_of_a_large_batch_are_compared_with_all_others_of_it(self, rig: Rig) -> None:
         await rig.add()
@@ -404,6 +405,7 @@ class EnqueueGroup(ConformanceGroup):
         with pytest.raises(BacklogFull, match="2 jobs of at most 500; 600 more are refused"):
             await rig.enqueue(*rig.jobs.many(600))
         assert await rig.total("enqueued") == 2
+        assert len(await rig.worker.take(9)) == 2
 
     async def test_full_backlog_refuses_the_whole_batch(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=3)))
