@@ -73,7 +73,7 @@ class Workers:
         self._signal_urls: OrderedDict[str, str] = OrderedDict()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run that was claimed here; None if there is none."""
+        """Return the URL that signals a run claimed here; None if no URL of it is known."""
         return self._signal_urls.get(ref)
 
     def pull(self, seen: int) -> WorkerPoller | None:
@@ -217,7 +217,7 @@ class RemoteStore:
         return self._timing.wall_at()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run that was claimed here; None if there is none."""
+        """Return the URL that signals a run claimed here; None if no URL of it is known."""
         return self._workers.signal_url(ref)
 
     # ------------------------------------------------------------------------------ producers

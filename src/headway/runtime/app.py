@@ -763,7 +763,7 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
     """Return the state of a job after an operator's move on it.
 
     Raises:
-        UnknownJob: there is none of this id.
+        UnknownJob: no job has this id.
         InvalidState: the move does not apply to its state.
     """
     match reply.answer:

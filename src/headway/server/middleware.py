@@ -251,7 +251,7 @@ class CrossSiteCheck:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of a URL; of what is none, such as "null", empty ones."""
+    """Return the parts of a URL; all are empty if the text is not a URL, such as "null"."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -91,7 +91,7 @@ _REFERENCE = re.compile(r"([0-9a-f-]{36})(?::[0-9]{1,9})?", re.ASCII)
 
 
 def job_of(key: str) -> str | None:
-    """Return the job whose reference, `id` or `id:run`, a signal key is; None if it is none."""
+    """Return the job that a signal key refers to as `id` or `id:run`; None for any other key."""
     found = _REFERENCE.fullmatch(key)
     return None if found is None else found[1]
 
