@@ -54,12 +54,16 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
     runs = [(one.id, one.run) for one in taken.jobs]
     with door_shut(path):
         large = asyncio.ensure_future(store.enqueue(jobs(100, 500, args=BIG)))
+        # Enqueues of more than a few jobs form a group.
+        beside = asyncio.ensure_future(store.enqueue(jobs(50, 20)))
         small = asyncio.ensure_future(succeed(store, runs))
         await one_turn()
     with pytest.raises(StoreFull):
         await large
+    assert all(one.created for one in await beside)
     assert await small == [Verdict.DONE] * 20
     assert await count(store, "succeeded") == 20
+    assert await count(store, "waiting") == 20
     await store.close()
 
 
