@@ -108,3 +108,29 @@ async def test_file_that_was_created_under_a_clock_of_its_own_goes_by_it(path: P
     await store.enqueue([job(2)])
     assert (await store.read(StatsQuery())).now == clock.at
     await store.close()
+
+
+async def test_time_does_not_go_back_with_the_clock_even_if_nothing_was_written(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(options(path), clock)
+    await claim(store)
+    clock.advance(1_000)
+    # The lease is long enough: this writes nothing.
+    later = (await claim(store, request=2)).now
+    assert later == clock.at
+    clock.advance(-1_000)
+    assert (await claim(store, request=3)).now == later
+    await store.close()
+
+
+async def test_process_that_sets_the_time_back_goes_by_it_at_once(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(options(path), clock)
+    began = clock.at
+    clock.advance(HOUR_MS)
+    await store.enqueue([job(1)])
+    clock.advance(-HOUR_MS)
+    assert (await claim(store)).now == began + HOUR_MS
+    await store.reset_clock("ann", "the clock was wrong")
+    assert (await claim(store, worker="v")).now == began
+    await store.close()

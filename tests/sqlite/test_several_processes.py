@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.core.errors import StoreUnavailable
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
 from tests.plain import LANE, assert_clean, claim, count, job, jobs
 from tests.sqlite.processes import (
@@ -57,6 +60,18 @@ async def test_waiter_is_woken_by_a_commit_of_another_process(path: Path) -> Non
         await asyncio.wait_for(store.wait([LANE], None, reply.seen), LIMIT)
         assert len((await claim(store, request=2)).jobs) == 1
     await store.close()
+
+
+async def test_gate_that_another_process_widens_is_wide_at_the_next_claim(path: Path) -> None:
+    one, other = SqliteStore(options(path)), SqliteStore(options(path))
+    use = GateUse(name="door", template="door", shared=True)
+    await one.define(DefineRequest(items=(DeclareGate(spec=Slots("door", 1)),), author="ann"))
+    await one.enqueue(jobs(0, 3, gates=(use,)))
+    assert len((await claim(one)).jobs) == 1
+    await other.define(DefineRequest(items=(DeclareGate(spec=Slots("door", 2)),), author="ann"))
+    assert len((await claim(one, request=2)).jobs) == 1
+    await one.close()
+    await other.close()
 
 
 async def test_process_that_stops_inside_delays_others_no_longer_than_their_patience(

@@ -60,7 +60,6 @@ class SqliteLedger:
     def end_leases(self) -> None:
         """End all leases now."""
         self.session.db.execute(_END_LEASES, (self.now,))
-        self.session.recheck_facts()
 
     def set_time_back(self) -> None:
         """Lower the high-water mark to the step's time."""

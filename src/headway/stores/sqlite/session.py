@@ -111,7 +111,6 @@ class Session:
         self._changes = 0
         self.watch = FingerprintWatch()
         self._epoch = 0
-        self._looking = False
 
     # Statements that the SQL stores share
 
@@ -140,8 +139,7 @@ class Session:
             # The snapshot is taken by the first read, and the version is known only then.
             self.numbers.load_facts()
         version = self.db.data_version()
-        if version != self._version or self._looking:
-            self._looking = False
+        if version != self._version:
             self._forget()
             self._check()
             self._version = version
@@ -173,10 +171,6 @@ class Session:
     def changed(self) -> bool:
         """Whether the store was replaced, or restored to an older state."""
         return bool(self.watch.reason) or self.numbers[SUSPECT] > 0
-
-    def recheck_facts(self) -> None:
-        """Make the next step read the store's facts again."""
-        self._looking = True
 
     def follow(self, before: Session) -> None:
         """Take over the fingerprint of an earlier connection of this process."""
