@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,18 +37,12 @@ def by_quick_way(name: str) -> Script:
 
 def by_verb(name: str) -> Script:
     """A script without its quick way."""
-    return _patched(name, ANSWERED, "")
+    return _patched(name, r"local answer, request = Quick\.call\(\w+\)", "local answer, request")
 
 
 def _patched(name: str, old: str, new: str) -> Script:
     found = script(name)
-    text = found.text
-    if old in text:
-        at = text.index(old)
-        line = text.rindex("\n", 0, at) + 1
-        text = (
-            text[:at] + new + text[at + len(old) :] if new else text[:line] + text[at + len(old) :]
-        )
+    text = re.sub(old, new, found.text)
     return replace(found, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -91,8 +91,9 @@ def script(name: str) -> Script:
         parts.append(text)
         line += text.count("\n")
     writes = "true" if name.startswith("verbs.") else "false"
-    run = f"{_table(own)}, '{function[0] if function else 'run'}'"
-    parts.append(f"return {_table(_RUNNER)}.call({run}, {writes})\n")
+    run = f"{_table(own)}, '{function[0] if function else 'run'}', {writes}"
+    run += ", request" if first is not None else ""
+    parts.append(f"return {_table(_RUNNER)}.call({run})\n")
     text = "".join(parts)
     sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
     return Script(
@@ -185,7 +186,7 @@ def _table(module: str) -> str:
 def _early_return(module: str) -> str:
     """End the script where a verb's quick module answers; what is behind it is not even made."""
     call = f"{_table(_QUICK_WAY)}.call({_table(module)})"
-    return f"local answer = {call} if answer then return answer end"
+    return f"local answer, request = {call} if answer then return answer end"
 
 
 @cache

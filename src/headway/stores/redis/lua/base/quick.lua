@@ -71,15 +71,17 @@ function Quick.count(name, old, new, what, number)
   redis.call('HINCRBY', Keys.totals, what, number)
 end
 
--- The reply of a call that a verb's quick module answers; nil if it does not.
+-- The reply of a call that a verb's quick module answers; nil if it does not, and then the request,
+-- which is unpacked once, if it was.
 --   verb: `run(request)` gives the verb's value, and the lane that it wakes, nil for none.
 function Quick.call(verb)
   if not look() then
     return nil
   end
-  local value, lane = verb.run(cmsgpack.unpack(ARGV[1]))
+  local request = cmsgpack.unpack(ARGV[1])
+  local value, lane = verb.run(request)
   if value == nil then
-    return nil
+    return nil, request
   end
   local wakes = lane and { { lane, false } } or {}
   if lane and redis.call('EXISTS', Keys.waiters) == 1 then

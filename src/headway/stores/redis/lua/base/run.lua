@@ -131,7 +131,8 @@ local function failed(problem)
 end
 
 -- Runs the function of that name of a module of verbs, or of one of reads, which writes nothing.
-function Run.call(module, name, writes)
+--   request: if it is unpacked already; see base/quick.
+function Run.call(module, name, writes, request)
   look(writes)
   if format and format ~= FORMAT then
     local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT
@@ -142,8 +143,7 @@ function Run.call(module, name, writes)
   if changed then
     return changed
   end
-  local request = cmsgpack.unpack(ARGV[1])
-  local done, value = pcall(module[name], request)
+  local done, value = pcall(module[name], request or cmsgpack.unpack(ARGV[1]))
   if not done then
     Write.roll_back()
     -- A client that got a time which the store does not keep would take the store for an older one.
