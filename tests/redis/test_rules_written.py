@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tools.lua.__main__ import LUA, written
+from tools.lua.names import Names
 from tools.lua.source import Unsupported
-from tools.lua.translate import Rule, Translator
+from tools.lua.translate import Translator
 
 
 def test_rules_are_what_their_python_says_now() -> None:
@@ -40,9 +42,9 @@ def test_folder_of_rules_holds_only_what_is_written() -> None:
         ("    b = [a, a]\n    return len(b[:-1])", 3),
         ("    b = [a, a]\n    return len(b[::2])", 3),
         ("    for b in [a, a][:-1]:\n        a += b\n    return a", 2),
-        ("    b: dict[int, int | None] = {}\n    b[a] = None\n    return a", 3),
-        ("    b: list[int | None] = []\n    b.append(None)\n    return a", 3),
-        ("    b: set[int] = set()\n    b -= {a}\n    return a", 3),
+        ("    b: dict[int, int | None] = {}\n    b[a] = None\n    return a", 2),
+        ("    b: list[int | None] = []\n    b.append(None)\n    return a", 2),
+        ("    b = {c for c in [a]}\n    b -= {a}\n    return a", 3),
         ("    return min('a', 'b')", 2),
         ("    return min(a, 1, key=abs)", 2),
         ("    return len('é')", 2),
@@ -51,7 +53,13 @@ def test_folder_of_rules_holds_only_what_is_written() -> None:
         ("    b = 1 if a else 'x'\n    return a", 2),
         ("    while any(b for b in [a]):\n        a = 0\n    return a", 2),
         ("    raise ValueError(a, a)", 2),
-        ("    b: tuple[int, int] | None = None\n    return a if b == (a, a) else 0", 3),
+        ("    if a:\n        b = 1\n    return b", 4),
+        ("    b = 1\n    b = None\n    return a", 3),
+        ("    b = {1: a}\n    del b[1]\n    return a", 2),
+        ("    return 0 < a < 2", 2),
+        ("    b: dict[str, int] = {}\n    return b.pop('x', 5)", 3),
+        ("    return [b for b in [a] for c in [a]]", 2),
+        ("    return [None, a][0]", 2),
     ],
 )
 def test_python_that_is_not_known_is_refused_with_its_file_and_line(
@@ -74,24 +82,54 @@ def rule(a: int) -> int:
     assert found.count("math.abs(a)") == 1
 
 
-def test_what_may_be_none_again_is_looked_at_again(
+def test_what_may_be_none_is_looked_at_before_its_text_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
-def rule(a: str | None, b: str | None) -> bool:
-    if a is None:
-        return False
-    is_one = bool(a)
-    a = b
-    return is_one and bool(a)
+def rule(a: str | None, b: str) -> bool:
+    return bool(a) and bool(b)
 """
-    found = _translated(tmp_path, monkeypatch, "odd_rules_again", text)
-    assert "local is_one = a ~= ''\n" in found
-    assert "return is_one and (a ~= nil and a ~= '')\n" in found
+    found = _translated(tmp_path, monkeypatch, "odd_rules_none", text)
+    assert "return a ~= nil and a ~= '' and b ~= ''\n" in found
+
+
+def test_tuple_that_may_be_none_is_compared_with_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+def rule(a: tuple[int, int] | None) -> bool:
+    return a == (1, 2)
+"""
+    found = _translated(tmp_path, monkeypatch, "odd_rules_tuple", text)
+    assert "return Python.same(a, { 1, 2 })\n" in found
+
+
+def test_elements_are_placed_without_a_gap_where_some_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+def rule(a: list[int]) -> list[int]:
+    return [place for place, one in enumerate(a) if one]
+"""
+    found = _translated(tmp_path, monkeypatch, "odd_rules_gap", text)
+    assert re.search(r"(\w+)\[#\1 \+ 1\] = place\n", found)
+
+
+def test_function_that_is_neither_translated_nor_by_hand_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+from headway.core.check import check_name
+
+def rule(a: str) -> str:
+    check_name("a", a)
+    return a
+"""
+    with pytest.raises(Unsupported, match=r"odd_rules_call\.py:5: check_name is neither"):
+        _translated(tmp_path, monkeypatch, "odd_rules_call", text)
 
 
 def _translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    rule = Rule(name, "Odd", ("rule",))
-    return Translator((rule,), rule).text()
+    return Translator(Names({name: "rules.odd"}, {}), name, {"rule"}).text()

@@ -1,236 +1,424 @@
-"""One module of Python as one module of Lua 5.1: its functions, statements and expressions.
+"""One module of Python as one module of Lua 5.1.
 
-An expression may need statements before it (a loop for `any(...)`): they are written first, into
-the lines of the function, and the expression is then the name of what they found.
+A `Translator` writes the functions that other Lua uses, then those of the same module that they
+call, until none is missing; `text` puts them below the constants that they use.
+
+- `statement`, `value` and `library` are the tables of what is known: a case for each construct of
+  Python. An expression becomes a `Value`: its text, its type, and how tightly it binds. What has no
+  case is an error with its file and line, and so is what `refuse` finds.
+- An expression may need statements before it, such as a loop for `any(...)`: they are written
+  first, and the expression is then the name of what they found. `values` keeps the order in which
+  Python evaluates several of which one has such statements.
+- Types come from annotations and decide what is written: `if jobs` is `#jobs > 0` for a list,
+  `jobs ~= ''` for text, and `jobs` for a record that may be None. Pyright has checked them, so what
+  may be None is not looked at again where Python would fail on it.
+- A record is a table with its fields by name, a tuple or list is a list, a set is a table of true,
+  None is nil: so None in a list is refused. Places are counted from 1.
+- Variables live in the block in which they are assigned first, as Lua has them: one that is used
+  after the block is annotated before it in Python.
+- What stands in Lua by hand is called there (see `names`). A table of the ledger is a module of
+  Lua, so it is not passed on.
 """
 
 from __future__ import annotations
 
 import ast
-import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from itertools import count
 from textwrap import wrap
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tools.lua import source
+from tools.lua.lua import Bind, Lines, Value, braced, lua_name, negated, quoted, shifted
+from tools.lua.names import Names, table_of
 from tools.lua.source import BOOL, BYTES, FLOAT, INT, NONE, NOT_GIVEN, STR, Type
 
-OR, AND, COMPARE, CONCAT, ADD, MULTIPLY, UNARY, ATOM = range(8)
-_RESERVED = {*keyword.kwlist, *("end", "function", "local", "nil", "repeat", "then", "until")}
-_RESERVED |= {"do", "elseif", "ipairs", "math", "next", "pairs", "string", "table", "type"}
-_ARITHMETIC = {
-    ast.Add: ("+", ADD),
-    ast.Sub: ("-", ADD),
-    ast.Mult: ("*", MULTIPLY),
-    ast.Div: ("/", MULTIPLY),
-    ast.Mod: ("%", MULTIPLY),
+WRITTEN = "-- Written by `make lua` from MODULE: change that."
+_ARITHMETIC = {ast.Add: ("+", Bind.ADD), ast.Sub: ("-", Bind.ADD)}
+_ARITHMETIC |= {
+    ast.Mult: ("*", Bind.MULTIPLY),
+    ast.Div: ("/", Bind.MULTIPLY),
+    ast.Mod: ("%", Bind.MULTIPLY),
 }
-_COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_EQUAL = {ast.Eq: "==", ast.NotEq: "~=", ast.Is: "==", ast.IsNot: "~="}
+_ORDER = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _SCALARS = {"int", "float", "str", "bool", "none"}
 _NUMBERS = {"int", "float"}
+_COMPREHENSIONS = {ast.SetComp: "set", ast.DictComp: "dict"}
+_CALLS: dict[str, tuple[str, Callable[[Type], Type]]] = {
+    "abs": ("math.abs({})", lambda of: of),
+    "float": ("({})", lambda _: FLOAT),
+    "int": ("math.floor({})", lambda _: INT),
+    "tuple": ("{}", lambda of: of),
+    "dict.fromkeys": ("Python.unique({})", lambda of: of),
+    "dict.get": ("{}[{}]", lambda of: replace(of.parts[1], optional=True)),
+    "dict.pop": ("Python.pop({}, {})", lambda of: of.parts[1]),
+    "dict.values": ("Python.values({})", lambda of: Type("values", of.parts[1:])),
+    "heapq.heapify": ("Python.heapify({})", lambda _: NONE),
+    "heapq.heappop": ("Python.heappop({})", lambda of: of.parts[0]),
+    "heapq.heappush": ("Python.heappush({}, {})", lambda _: NONE),
+    "list.append": ("table.insert({}, {})", lambda _: NONE),
+    "list.index": ("(Python.find({}, {}) - 1)", lambda _: INT),
+    "set.add": ("{}[{}] = true", lambda _: NONE),
+    "str.replace": ("Python.replace_text({}, {}, {})", lambda _: STR),
+}
+"""Calls that are one expression in Lua, and the type of that by the type of the first operand."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A module to translate.
-
-    Attributes:
-        module: of Python.
-        table: of Lua; the class of this name gives it its methods.
-        names: functions, constants, classes and methods; what they use of their module comes along.
-    """
-
-    module: str
-    table: str
-    names: tuple[str, ...]
-
-    @property
-    def file(self) -> str:
-        parts = "".join(f"_{one.lower()}" if one.isupper() else one for one in self.table)
-        return f"rules.{parts.strip('_')}"
-
-
-def table_of(file: str) -> str:
-    """The table of a module that is written by hand: "engine.gate_book" has GateBook."""
-    return file.rpartition(".")[2].title().replace("_", "")
-
-
-class Value(NamedTuple):
-    """An expression in Lua, its type, and how tightly it binds."""
-
-    text: str
-    type: Type
-    binds: int = ATOM
-
-    def at(self, least: int) -> str:
-        return self.text if self.binds >= least else f"({self.text})"
-
-
-class Translator:
+class Translator(Lines):
     """The translation of one module."""
 
-    def __init__(
-        self, rules: Sequence[Rule], rule: Rule, by_hand: Mapping[str, str] | None = None
-    ) -> None:
-        self.rules = {one.module: one for one in rules}
-        self.by_hand = by_hand or {}
-        self.rule = rule
-        self.module = source.read(rule.module)
-        self.needs: set[str] = set()
+    def __init__(self, names: Names, module: str, used: Iterable[str]) -> None:
+        super().__init__()
+        self.names = names
+        self.module = source.read(module)
+        self.table = table_of(names.rules[module])
+        self.asked = sorted(used)
         self.constants: dict[str, str] = {}
-        self.comparers: dict[str, list[str]] = {}
         self.wanted: dict[str, tuple[ast.FunctionDef, Any]] = {}
-        self.lines: list[str] = []
-        self.depth = 0
-        self.types: dict[str, Type] = {}
-        self.declared: dict[ast.stmt, set[str]] = {}
-        self.used: set[str] = set()
-        self.emptied: set[str] = set()
+        self.types: dict[str, Type] = {}  # Of the variables in this block.
 
     # The module
 
     def text(self) -> str:
         """The whole file."""
-        for name in self.rule.names:
+        for name in self.asked:
             self.want(name)
         bodies: dict[str, list[str]] = {}
         while missing := [name for name in self.wanted if name not in bodies]:
             bodies[missing[0]] = self.function(missing[0], *self.wanted[missing[0]])
-        bodies = dict(sorted(bodies.items(), key=lambda one: self.wanted[one[0]][0].lineno))
-        head = [f"-- Written by `make lua` from {self.module.name}: change that."]
+        constants = [f"{name} = {text}" for name, text in sorted(self.constants.items())]
+        # A table of functions stands behind them.
+        last = [one for one in constants if f"= {self.table}." in one]
+        first = [one if "." in one.split()[0] else f"local {one}" for one in constants]
+        first = [one for one in first if one not in last]
+        in_order = sorted(self.wanted, key=lambda name: self.wanted[name][0].lineno)
+        parts = [first, *(bodies[name] for name in in_order), last]
+        lines = [line for part in parts if part for line in [*part, ""]]
+        head = [WRITTEN.replace("MODULE", self.module.name)]
         head += _commented(self.module.tree)
-        lines = wrap(", ".join(sorted(self.needs)), 90) or [""]
-        head += [*(f"-- needs: {line.rstrip(',')}".rstrip() for line in lines), ""]
-        head += [f"local {self.rule.table} = {{}}", ""]
-        for name, text in sorted(self.constants.items()):
-            head.append(f"{'' if '.' in name else 'local '}{name} = {text}")
-        head += [""] * bool(self.constants)
-        head += [line for lines in self.comparers.values() for line in [*lines, ""]]
-        private = [f"local {name}" for name in bodies if "." not in name]
-        head += [*private, ""] if private else []
-        return "\n".join([*head, *(line for lines in bodies.values() for line in [*lines, ""])])
+        head += [f"-- needs: {one}" for one in wrap(self.names.mentioned(lines, self.table), 90)]
+        return "\n".join([*head, "", f"local {self.table} = {{}}", "", *lines])
 
     def want(self, name: str) -> None:
-        owner, _, method = name.partition(".")
-        found = self.module.values.get(owner)
-        if isinstance(found, FunctionType):
-            self.name(self.module.tree, found)
-        elif isinstance(found, type):
-            own = [one for one in vars(found) if f"{owner}.{one}" in self.module.functions]
-            for one in [method] if method else own:
-                self.name(self.module.tree, vars(found)[one])
-        else:
-            self.constants[f"{self.rule.table}.{name}"] = self.literal(self.module.tree, found).text
+        """Note what other Lua uses by this name as to be written: a function or a constant."""
+        functions, values = self.module.functions, self.module.values
+        found = [one for one in functions if lua_name(one.split(".")[-1].strip("_")) == name]
+        for one in found:
+            owner, _, function = one.rpartition(".")
+            self.name(functions[one], vars(values[owner])[function] if owner else values[one])
+        if not found:
+            value = values.get(f"_{name}", values.get(name))
+            self.refuse(value is None, self.module.tree, f"no {name}")
+            self.constants[f"{self.table}.{name}"] = self.literal(self.module.tree, value).text
 
     def name(self, node: ast.AST, function: Any) -> str:
         """The name of a function or method in Lua; it is translated too if it is this module's."""
         function = getattr(function, "fget", function)
-        rule = self.rules.get(function.__module__)
-        owner, _, name = function.__qualname__.rpartition(".")
-        is_named = rule is not None and function.__qualname__ in rule.names
-        if not is_named and (text := self.hand(function)):
+        if text := self.names.by_hand(function):
             return text
-        is_own = rule is self.rule
-        is_public = not name.startswith("_") and owner in {"", rule and rule.table}
-        is_public = is_public or is_named
-        if rule is None or not (is_own or is_public):
-            raise self.unknown(node, f"{function.__qualname__} is not translated")
-        text = f"{rule.table}.{lua_name(name.strip('_'))}" if is_public else name
-        if owner not in {"", rule.table} and not is_public:
-            text = f"{owner}_{name.strip('_')}"
-        if is_own:
+        text = self.names.translated(function)
+        self.refuse(not text, node, f"{function.__qualname__} is neither translated nor by hand")
+        if function.__module__ == self.module.name:
             tree = self.module.functions[function.__qualname__]
-            self.wanted.setdefault(text, (tree, function))
-        else:
-            self.needs.add(rule.file)
+            known, _ = self.wanted.setdefault(text, (tree, function))
+            self.refuse(known is not tree, node, f"two functions are {text}")
         return text
 
-    def hand(self, function: Any) -> str:
-        """The name of what is written by hand in Lua; "" for what is not."""
-        whole = f"{function.__module__}.{function.__qualname__}"
-        owner, _, name = whole.rpartition(".")
-        place = self.by_hand.get(whole) or self.by_hand.get(owner)
-        if place is None:
-            return ""
-        file, _, other = place.partition(":")
-        if "." in other:
-            return other
-        self.needs.add(file)
-        return f"{table_of(file)}.{lua_name(other or name.strip('_'))}"
-
-    def is_passed(self, kind: Type, method: Any) -> bool:
-        """Whether a method is passed its object: not if it stands in another module of Lua."""
-        whole = f"{method.__module__}.{method.__qualname__}"
-        files = [self.by_hand.get(one) for one in (whole, whole.rpartition(".")[0])]
-        return not self.is_single(kind) and (files[0] is None or files[0] == files[1])
-
-    def is_single(self, kind: Type) -> bool:
-        """Whether a script has only one of it, which is not passed on: a table of the ledger."""
-        record = kind.record
-        is_ours = record is not None and getattr(record, "_is_protocol", False)
-        return is_ours and f"{record.__module__}.{record.__qualname__}" in self.by_hand
-
     def function(self, name: str, node: ast.FunctionDef, function: Any) -> list[str]:
-        self.lines, self.depth, self.emptied = [], 0, set()
-        self.declared = source.declarations(node)
-        parameters = source.parameters_of(function)
-        self.types = {one: kind for one, kind, _ in parameters}
-        names = [lua_name(one) for one, kind, _ in parameters if not self.is_single(kind)]
-        self.used = {*names, *source.names_of(node)}
-        owner = function.__qualname__.rpartition(".")[0]
         marks = [ast.unparse(one) for one in node.decorator_list]
         self.refuse(marks not in ([], ["property"]), node, "a decorator")
-        if owner:
+        self.types = {one: kind for one, (kind, _) in source.parameters_of(function).items()}
+        names = [lua_name(one) for one, kind in self.types.items() if not self.is_single(kind)]
+        self.used = {*names, *source.names_in(node)}
+        if owner := function.__qualname__.rpartition(".")[0]:
             self.types["self"] = Type("record", record=self.module.values[owner])
             names.insert(0, "self")
-        for line in _commented(node):
-            self.write(line)
-        with self.inside(f"function {name}({', '.join(names)})"):
-            self.block(node.body)
-        return self.lines
+        with self.captured() as lines:
+            self.write(*_commented(node))
+            with self.inside(f"function {name}({', '.join(names)})"):
+                self.block(node.body)
+        return lines
 
-    # Lines
+    def is_single(self, kind: Type) -> bool:
+        return self.names.is_single(kind.record)
 
-    def write(self, *lines: str) -> None:
-        every = (one for line in lines for one in line.split("\n"))
-        self.lines += ["  " * self.depth + line for line in every]
+    def refuse(self, is_unknown: object, node: ast.AST, what: str) -> None:
+        if is_unknown:
+            raise self.module.unsupported(node, what)
+
+    # Statements
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        for place, node in enumerate(body):
+            first = node.lineno
+            while first - 1 in self.module.comments:
+                first -= 1
+            self.write(*(f"-- {self.module.comments[one]}" for one in range(first, node.lineno)))
+            match node:
+                case ast.If(test=test, body=[*inner, ast.Continue()], orelse=[]):
+                    # Lua 5.1 has no `continue`: what follows goes into the else.
+                    self.branch(test, inner, body[place + 1 :])
+                    return
+                case _:
+                    self.statement(node)
 
     @contextmanager
-    def inside(self, head: str, end: str = "end") -> Iterator[None]:
-        self.write(head)
-        self.depth += 1
-        yield
-        self.depth -= 1
-        if end:
-            self.write(end)
+    def scope(self, head: str, end: str = "end") -> Iterator[None]:
+        """A block: its variables are unknown behind it."""
+        known = dict(self.types)
+        with self.inside(head, end):
+            yield
+        self.types = known
+
+    def statement(self, node: ast.stmt) -> None:  # noqa: C901, PLR0912  (case after case)
+        match node:
+            case ast.Pass() | ast.Assert() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Break():
+                self.write("break")
+            case ast.Return(value=given):
+                self.write(f"return {self.value(given).text}" if given else "return")
+            case ast.Raise(
+                exc=ast.Call(func=ast.Name(id=name), args=[_], keywords=[] | [_]) as call
+            ):
+                words = self.texts([*call.args, *(one.value for one in call.keywords)])
+                self.write(f"Run.refuse({quoted(name)}, {words})")
+            case ast.Expr(value=ast.Call() as call):
+                self.write(self.value(call).text)
+            case ast.Assign(targets=[first, *others], value=given):
+                self.assign(first, given)
+                for target in others:
+                    # A call is made once.
+                    self.assign(target, given if isinstance(given, ast.Constant) else first)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=hint, value=None):
+                self.write(f"local {lua_name(name)}")
+                self.types[name] = self.module.annotation(hint)
+            case ast.AnnAssign(target=target, annotation=hint, value=given):
+                self.assign(target, given, self.module.annotation(hint))
+            case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, op=op, value=given):
+                place = self.value(target)
+                self.refuse("(" in place.text, node, "a call that would be made twice")
+                result = self.arithmetic(node, op, place, self.value(given))
+                self.write(f"{place.text} = {result.text}")
+            case ast.If(test=test, body=body, orelse=orelse):
+                self.branch(test, body, orelse)
+            case ast.While(test=test, body=body, orelse=[]):
+                with self.captured() as lines:
+                    head = f"while {self.condition(test).text} do"
+                self.refuse(lines, node, "a loop in the condition")
+                with self.scope(head):
+                    self.block(body)
+            case ast.For(target=target, iter=over, body=body, orelse=[]):
+                with self.loop(target, over):
+                    self.block(body)
+            case _:
+                raise self.module.unsupported(node, "what the translator does not know")
+
+    def branch(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
+        condition = self.condition(test)
+        if not body:
+            condition, body, orelse = negated(condition), orelse, []
+        with self.scope(f"if {condition.text} then", ""):
+            self.block(body)
+        while len(orelse) == 1 and isinstance(inner := orelse[0], ast.If):
+            with self.captured() as lines:
+                condition = self.condition(inner.test)
+            if lines or isinstance(inner.body[-1], ast.Continue):
+                break
+            with self.scope(f"elseif {condition.text} then", ""):
+                self.block(inner.body)
+            orelse = inner.orelse
+        if orelse:
+            with self.scope("else", ""):
+                self.block(orelse)
+        self.write("end")
+
+    def assign(self, target: ast.expr, given: ast.expr, kind: Type | None = None) -> None:
+        match target, given:
+            case ast.Tuple(elts=targets), ast.Tuple(elts=elements):
+                self.unpack(targets, self.values(elements))
+            case ast.Tuple(), _:
+                self.take_apart(target, self.kept(self.value(given), "found"))
+            case ast.Name(id=name), _:
+                head = lua_name(name) if name in self.types else f"local {lua_name(name)}"
+                is_own = name not in source.names_in(given)
+                value = self.value(given, head if is_own else "")
+                if value.text == "nil" and name not in self.types:
+                    self.write(head)
+                elif value.text and not (is_own and value.text == lua_name(name)):
+                    self.write(f"{head} = {value.text}")
+                self.bind(target, kind or value.type)
+            case _:
+                place, value = self.values([target, given])
+                self.write(f"{place.text} = {value.text}")
+
+    def take_apart(self, target: ast.Tuple, whole: Value) -> None:
+        parts = self.parts(target, whole.type)
+        self.unpack(target.elts, [Value(f"{whole.text}{at}", kind) for at, kind in parts])
+
+    def unpack(self, targets: Sequence[ast.expr], values: Sequence[Value]) -> None:
+        new = [one.id for one in targets if isinstance(one, ast.Name) and one.id not in self.types]
+        local = "local " * (len(new) == len(targets))
+        if new and not local:
+            self.write(f"local {', '.join(map(lua_name, new))}")
+        for one, value in zip(targets, values, strict=True):
+            if isinstance(one, ast.Name):
+                self.bind(one, value.type)
+        places = self.texts(targets)
+        self.write(f"{local}{places} = {', '.join(one.text for one in values)}")
+
+    def bind(self, target: ast.Name, kind: Type) -> None:
+        """Note a variable's type: that of its first value, which tells whether it may be None."""
+        known = self.types.setdefault(target.id, kind)
+        is_wrong = known == NONE or (kind.may_be_none and not known.optional)
+        self.refuse(is_wrong, target, "give this variable an annotation")
+
+    # Loops, of statements and of expressions
 
     @contextmanager
-    def captured(self, deeper: int = 0) -> Iterator[list[str]]:
-        """What is written meanwhile goes into a list of its own."""
-        kept, self.lines = self.lines, []
-        self.depth += deeper
-        yield self.lines
-        self.lines = kept
-        self.depth -= deeper
+    def loop(
+        self,
+        target: ast.expr,
+        over: ast.expr,
+        ifs: Sequence[ast.expr] = (),
+        *,
+        counts: bool = False,
+    ) -> Iterator[str]:
+        """Yields the variable that counts the turns from 1, if there is one."""
+        place = None
+        match target, over:
+            case ast.Tuple(elts=[place, item]), ast.Call(
+                func=ast.Name(id="enumerate"), args=[whole]
+            ):
+                target, over, counts = item, whole, True
+        items = self.value(over)
+        is_set = items.type.kind == "set"
+        kind = items.type.parts[0] if is_set else self.item(over, items)
+        name = lua_name(target.id) if isinstance(target, ast.Name) else self.temporary("each")
+        counter = self.temporary("at") if counts and not is_set else "_"
+        head = f"{name} in pairs" if is_set else f"{counter}, {name} in ipairs"
+        with self.scope(f"for {head}({items.text}) do"):
+            if isinstance(place, ast.Name):
+                self.unpack([place], [Value(f"{counter} - 1", INT)])
+            if isinstance(target, ast.Tuple):
+                self.take_apart(target, Value(name, kind))
+            else:
+                self.types[target.id] = kind
+            for test in ifs:
+                self.write(f"if {self.condition(test).text} then")
+                self.depth += 1
+            yield counter
+            for _ in ifs:
+                self.depth -= 1
+                self.write("end")
 
-    def temporary(self, stem: str) -> str:
-        names = (f"{stem}{number}" if number > 1 else stem for number in count(1))
-        name = next(one for one in names if one not in self.used and one not in _RESERVED)
-        self.used.add(name)
-        return name
+    def parts(self, node: ast.AST, kind: Type) -> list[tuple[str, Type]]:
+        """How the elements of a tuple are reached, and their types."""
+        if kind.kind == "tuple":
+            return [(f"[{place}]", one) for place, one in enumerate(kind.parts, 1)]
+        is_named = kind.record is not None and issubclass(kind.record, tuple)
+        self.refuse(not is_named, node, f"taking a {kind.kind} apart")
+        return [(f".{name}", one) for name, (one, _) in source.fields_of(kind.record).items()]
 
-    def kept(self, value: Value, stem: str) -> Value:
-        """The value of a call in a variable, so that it is called once and before what follows."""
-        if "(" not in value.text and "{" not in value.text:
-            return value
-        name = self.temporary(stem)
-        self.write(f"local {name} = {value.text}")
-        return Value(name, value.type)
+    def item(self, node: ast.AST, value: Value) -> Type:
+        """The type of a list's elements, or of a tuple's that are alike."""
+        kind = value.type
+        is_alike = kind.kind == "list" or (kind.kind == "tuple" and len({*kind.parts}) == 1)
+        self.refuse(not is_alike, node, f"going through a {kind.kind}")
+        return kind.parts[0]
+
+    def comprehension(self, node: Any, into: str = "") -> Value:
+        loop, stem = self.only_loop(node), _COMPREHENSIONS.get(type(node), "list")
+        name, counts = self.fresh(stem, "{}", into=into), stem == "list" and not loop.ifs
+        with self.loop(loop.target, loop.iter, loop.ifs, counts=counts) as counter:
+            if stem == "list":
+                value = self.value(node.elt)
+                is_counted = counts and counter != "_"
+                place, parts = counter if is_counted else f"#{name} + 1", (value.type,)
+            else:
+                key = self.key(node.elt if stem == "set" else node.key)
+                value = Value("true", BOOL) if stem == "set" else self.value(node.value)
+                place, parts = key.text, (key.type, value.type)
+            self.write(f"{name}[{place}] = {value.text}")
+        self.some(node, value)
+        return Value(name, Type(stem, parts))
+
+    def any_or_all(self, node: ast.GeneratorExp, into: str, *, is_any: bool) -> Value:
+        loop = self.only_loop(node)
+        first, other = ("false", "true") if is_any else ("true", "false")
+        name = self.fresh("is_any" if is_any else "are_all", first, into=into)
+        with self.loop(loop.target, loop.iter, loop.ifs):
+            test = self.condition(node.elt)
+            with self.inside(f"if {(test if is_any else negated(test)).text} then"):
+                self.write(f"{name} = {other}", "break")
+        return Value(name, BOOL)
+
+    def only_loop(self, node: Any) -> ast.comprehension:
+        self.refuse(node.generators[1:], node, "loops within loops")
+        return node.generators[0]
+
+    # Expressions
+
+    def value(self, node: ast.expr, into: str = "") -> Value:  # noqa: C901, PLR0911, PLR0912
+        """An expression.
+
+        Args:
+            into: where it is assigned ("local x" or "x"): what needs a variable fills this one.
+        """
+        match node:
+            case ast.Constant(value=value):
+                return self.literal(node, value)
+            case ast.Name(id=name) if name in self.types:
+                kind = self.types[name]
+                return Value("" if self.is_single(kind) else lua_name(name), kind)
+            case ast.Name(id=name) if name in self.module.values:
+                value = self.literal(node, self.module.values[name])
+                text = f"{self.table}.{name}" if name in self.asked else name
+                self.constants[text] = value.text
+                return value._replace(text=text)
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name not in self.types:
+                return self.literal(node, getattr(self.module.values.get(name), attr, object))
+            case ast.Attribute(value=owner, attr=attr):
+                return self.field(node, self.value(owner), attr)
+            case ast.Dict(keys=[]):
+                return Value("{}", Type("dict", (NONE, NONE)))
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return self.list(node, elements)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                return self.comprehension(node, into)
+            case ast.Subscript(value=owner, slice=place):
+                return self.element(node, self.value(owner), place)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.arithmetic(node, op, *self.values([left, right]))
+            case ast.UnaryOp(op=ast.Not()):
+                return self.condition(node)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value = self.value(operand)
+                return Value(f"-{value.at(Bind.UNARY)}", value.type, Bind.UNARY)
+            case ast.JoinedStr(values=values):
+                texts = [self.value(one).at(Bind.CONCAT) for one in values]
+                return Value(" .. ".join(texts), STR, Bind.CONCAT)
+            case ast.FormattedValue(value=one, conversion=-1, format_spec=None):
+                return self.as_text(node, self.value(one))
+            case ast.FormattedValue(value=one, conversion=114, format_spec=None):
+                return Value(f"Run.quoted({self.as_text(node, self.value(one)).text})", STR)
+            case ast.BoolOp():
+                return self.connected(node, self.value)
+            case ast.IfExp():
+                return self.choice(node, into)
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+                test = self.contains(node, left, right)
+                return negated(test) if isinstance(op, ast.NotIn) else test
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self.compared(node, op, *self.values([left, right]))
+            case ast.Call():
+                return self.call(node, into)
+        raise self.module.unsupported(node, "what the translator does not know")
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Expressions in their order, though one of them needs statements before it."""
@@ -243,390 +431,193 @@ class Translator:
             found.append(value)
         return found
 
-    def unknown(self, node: ast.AST, what: str) -> source.Unsupported:
-        return self.module.unsupported(node, what)
-
-    def refuse(self, is_unknown: object, node: ast.AST, what: str) -> None:
-        if is_unknown:
-            raise self.unknown(node, what)
-
-    def some(self, node: ast.AST, *kinds: Type) -> None:
-        """Refuses None in a list, tuple, set or dict, where Lua would have nothing."""
-        self.refuse(kinds[0].optional or NONE in kinds, node, "None kept")
-
     def texts(self, nodes: Sequence[ast.expr]) -> str:
         return ", ".join(one.text for one in self.values(nodes))
 
-    def python(self, name: str, arguments: str) -> str:
-        self.needs.add("base.python")
-        return f"Python.{name}({arguments})"
+    def kept(self, value: Value, stem: str) -> Value:
+        """The value of a call in a variable, so that it is called once and before what follows."""
+        if "(" not in value.text and "{" not in value.text:
+            return value
+        return Value(self.fresh(stem, value.text), value.type)
 
-    # Statements
+    def some(self, node: ast.AST, *values: Value) -> None:
+        """Refuse None in a list, tuple, set or dict, where Lua would have nothing."""
+        self.refuse(any(one.type.may_be_none for one in values), node, "None kept")
 
-    def block(self, body: Sequence[ast.stmt]) -> None:
-        for place, node in enumerate(body):
-            line = node.lineno
-            while line - 1 in self.module.comments:
-                line -= 1
-            for one in range(line, node.lineno):
-                self.write(f"-- {self.module.comments[one]}")
-            if isinstance(node, ast.If) and _continues(node.body):
-                # Lua 5.1 has no `continue`: what follows goes into the else.
-                self.refuse(node.orelse, node, "a continue with an else")
-                self.branch(node, node.body[:-1], body[place + 1 :])
-                return
-            self.dispatch("do", node)(node)
-            if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Raise):
-                self.narrow(node.test, ast.Is)
+    def literal(self, node: ast.AST, value: object) -> Value:  # noqa: PLR0911  (kind after kind)
+        match value.value if isinstance(value, Enum) else value:
+            case None:
+                return Value("nil", NONE)
+            case bool(found):
+                return Value(str(found).lower(), BOOL)
+            case int(found) | float(found):
+                return Value(repr(found), INT if isinstance(found, int) else FLOAT)
+            case str(found):
+                return Value(quoted(found), STR)
+            case bytes(found):
+                return Value(quoted(found.decode()), BYTES)
+            case () | []:
+                return Value("{}", Type("list", (NONE,)))
+            case FunctionType() as found:
+                return Value(self.name(node, found), Type("function"))
+            case frozenset(found):
+                return Value(
+                    braced([f"{one} = true" for one in sorted(found)]), Type("set", (STR,))
+                )
+            case dict(found):
+                pairs = {getattr(key, "__name__", str(key)): one for key, one in found.items()}
+                values = {key: self.literal(node, one) for key, one in pairs.items()}
+                text = braced([f"{key} = {one.text}" for key, one in values.items()])
+                return Value(text, Type("dict", (STR, *{one.type for one in values.values()})))
+        raise self.module.unsupported(node, "a constant")
 
-    def narrow(self, test: ast.expr, op: type[ast.cmpop]) -> None:
-        """Notes that a variable is not None where a test has said so."""
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == (op is ast.IsNot):
-            for one in test.values:
-                self.narrow(one, op)
-        elif isinstance(test, ast.Compare) and isinstance(test.ops[0], op):
-            left, right = ast.unparse(test.left), ast.unparse(test.comparators[0])
-            if right == "None" and "(" not in left and left not in self.emptied:
-                self.types[left] = replace(self.probe(test.left).type, optional=False)
+    def field(self, node: ast.expr, owner: Value, name: str) -> Value:
+        record = owner.type.record
+        self.refuse(record is None, node, f"an attribute of a {owner.type.kind}")
+        text, fields = f"{owner.at(Bind.ATOM)}.{lua_name(name)}", source.fields_of(record)
+        if name in fields:
+            return Value(text, fields[name][0])
+        getter = getattr(vars(record).get(name), "fget", None)
+        self.refuse(getter is None, node, f"no such field of {record.__name__}")
+        kind, place = source.returned_by(getter), self.names.by_hand(getter)
+        if self.is_single(owner.type):
+            return Value("" if self.is_single(kind) else place, kind)
+        return Value(text if place == "." else f"{self.name(node, getter)}({owner.text})", kind)
 
-    def empty(self, target: ast.expr, value: Type) -> None:
-        """Notes that a variable may be None again, whatever a test has said."""
-        text = ast.unparse(target)
-        for one in [one for one in self.types if one.startswith(f"{text}.")]:
-            del self.types[one]
-        was_narrowed = text in self.types and not self.types[text].optional
-        if was_narrowed and (value.optional or value == NONE):
-            self.types[text] = replace(self.types[text], optional=True)
-            self.emptied.add(text)
+    def list(self, node: ast.expr, elements: Sequence[ast.expr]) -> Value:
+        stars = [isinstance(one, ast.Starred) for one in elements]
+        if any(stars):
+            pairs = zip(elements, stars, strict=True)
+            parts = self.values([one.value if star else ast.List([one]) for one, star in pairs])
+            text = f"Python.joined({', '.join(one.text for one in parts)})"
+            return Value(text, Type("list", (self.item(node, parts[-1]),)))
+        values = self.values(elements)
+        self.some(node, *values)
+        kinds = tuple(one.type for one in values) or (NONE,)
+        is_list = isinstance(node, ast.List) or not values
+        kind = Type("list", kinds[:1]) if is_list else Type("tuple", kinds)
+        return Value(f"{{ {', '.join(one.text for one in values)} }}" if values else "{}", kind)
 
-    def merge(self, known: dict[str, Type]) -> None:
-        """Forgets what a block has found out of the variables that are known outside it."""
-        self.types |= {one: kind for one, kind in known.items() if one not in self.emptied}
+    def element(self, node: ast.expr, owner: Value, at: ast.expr) -> Value:
+        if isinstance(at, ast.Slice):
+            ends = [at.lower or ast.Constant(0), *([at.upper] if at.upper else [])]
+            lower, *upper = self.values(ends)
+            self.refuse(at.step or "-" in f"{lower.text[:1]}{upper}", node, "such a slice")
+            texts = [owner.text, shifted(lower, 1).text, *(one.text for one in upper)]
+            return Value(
+                f"Python.slice({', '.join(texts)})", Type("list", (self.item(node, owner),))
+            )
+        if owner.type.kind == "dict":
+            return Value(f"{owner.at(Bind.ATOM)}[{self.key(at).text}]", owner.type.parts[1])
+        place = self.value(at)
+        if place.text == "-1":
+            owner = self.kept(owner, "list")
+            return Value(f"{owner.text}[#{owner.text}]", self.item(node, owner))
+        self.refuse("-" in place.text[:1], node, "a place from the end")
+        is_fixed = owner.type.kind == "tuple" and place.text.isdigit()
+        kind = owner.type.parts[int(place.text)] if is_fixed else self.item(node, owner)
+        return Value(f"{owner.at(Bind.ATOM)}[{shifted(place, 1).text}]", kind)
 
-    def dispatch(self, prefix: str, node: ast.AST) -> Callable[[ast.AST], Value]:
-        method = getattr(self, f"{prefix}_{type(node).__name__.lower()}", None)
-        self.refuse(method is None, node, "what the translator does not know")
-        return method
+    def key(self, node: ast.expr) -> Value:
+        """A key of a dict or set; a tuple is joined to one text."""
+        values = self.values(node.elts if isinstance(node, ast.Tuple) else [node])
+        self.refuse(not {one.type for one in values} <= {INT, STR}, node, "a key")
+        texts = [one.at(Bind.ADD) for one in values]
+        return Value(" .. '\\0' .. ".join(texts), STR, Bind.CONCAT) if texts[1:] else values[0]
 
-    def declare(self, node: ast.stmt, *besides: str) -> None:
-        names = sorted(self.declared.pop(node, set()) - set(besides))
-        if names:
-            self.write(f"local {', '.join(map(lua_name, names))}")
+    def arithmetic(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
+        kinds = {left.type.kind, right.type.kind}
+        if kinds == {"set"} and isinstance(op, ast.Sub):
+            return Value(f"Python.minus({left.text}, {right.text})", left.type)
+        kind = FLOAT if "float" in kinds or isinstance(op, ast.Div) else INT
+        if isinstance(op, ast.Pow) and left.type == FLOAT:
+            return Value(f"{left.at(Bind.ATOM)} ^ {right.at(Bind.ATOM)}", FLOAT, Bind.UNARY)
+        if isinstance(op, ast.FloorDiv) and kinds <= _NUMBERS:
+            return Value(f"math.floor({left.at(Bind.MULTIPLY)} / {right.at(Bind.UNARY)})", kind)
+        is_known = type(op) in _ARITHMETIC and kinds <= _NUMBERS
+        self.refuse(not is_known, node, f"this operator between {' and '.join(sorted(kinds))}")
+        if isinstance(op, ast.Add) and right.text == "1":
+            return shifted(left, 1)
+        sign, binds = _ARITHMETIC[type(op)]
+        return Value(f"{left.at(binds)} {sign} {right.at(binds + 1)}", kind, binds)
 
-    def do_pass(self, _: ast.Pass) -> None:
-        """Lua needs nothing in an empty block."""
-
-    do_assert = do_pass
-
-    do_delete = do_pass
-
-    def do_raise(self, node: ast.Raise) -> None:
-        """An error of the tree, whose first argument is its message."""
-        call = node.exc
-        is_known = isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords[1:]
-        self.refuse(not is_known, node, "such an error")
-        self.needs.add("base.run")
-        words = self.values([call.args[0], *(one.value for one in call.keywords)])
-        texts = ", ".join(one.text for one in words)
-        self.write(f"Run.refuse({quoted(_called(call))}, {texts})")
-
-    def do_break(self, _: ast.Break) -> None:
-        self.write("break")
-
-    def do_expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Constant):
-            return
-        self.refuse(not isinstance(node.value, ast.Call), node, "an expression as a statement")
-        text = self.value(node.value).text
-        if text not in self.used:
-            self.write(text)
-
-    def do_return(self, node: ast.Return) -> None:
-        self.write(f"return {self.value(node.value).text}" if node.value else "return")
-
-    def do_annassign(self, node: ast.AnnAssign) -> None:
-        if isinstance(node.target, ast.Name):
-            self.types[node.target.id] = self.module.annotation(node.annotation)
-        if node.value is not None:
-            self.assign(node, node.target, node.value)
-
-    def do_assign(self, node: ast.Assign) -> None:
-        first, *others = node.targets
-        self.assign(node, first, node.value)
-        for target in others:
-            # A call is made once.
-            value = node.value if isinstance(node.value, ast.Constant) else first
-            self.assign(node, target, value)
-
-    def do_augassign(self, node: ast.AugAssign) -> None:
-        target = self.place(node.target)
-        if target.type.kind == "set":
-            self.refuse(not isinstance(node.op, ast.BitOr), node, "an operator of sets")
-            with self.inside(f"for one in pairs({self.value(node.value).text}) do"):
-                self.write(f"{target.text}[one] = true")
-            return
-        result = self.arithmetic(node, node.op, target, self.value(node.value))
-        self.write(f"{target.text} = {result.text}")
-
-    def place(self, node: ast.expr) -> Value:
-        """What is assigned to; what it belongs to is called once."""
-        if isinstance(node, ast.Attribute):
-            owner = self.kept(self.value(node.value), "owner")
-            return self.field(node, owner)
-        return self.value(node)
-
-    def assign(self, node: ast.stmt, target: ast.expr, source: ast.expr) -> None:
-        if isinstance(target, ast.Tuple):
-            self.unpack(node, target, source)
-        elif not isinstance(target, ast.Name):
-            self.declare(node)
-            place, value = self.place(target), self.value(source)
-            self.empty(target, value.type)
-            if isinstance(target, ast.Subscript):
-                self.some(node, place.type, value.type)
-            self.write(f"{place.text} = {value.text}")
-        else:
-            name = lua_name(target.id)
-            if self.is_single(kind := self.probe(source).type):
-                self.types[target.id] = kind
-                self.declare(node, target.id)
-                return
-            local = "local " * (target.id in self.declared.get(node, ()))
-            self.declare(node, target.id)
-            with self.captured() as lines:
-                value = self.value(source)
-            is_own = target.id not in {getattr(one, "id", "") for one in ast.walk(source)}
-            head = lines[0].strip() if is_own and lines else ""
-            if head in {f"local {value.text} = {{}}", f"local {value.text}"}:
-                # A comprehension, or both branches of a choice, fill the variable itself.
-                lines = [_renamed(line, value.text, name) for line in lines]
-                lines[0] = lines[0] if local else lines[0].replace("local ", "")
-                self.lines += lines
-            else:
-                self.lines += lines
-                is_empty = local and value.text == "nil"
-                self.write(f"{local}{name}" if is_empty else f"{local}{name} = {value.text}")
-            kind = self.types.setdefault(target.id, value.type)
-            self.empty(target, value.type)
-            self.refuse(kind == NONE, node, "give this variable an annotation")
-
-    def unpack(self, node: ast.stmt, target: ast.Tuple, source: ast.expr) -> None:
-        if isinstance(source, ast.Tuple):
-            values = self.values(source.elts)
-        else:
-            whole = self.kept(self.value(source), "found")
-            parts = self.parts(target, whole.type)
-            values = [Value(f"{whole.text}{at}", kind) for at, kind in parts]
-        pairs = [*zip(target.elts, values, strict=True)]
-        fresh = self.declared.get(node, set())
-        is_fresh = all(isinstance(one, ast.Name) and one.id in fresh for one, _ in pairs)
-        if is_fresh:
-            self.declared.pop(node)
-        self.declare(node)
-        for one, value in pairs:
-            if isinstance(one, ast.Name):
-                self.types.setdefault(one.id, value.type)
-        places = ", ".join(self.place(one).text for one, _ in pairs)
-        for one, value in pairs:
-            self.empty(one, value.type)
-        self.write(f"{'local ' * is_fresh}{places} = {', '.join(value.text for _, value in pairs)}")
-
-    def do_if(self, node: ast.If) -> None:
-        self.branch(node, node.body, node.orelse)
-
-    def branch(self, node: ast.If, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
-        self.declare(node)
-        test = self.condition(node.test)
-        if not body:
-            test, body, orelse = negated(test), orelse, []
-        known = dict(self.types)
-        self.narrow(node.test, ast.IsNot)
-        with self.inside(f"if {test.text} then", ""):
-            self.block(body)
-        self.merge(known)
-        while len(orelse) == 1 and isinstance(orelse[0], ast.If):
-            inner = orelse[0]
-            with self.captured() as lines:
-                test = self.condition(inner.test)
-            if lines or inner in self.declared or _continues(inner.body):
-                break
-            with self.inside(f"elseif {test.text} then", ""):
-                self.block(inner.body)
-            orelse = inner.orelse
-        if orelse:
-            with self.inside("else", ""):
-                self.block(orelse)
-        self.merge(known)
-        self.write("end")
-
-    def do_while(self, node: ast.While) -> None:
-        self.declare(node)
-        with self.captured() as lines:
-            test = self.condition(node.test)
-        self.refuse(lines or node.orelse, node, "a loop in the condition, or an else")
-        known = dict(self.types)
-        with self.inside(f"while {test.text} do"):
-            self.block(node.body)
-        self.merge(known)
-
-    def do_for(self, node: ast.For) -> None:
-        self.refuse(node.orelse, node, "an else of a loop")
-        self.declare(node)
-        with self.loop(node.target, node.iter):
-            known = dict(self.types)
-            self.block(node.body)
-            self.merge(known)
-
-    @contextmanager
-    def loop(
-        self, target: ast.expr, over: ast.expr, *, any_order: bool = False, counter: str = "_"
-    ) -> Iterator[None]:
-        """The loop of a for statement or a comprehension."""
-        first: list[str] = []
-        name, given = _called(over), over.args if isinstance(over, ast.Call) else []
-        if name == "enumerate" and isinstance(target, ast.Tuple):
-            self.refuse(given[1:], over, "another start")
-            counter = self.temporary("at")
-            items = self.value(given[0])
-            first.append(f"local {self.bound(target.elts[0], INT, first)} = {counter} - 1")
-            one = self.bound(target.elts[1], self.item(over, items), first)
-            head = f"{counter}, {one} in ipairs({items.text})"
-        elif name == "values" and isinstance(over, ast.Call):
-            assert isinstance(over.func, ast.Attribute)
-            self.refuse(not any_order, over, "a dict has no order in Lua")
-            items = self.value(over.func.value)
-            head = f"_, {self.bound(target, items.type.parts[1], first)} in pairs({items.text})"
-        elif upper := _first_part(over):
-            items = self.kept(self.value(over.value), "list")
-            counter = self.temporary("at") if counter == "_" else counter
-            one = self.bound(target, self.item(over, items), first)
-            first.append(f"local {one} = {items.text}[{counter}]")
-            head = f"{counter} = 1, math.min({self.value(upper).text}, #{items.text})"
-        else:
-            items = self.value(over)
-            if items.type.kind == "set":
-                head = f"{self.bound(target, items.type.parts[0], first)} in pairs({items.text})"
-            else:
-                one = self.bound(target, self.item(over, items), first)
-                head = f"{counter}, {one} in ipairs({items.text})"
-        with self.inside(f"for {head} do"):
-            self.write(*first)
-            yield
-
-    def bound(self, target: ast.expr, kind: Type, first: list[str]) -> str:
-        """The name that a loop binds; what takes a tuple apart goes into `first`."""
-        if isinstance(target, ast.Name):
-            self.types[target.id] = kind
-            return lua_name(target.id)
-        assert isinstance(target, ast.Tuple)
-        whole = self.temporary("each")
-        pairs = zip(target.elts, self.parts(target, kind), strict=True)
-        found = [(self.bound(one, part, first), at) for one, (at, part) in pairs]
-        names, places = zip(*(one for one in found if one[0] != "_"), strict=True)
-        first.append(f"local {', '.join(names)} = {', '.join(whole + at for at in places)}")
-        return whole
-
-    def parts(self, node: ast.AST, kind: Type) -> list[tuple[str, Type]]:
-        """How the elements of a tuple are reached, and their types."""
-        if kind.kind == "tuple":
-            return [(f"[{place}]", one) for place, one in enumerate(kind.parts, 1)]
-        if kind.record is not None and issubclass(kind.record, tuple):
-            return [(f".{name}", one) for name, (one, _) in source.fields_of(kind.record).items()]
-        raise self.unknown(node, f"taking a {kind.kind} apart")
-
-    def item(self, node: ast.AST, value: Value) -> Type:
-        """The type of a list's elements, or of a tuple's that are alike."""
-        if value.type.kind == "list" or (
-            value.type.kind == "tuple" and len(set(value.type.parts)) == 1
-        ):
-            return value.type.parts[0]
-        raise self.unknown(node, f"going through a {value.type.kind}")
+    def as_text(self, node: ast.AST, value: Value) -> Value:
+        """The text of a number or text; of no number Lua makes an error."""
+        is_known = value.type == STR or value.type.kind == "int"
+        self.refuse(not is_known, node, "the text of this")
+        return value if value.type == STR else Value(f"Codec.digits({value.text})", STR)
 
     # Conditions
 
     def condition(self, node: ast.expr) -> Value:
         """An expression where only its truth counts."""
-        if isinstance(node, ast.BoolOp):
-            return self.connected(node, self.condition)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return negated(self.condition(node.operand))
+        match node:
+            case ast.BoolOp():
+                return self.connected(node, self.condition)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return negated(self.condition(operand))
         return self.truth(node, self.value(node))
-
-    def probe(self, node: ast.expr) -> Value:
-        """A value that is not written: its type is looked at."""
-        used, types = set(self.used), dict(self.types)
-        with self.captured():
-            value = self.value(node)
-        self.used, self.types = used, types
-        return value
 
     def truth(self, node: ast.AST, value: Value) -> Value:
         kind = value.type.kind
         if kind in {"bool", "record", "function", "none"}:
             return value
         value = self.kept(value, "value") if value.type.optional else value
-        if kind == "list":
-            test = Value(f"#{value.at(UNARY)} > 0", BOOL, COMPARE)
-        elif kind in {"dict", "set"}:
-            test = Value(f"next({value.text}) ~= nil", BOOL, COMPARE)
-        elif kind in {"int", "str"}:
-            test = Value(f"{value.at(CONCAT)} ~= {'0' if kind == 'int' else EMPTY}", BOOL, COMPARE)
-        else:
-            raise self.unknown(node, f"the truth of a {kind}")
+        tests = {
+            "list": f"#{value.at(Bind.UNARY)} > 0",
+            "set": f"next({value.text}) ~= nil",
+            "int": f"{value.at(Bind.CONCAT)} ~= 0",
+            "str": f"{value.at(Bind.CONCAT)} ~= ''",
+        }
+        self.refuse(kind not in tests, node, f"the truth of a {kind}")
         if value.type.optional:
-            return Value(f"{value.text} ~= nil and {test.text}", BOOL, AND)
-        return test
+            return Value(f"{value.text} ~= nil and {tests[kind]}", BOOL, Bind.AND)
+        return Value(tests[kind], BOOL, Bind.COMPARE)
 
     def connected(self, node: ast.BoolOp, each: Callable[[ast.expr], Value]) -> Value:
-        """`and` and `or`."""
-        word, binds = ("and", AND) if isinstance(node.op, ast.And) else ("or", OR)
-        whole, known = each(node.values[0]), dict(self.types)
-        for before, one in zip(node.values, node.values[1:], strict=False):
-            self.narrow(before, ast.IsNot if word == "and" else ast.Is)
+        """`and` and `or` of conditions, or `or` of a value and what it is else."""
+        word, binds = ("and", Bind.AND) if isinstance(node.op, ast.And) else ("or", Bind.OR)
+        values: list[Value] = []
+        for one in node.values:
             with self.captured() as lines:
                 value = each(one)
-            self.refuse(lines, one, "a loop that is not always needed")
-            whole = Value(f"{whole.at(binds)} {word} {value.at(binds + 1)}", BOOL, binds)
-        self.merge(known)
-        return whole
-
-    def of_boolop(self, node: ast.BoolOp) -> Value:
-        if all(isinstance(one, ast.Compare) or self.probe(one).type == BOOL for one in node.values):
-            return self.connected(node, self.value)
-        self.refuse(isinstance(node.op, ast.And) or node.values[2:], node, "values beside bools")
-        left, right = self.values(node.values)
-        kind = replace(left.type, optional=right.type.optional or right.type == NONE)
-        if right.text in {EMPTY, "0", "{}"} or left.type.kind in {"record", "function"}:
-            return Value(f"{left.at(OR)} or {right.at(AND)}", kind, OR)
+            self.refuse(lines and values, one, "a loop that is not always needed")
+            self.lines += lines
+            values.append(value)
+        if {one.type for one in values} == {BOOL} or each == self.condition:
+            texts = [values[0].at(binds), *(one.at(binds + 1) for one in values[1:])]
+            return Value(f" {word} ".join(texts), BOOL, binds)
+        self.refuse(word == "and" or values[2:], node, "values beside bools")
+        left, right = values
+        kind = replace(left.type, optional=right.type.may_be_none)
+        if right.text in {"''", "0", "{}"} or left.type.kind in {"record", "function"}:
+            return Value(f"{left.at(Bind.OR)} or {right.at(Bind.AND)}", kind, Bind.OR)
         left = self.kept(left, "value")
-        test = self.truth(node, left).at(AND)
-        return Value(f"{test} and {left.text} or {right.at(AND)}", kind, OR)
+        test = self.truth(node, left).at(Bind.AND)
+        return Value(f"{test} and {left.text} or {right.at(Bind.AND)}", kind, Bind.OR)
 
-    def of_ifexp(self, node: ast.IfExp) -> Value:
+    def choice(self, node: ast.IfExp, into: str) -> Value:
         test = self.condition(node.test)
-        known = dict(self.types)
-        self.narrow(node.test, ast.IsNot)
         with self.captured(1) as one:
             body = self.value(node.body)
-        self.merge(known)
-        self.narrow(node.test, ast.Is)
         with self.captured(1) as two:
             other = self.value(node.orelse)
-        self.merge(known)
-        kind = self.either(node, body.type, other.type)
-        if not (one or two or body.type.optional or body.type.kind in {"bool", "none"}):
-            return Value(f"{test.at(AND)} and {body.at(AND)} or {other.at(AND)}", kind, OR)
-        name = self.temporary("value")
-        self.write(f"local {name}")
-        with self.inside(f"if {test.text} then", ""):
-            self.lines += one
-            self.write(f"{name} = {body.text}")
-        with self.inside("else"):
-            self.lines += two
-            self.write(f"{name} = {other.text}")
+        kind = self.common(node, body.type, other.type)
+        if not (one or two or body.type.may_be_none or body.type == BOOL):
+            return Value(
+                f"{test.at(Bind.AND)} and {body.at(Bind.AND)} or {other.at(Bind.AND)}",
+                kind,
+                Bind.OR,
+            )
+        name = self.fresh("value", into=into)
+        for head, lines, value in ((f"if {test.text} then", one, body), ("else", two, other)):
+            with self.inside(head, ""):
+                self.lines += lines
+                self.write(f"{name} = {value.text}")
+        self.write("end")
         return Value(name, kind)
 
-    def either(self, node: ast.AST, one: Type, other: Type) -> Type:
+    def common(self, node: ast.AST, one: Type, other: Type) -> Type:
         if NONE in {one, other}:
             return replace(other if one == NONE else one, optional=True)
         kinds = {one.kind, other.kind}
@@ -634,613 +625,175 @@ class Translator:
         chosen = other if one.kind == "tuple" or one.parts == (NONE,) else one
         return replace(chosen, optional=one.optional or other.optional)
 
-    def of_compare(self, node: ast.Compare) -> Value:
-        nodes = [node.left, *node.comparators]
-        if isinstance(node.ops[0], ast.In | ast.NotIn) and isinstance(nodes[1], ast.Set):
-            left = self.kept(self.value(node.left), "value")
-            others = [one.at(CONCAT) for one in self.values(nodes[1].elts)]
-            test = Value(" or ".join(f"{left.text} == {one}" for one in others), BOOL, OR)
-            return negated(test) if isinstance(node.ops[0], ast.NotIn) else test
-        values = self.values(nodes)
-        if len(values) > 2:
-            values = [self.kept(one, "value") for one in values]
-        pairs = zip(node.ops, nodes, values, values[1:], strict=False)
-        tests = [self.compared(one, op, left, right) for op, one, left, right in pairs]
-        if len(tests) == 1:
-            return tests[0]
-        return Value(" and ".join(one.at(COMPARE) for one in tests), BOOL, AND)
+    def contains(self, node: ast.expr, left: ast.expr, right: ast.expr) -> Value:
+        if isinstance(right, ast.Set):
+            one = self.kept(self.value(left), "value")
+            texts = [f"{one.text} == {other.at(Bind.CONCAT)}" for other in self.values(right.elts)]
+            return Value(" or ".join(texts), BOOL, Bind.OR)
+        one, whole = self.values([left, right])
+        kind = whole.type.kind
+        if kind in {"dict", "set"}:
+            text = f"{whole.at(Bind.ATOM)}[{self.key(left).text}]"
+        elif kind == "str":
+            text = f"string.find({whole.text}, {one.text}, 1, true)"
+        else:
+            is_plain = kind == "list" and one.type.kind in _SCALARS
+            self.refuse(not is_plain, node, f"a look into a {kind}")
+            text = f"Python.find({whole.text}, {one.text})"
+        return Value(f"{text} ~= nil", BOOL, Bind.COMPARE)
 
     def compared(self, node: ast.expr, op: ast.cmpop, left: Value, right: Value) -> Value:
-        kinds = {left.type.kind, right.type.kind}
-        if isinstance(op, ast.In | ast.NotIn):
-            test = self.contains(node, left, right)
-            return negated(test) if isinstance(op, ast.NotIn) else test
-        if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
-            is_not = isinstance(op, ast.IsNot | ast.NotEq)
-            if isinstance(op, ast.Is | ast.IsNot) or kinds <= _SCALARS:
-                sign = "~=" if is_not else "=="
-                return Value(f"{left.at(CONCAT)} {sign} {right.at(CONCAT)}", BOOL, COMPARE)
-            if left.type.record is not None and not issubclass(left.type.record, tuple):
-                test = Value(self.python("same", f"{left.text}, {right.text}"), BOOL)
-            else:
-                test = self.comparison(node, "same", left, right)
-            return negated(test) if is_not else test
-        sign = _COMPARED[type(op)]
-        if kinds <= _NUMBERS:
-            return Value(f"{left.at(CONCAT)} {sign} {right.at(CONCAT)}", BOOL, COMPARE)
+        kinds, is_equal = {left.type.kind, right.type.kind}, type(op) in _EQUAL
+        sign = _EQUAL[type(op)] if is_equal else _ORDER[type(op)]
+        if isinstance(op, ast.Is | ast.IsNot) or kinds <= (_SCALARS if is_equal else _NUMBERS):
+            return Value(
+                f"{left.at(Bind.CONCAT)} {sign} {right.at(Bind.CONCAT)}", BOOL, Bind.COMPARE
+            )
+        if is_equal:
+            test = Value(f"Python.same({left.text}, {right.text})", BOOL)
+            return negated(test) if sign == "~=" else test
         self.refuse("str" in kinds, node, "texts have another order in Lua")
-        left, right = (right, left) if sign in {">", "<="} else (left, right)
-        test = self.comparison(node, "less", left, right)
+        one, other = (self.in_order(node, each) for each in (left, right))
+        one, other = (other, one) if sign in {">", "<="} else (one, other)
+        test = Value(f"Python.less({one}, {other})", BOOL)
         return negated(test) if "=" in sign else test
 
-    def contains(self, node: ast.expr, left: Value, right: Value) -> Value:
-        kind = right.type.kind
-        if kind in {"dict", "set"}:
-            text = f"{right.at(ATOM)}[{self.key(node).text}]"
-        elif kind == "str":
-            text = f"string.find({right.text}, {left.text}, 1, true)"
-        elif kind == "list" and left.type.kind in _SCALARS:
-            text = self.python("find", f"{right.text}, {left.text}")
-        else:
-            raise self.unknown(node, f"a look into a {kind}")
-        return Value(f"{text} ~= nil", BOOL, COMPARE)
-
-    def comparison(self, node: ast.AST, what: str, left: Value, right: Value) -> Value:
-        self.refuse(left.type.optional or right.type.optional, node, "what may be None")
-        return Value(f"{self.comparer(node, what, left.type)}({left.text}, {right.text})", BOOL)
-
-    def comparer(self, node: ast.AST, what: str, kind: Type) -> str:
-        """A function that compares two tuples; it is written once, at the head of the module."""
-        places = [*self.leaves(node, kind)]
-        name = f"_{what}_" + (kind.record.__name__.lower() if kind.record else f"of_{len(places)}")
-        lines = [f"local function {name}(a, b)"]
-        if what == "same":
-            lines.append(f"  return {' and '.join(f'a{at} == b{at}' for at in places)}")
-        for at in places[:-1] if what == "less" else []:
-            lines += [f"  if a{at} ~= b{at} then", f"    return a{at} < b{at}", "  end"]
-        lines += [f"  return a{places[-1]} < b{places[-1]}"] * (what == "less")
-        lines.append("end")
-        known = self.comparers.setdefault(name, lines)
-        self.refuse(known != lines, node, "two tuples of as many parts")
-        return name
-
-    def leaves(self, node: ast.AST, kind: Type) -> Iterator[str]:
-        """The places of a tuple's parts, and of their parts, in the order of comparison."""
-        for at, one in self.parts(node, kind):
-            is_plain = one.kind in _SCALARS and not one.optional
-            yield from [at] if is_plain else (at + inner for inner in self.leaves(node, one))
-
-    # Expressions
-
-    def value(self, node: ast.expr) -> Value:
-        return self.dispatch("of", node)(node)
-
-    def of_constant(self, node: ast.Constant) -> Value:
-        return self.literal(node, node.value)
-
-    def literal(self, node: ast.AST, value: object) -> Value:  # noqa: PLR0911  (kind after kind)
-        value = value.value if isinstance(value, Enum) else value
-        if value is None:
-            return Value("nil", NONE)
-        if isinstance(value, bool):
-            return Value("true" if value else "false", BOOL)
-        if isinstance(value, int | float):
-            return Value(repr(value), INT if isinstance(value, int) else FLOAT)
-        if isinstance(value, str):
-            return Value(quoted(value), STR)
-        if isinstance(value, bytes):
-            return Value(quoted(value.decode()), BYTES)
-        if isinstance(value, frozenset) and value:
-            names = sorted(str(one) for one in value)
-            return Value(
-                f"{{ {', '.join(f'{one} = true' for one in names)} }}", Type("set", (STR,))
-            )
-        if isinstance(value, dict) and value:
-            pairs = {str(key): self.literal(node, one) for key, one in value.items()}
-            text = braced([f"{key} = {one.text}" for key, one in pairs.items()])
-            return Value(text, Type("dict", (STR, next(iter(pairs.values())).type)))
-        if value in ({}, (), [], frozenset()):
-            return Value("{}", Type("list", (NONE,)))
-        raise self.unknown(node, "a constant")
-
-    def of_name(self, node: ast.Name) -> Value:
-        if node.id in self.types:
-            return Value(lua_name(node.id), self.types[node.id])
-        self.refuse(node.id not in self.module.values, node, "a name")
-        value = self.literal(node, self.module.values[node.id])
-        text = f"{self.rule.table}.{node.id}" if node.id in self.rule.names else node.id
-        self.constants[text] = value.text
-        return Value(text, value.type)
-
-    def of_attribute(self, node: ast.Attribute) -> Value:
-        if isinstance(node.value, ast.Name) and node.value.id not in self.types:
-            kind = self.module.values.get(node.value.id)
-            self.refuse(not isinstance(kind, type), node, "an attribute")
-            return self.literal(node, getattr(kind, node.attr))
-        return self.field(node, self.value(node.value))
-
-    def field(self, node: ast.Attribute, owner: Value) -> Value:
-        record = owner.type.record
-        if record is None:
-            raise self.unknown(node, f"an attribute of a {owner.type.kind}")
-        fields = source.fields_of(record)
-        if node.attr in fields:
-            kind = self.types.get(ast.unparse(node), fields[node.attr][0])
-            return Value(f"{owner.at(ATOM)}.{lua_name(node.attr)}", kind)
-        found = vars(record).get(node.attr)
-        if self.by_hand.get(f"{record.__module__}.{record.__qualname__}.{node.attr}") == ".":
-            return Value(f"{owner.at(ATOM)}.{node.attr}", source.returned_by(found.fget))
-        if self.is_single(owner.type) and isinstance(found, property):
-            kind = source.returned_by(found.fget)
-            return Value("" if self.is_single(kind) else self.hand(found.fget), kind)
-        if not isinstance(found, property):
-            raise self.unknown(node, f"no such field of {record.__name__}")
-        return Value(f"{self.name(node, found)}({owner.text})", source.returned_by(found.fget))
-
-    def of_dict(self, node: ast.Dict) -> Value:
-        self.refuse(node.keys, node, "a dict that is not empty")
-        return Value("{}", Type("dict", (NONE, NONE)))
-
-    def of_tuple(self, node: ast.Tuple | ast.List) -> Value:
-        if any(isinstance(one, ast.Starred) for one in node.elts):
-            pairs = ((one, isinstance(one, ast.Starred)) for one in node.elts)
-            parts = self.values([one.value if many else ast.List([one]) for one, many in pairs])
-            text = self.python("joined", ", ".join(one.text for one in parts))
-            return Value(text, Type("list", (self.item(node, parts[-1]),)))
-        values = self.values(node.elts)
-        if not values:
-            return Value("{}", Type("list", (NONE,)))
-        for one in values:
-            self.some(node, one.type)
-        text = f"{{ {', '.join(one.text for one in values)} }}"
-        if isinstance(node, ast.List):
-            return Value(text, Type("list", (values[0].type,)))
-        return Value(text, Type("tuple", tuple(one.type for one in values)))
-
-    of_list = of_tuple
-
-    def of_subscript(self, node: ast.Subscript) -> Value:
-        owner = self.value(node.value)
-        if isinstance(node.slice, ast.Slice):
-            self.refuse("-" in ast.unparse(node.slice) or node.slice.step, node, "such a slice")
-            lower = _shifted(self.value(node.slice.lower), 1) if node.slice.lower else "1"
-            upper = f", {self.value(node.slice.upper).text}" if node.slice.upper else ""
-            text = self.python("slice", f"{owner.text}, {lower}{upper}")
-            return Value(text, Type("list", (self.item(node, owner),)))
-        if owner.type.kind == "dict":
-            return Value(f"{owner.at(ATOM)}[{self.key(node.slice).text}]", owner.type.parts[1])
-        place = self.value(node.slice)
-        if owner.type.kind == "tuple" and place.text.isdigit():
-            fixed = int(place.text)
-            return Value(f"{owner.at(ATOM)}[{fixed + 1}]", owner.type.parts[fixed])
-        if place.text == "-1":
-            owner = self.kept(owner, "list")
-            return Value(f"{owner.text}[#{owner.text}]", self.item(node, owner))
-        self.refuse("-" in place.text[:1], node, "a place from the end")
-        return Value(f"{owner.at(ATOM)}[{_shifted(place, 1)}]", self.item(node, owner))
-
-    def key(self, node: ast.expr) -> Value:
-        """A key of a dict or set; a tuple is joined to one text."""
-        value = self.value(node)
-        parts = value.type.parts if isinstance(node, ast.Tuple) else (value.type,)
-        self.refuse(not {*parts} <= {INT, STR}, node, "a key")
-        if not isinstance(node, ast.Tuple):
-            return value
-        texts = [one.at(ADD) for one in self.values(node.elts)]
-        return Value(" .. '\\0' .. ".join(texts), STR, CONCAT)
-
-    def of_binop(self, node: ast.BinOp) -> Value:
-        return self.arithmetic(node, node.op, *self.values([node.left, node.right]))
-
-    def arithmetic(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
-        kinds = {left.type.kind, right.type.kind}
-        if kinds == {"set"} and isinstance(op, ast.Sub):
-            return Value(self.python("minus", f"{left.text}, {right.text}"), left.type)
-        kind = FLOAT if "float" in kinds or isinstance(op, ast.Div) else INT
-        if isinstance(op, ast.Pow) and left.type == FLOAT:
-            return Value(f"{left.at(ATOM)} ^ {right.at(ATOM)}", FLOAT, UNARY)
-        if isinstance(op, ast.FloorDiv) and kinds <= _NUMBERS:
-            return Value(f"math.floor({left.at(MULTIPLY)} / {right.at(UNARY)})", kind)
-        if type(op) not in _ARITHMETIC or not kinds <= _NUMBERS:
-            raise self.unknown(node, f"this operator between {' and '.join(sorted(kinds))}")
-        sign, binds = _ARITHMETIC[type(op)]
-        if isinstance(op, ast.Add) and right.text.isdigit() and left.text.endswith(" - 1"):
-            return Value(_shifted(left, int(right.text)), kind, binds)
-        return Value(f"{left.at(binds)} {sign} {right.at(binds + 1)}", kind, binds)
-
-    def of_unaryop(self, node: ast.UnaryOp) -> Value:
-        if isinstance(node.op, ast.Not):
-            return self.condition(node)
-        self.refuse(not isinstance(node.op, ast.USub), node, "an operator")
-        value = self.value(node.operand)
-        return Value(f"-{value.at(UNARY)}", value.type, UNARY)
-
-    def of_joinedstr(self, node: ast.JoinedStr) -> Value:
-        parts: list[str] = []
-        for one in node.values:
-            if not isinstance(one, ast.FormattedValue):
-                parts.append(self.value(one).text)
-                continue
-            value = self.value(one.value)
-            is_plain = one.format_spec is None and value.type in {STR, INT}
-            self.refuse(not is_plain, node, "a format")
-            if one.conversion == ord("r"):
-                parts.append(self.given("base.run", f"Run.quoted({value.text})"))
-            else:
-                parts.append(value.at(CONCAT) if value.type == STR else self.digits(value))
-        return Value(" .. ".join(parts), STR, CONCAT)
-
-    def given(self, file: str, text: str) -> str:
-        self.needs.add(file)
-        return text
-
-    def digits(self, value: Value) -> str:
-        return self.given("base.codec", f"Codec.digits({value.text})")
-
-    # Comprehensions, and what goes through all elements
-
-    def of_listcomp(
-        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
-    ) -> Value:
-        stem = {ast.SetComp: "set", ast.DictComp: "dict"}.get(type(node), "list")
-        name, counter, first = self.temporary(stem), "_", node.generators[0]
-        self.write(f"local {name} = {{}}")
-        is_whole = not first.ifs and len(node.generators) == 1
-        if stem == "list" and is_whole and not isinstance(first.iter, ast.Call):
-            counter = self.temporary("at")
-        with self.each(node.generators, any_order=stem != "list", counter=counter):
-            if isinstance(node, ast.DictComp):
-                value = self.value(node.value)
-                place, parts = self.key(node.key).text, (self.key(node.key).type, value.type)
-            elif isinstance(node, ast.SetComp):
-                key, value = self.key(node.elt), Value("true", BOOL)
-                place, parts = key.text, (key.type,)
-            else:
-                value = self.value(node.elt)
-                place, parts = (f"#{name} + 1" if counter == "_" else counter), (value.type,)
-            self.write(f"{name}[{place}] = {value.text}")
-        self.some(node, value.type)
-        return Value(name, Type(stem, parts))
-
-    of_generatorexp = of_listcomp
-    of_setcomp = of_listcomp
-    of_dictcomp = of_listcomp
-
-    @contextmanager
-    def each(
-        self,
-        generators: Sequence[ast.comprehension],
-        *,
-        any_order: bool = False,
-        counter: str = "_",
-    ) -> Iterator[None]:
-        """The loops of a comprehension, whose names are its own."""
-        self.refuse(len(generators) > 1, generators[0], "loops within loops")
-        one = generators[0]
-        known = dict(self.types)
-        with self.loop(one.target, one.iter, any_order=any_order, counter=counter):
-            depth = self.depth
-            for test in one.ifs:
-                self.write(f"if {self.condition(test).text} then")
-                self.depth += 1
-            yield
-            while self.depth > depth:
-                self.depth -= 1
-                self.write("end")
-        self.types = known
-
-    def call_any(self, node: ast.Call) -> Value:
-        over, is_any = node.args[0], _called(node) == "any"
-        self.refuse(not isinstance(over, ast.GeneratorExp), node, "another thing than a generator")
-        name = self.temporary("is_any" if is_any else "are_all")
-        self.write(f"local {name} = {'false' if is_any else 'true'}")
-        with self.each(over.generators, any_order=True):
-            test = self.condition(over.elt)
-            with self.inside(f"if {(test if is_any else negated(test)).text} then"):
-                self.write(f"{name} = {'true' if is_any else 'false'}", "break")
-        return Value(name, BOOL)
-
-    call_all = call_any
-
-    def call_min(self, node: ast.Call) -> Value:
-        """`min`, `max` and `sum`: of their arguments, or of all that one goes through."""
-        word, over = _called(node), node.args[0]
-        given = {one.arg: one.value for one in node.keywords}
-        if len(node.args) > 1:
-            values = self.values(node.args)
-            known = not given and all(one.type.kind in _NUMBERS for one in values)
-            self.refuse(not known, node, f"the {word} of these")
-            kind = FLOAT if FLOAT in {one.type for one in values} else INT
-            return Value(f"math.{word}({', '.join(one.text for one in values)})", kind)
-        key = given.get("key")
-        best = self.temporary({"sum": "sum", "min": "least", "max": "most"}[word])
-        size = self.temporary("size") if key else best
-        self.write(f"local {best}{' = 0' if word == 'sum' else f', {size}' if key else ''}")
-        if isinstance(over, ast.GeneratorExp):
-            generators, element = over.generators, over.elt
-        else:
-            name = key.args.args[0].arg if isinstance(key, ast.Lambda) else self.temporary("one")
-            generators = [ast.comprehension(ast.Name(name, ast.Store()), over, [], 0)]
-            element = ast.copy_location(ast.Name(name, ast.Load()), over)
-        # Python takes the first of equals, so that with a key the order counts.
-        with self.each(generators, any_order=key is None):
-            value = self.value(element)
-            measure = self.value(key.body) if isinstance(key, ast.Lambda) else value
-            self.refuse(measure.type not in {INT, FLOAT}, node, f"the {word} of these")
-            if word == "sum":
-                self.write(f"{best} = {best} + {measure.at(MULTIPLY)}")
-            else:
-                measure = self.kept(measure, "measure")
-                sign = "<" if word == "min" else ">"
-                with self.inside(f"if {best} == nil or {measure.text} {sign} {size} then"):
-                    both = (f"{best}, {size}", f"{value.text}, {measure.text}")
-                    self.write(" = ".join(both if key else (best, measure.text)))
-        kind = value.type if key else measure.type
-        if "default" not in given:
-            return Value(best, kind)
-        default = self.value(given["default"])
-        self.refuse(default.type == NONE, node, "None for nothing")
-        with self.inside(f"if {best} == nil then"):
-            self.write(f"{best} = {default.text}")
-        return Value(best, replace(kind, optional=default.type.optional))
-
-    call_max = call_min
-    call_sum = call_min
+    def in_order(self, node: ast.AST, value: Value) -> str:
+        """A tuple's parts as a list: those of a named one have names in Lua."""
+        value = self.kept(value, "value")
+        parts = [f"{value.text}{at}" for at, _ in self.parts(node, value.type)]
+        return value.text if value.type.kind == "tuple" else braced(parts)
 
     # Calls
 
-    def of_call(self, node: ast.Call) -> Value:
-        target = node.func
-        if isinstance(target, ast.Attribute):
-            return self.method(node, target)
-        self.refuse(not isinstance(target, ast.Name), node, "a call")
-        if target.id in self.types:
-            kind = self.types[target.id].parts[0]
-            return Value(f"{lua_name(target.id)}({self.texts(node.args)})", kind)
-        found = self.module.values.get(target.id)
-        if (getattr(found, "__module__", None) or "").startswith("headway."):
-            return self.made(node, found) if isinstance(found, type) else self.invoked(node, found)
-        return self.library(node, f"call_{target.id}")
+    def call(self, node: ast.Call, into: str) -> Value:
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="heapq" | "dict" as name), attr=attr):
+                return self.library(node, into, f"{name}.{attr}")
+            case ast.Attribute(value=owner, attr=attr):
+                return self.method(node, self.value(owner), attr)
+            case ast.Name(id=name):
+                found = self.module.values.get(name)
+                if not (getattr(found, "__module__", None) or "").startswith("headway."):
+                    return self.library(node, into, name)
+                is_record = isinstance(found, type)
+                return self.made(node, found) if is_record else self.invoked(node, found)
+        raise self.module.unsupported(node, "a call")
 
-    def library(self, node: ast.Call, name: str, *given: Value) -> Value:
-        """A function of Python itself."""
-        method = getattr(self, name, None)
-        self.refuse(method is None, node, "a function that the translator does not know")
-        return method(node, *given)
-
-    def method(self, node: ast.Call, target: ast.Attribute) -> Value:
-        name = ast.unparse(target.value)
-        if name in {"heapq", "dict"} and name not in self.types:
-            return self.library(node, f"{name}_{target.attr}")
-        owner = self.value(target.value)
+    def method(self, node: ast.Call, owner: Value, name: str) -> Value:
         record = owner.type.record
         if record is None:
-            return self.library(node, f"{owner.type.kind}_{target.attr}", owner)
-        fields = source.fields_of(record)
-        if target.attr in fields:
-            text = f"{owner.at(ATOM)}.{lua_name(target.attr)}({self.texts(node.args)})"
-            return Value(text, fields[target.attr][0].parts[0])
-        found = vars(record).get(target.attr)
-        self.refuse(found is None, node, f"{record.__name__} has no method {target.attr}")
-        return self.invoked(node, found, *([owner.text] * self.is_passed(owner.type, found)))
+            return self.library(node, "", f"{owner.type.kind}.{name}", owner)
+        if kind := source.fields_of(record).get(name):
+            text = f"{owner.at(Bind.ATOM)}.{lua_name(name)}({self.texts(node.args)})"
+            return Value(text, kind[0].parts[0])
+        found = vars(record).get(name)
+        self.refuse(found is None, node, f"{record.__name__} has no method {name}")
+        is_passed = not self.is_single(owner.type) and self.names.is_passed(found)
+        return self.invoked(node, found, *[owner.text] * is_passed)
 
     def invoked(self, node: ast.Call, function: Any, *first: str) -> Value:
-        """A call of a translated function, its arguments by place."""
-        place = self.by_hand.get(f"{function.__module__}.{function.__qualname__}")
-        if place == "-":
-            return Value("", NONE)
-        if place == "=":
+        """A call of a translated function or one by hand, its arguments by place."""
+        by_hand, parameters = self.names.by_hand(function), source.parameters_of(function)
+        if by_hand == "=":
             return self.value(node.args[0])
-        name = self.name(node, function)
-        is_hand = "." in name and name.split(".")[0] not in {
-            one.table for one in self.rules.values()
-        }
-        given = {str(one.arg): one.value for one in node.keywords}
-        parameters = source.parameters_of(function)
-        given |= dict(zip((one for one, _, _ in parameters), node.args, strict=False))
-        self.refuse({*given} - {one for one, _, _ in parameters}, node, "other arguments")
-        values = dict(zip(given, self.values([*given.values()]), strict=True))
-        texts = [*first]
-        for one, kind, default in parameters:
-            if self.is_single(kind):
-                continue
-            self.refuse(one not in values and default is NOT_GIVEN, node, f"no {one} is given")
-            if one in values:
-                texts.append(values[one].text)
-            else:
-                # What is written by hand knows its own defaults.
-                texts.append("nil" if is_hand else self.literal(node, default).text)
+        # What is written by hand knows its own defaults.
+        given = self.arguments(node, parameters, has_defaults=bool(by_hand))
+        texts = [text for one, text in given.items() if not self.is_single(parameters[one][0])]
+        texts = [*first, *texts]
         while texts and texts[-1] == "nil":
             texts.pop()
+        name = self.name(node, function)
         return Value(f"{name}({', '.join(texts)})", source.returned_by(function))
 
     def made(self, node: ast.Call, record: type[Any]) -> Value:
         """A record: a table with its fields by name; None is left out."""
-        kind = Type("record", record=record)
-        fields = source.fields_of(record)
-        given = {str(one.arg): one.value for one in node.keywords}
-        given |= dict(zip(fields, node.args, strict=False))
-        self.refuse({*given} - {*fields}, node, "other arguments")
-        values = dict(zip(given, self.values([*given.values()]), strict=True))
-        texts: list[str] = []
-        for name, (_, default) in fields.items():
+        given = self.arguments(node, source.fields_of(record)).items()
+        texts = [f"{lua_name(name)} = {text}" for name, text in given if text != "nil"]
+        return Value(braced(texts), Type("record", record=record))
+
+    def arguments(
+        self, node: ast.Call, parameters: source.Parameters, *, has_defaults: bool = False
+    ) -> dict[str, str]:
+        """The text of each argument, in the order of the parameters."""
+        nodes = dict(zip(parameters, node.args, strict=False))
+        nodes |= {str(one.arg): one.value for one in node.keywords}
+        is_odd = {*nodes} - {*parameters} or len(nodes) < len(node.args) + len(node.keywords)
+        self.refuse(is_odd, node, "other arguments")
+        values = dict(zip(nodes, self.values([*nodes.values()]), strict=True))
+        for name, (_, default) in parameters.items():
             self.refuse(name not in values and default is NOT_GIVEN, node, f"no {name} is given")
-            text = values[name].text if name in values else self.literal(node, default).text
-            texts += [f"{lua_name(name)} = {text}"] if text != "nil" else []
-        return Value(braced(texts), kind)
+            if name not in values:
+                values[name] = self.literal(node, None if has_defaults else default)
+        return {name: values[name].text for name in parameters}
 
-    def call_isinstance(self, node: ast.Call) -> Value:
-        """A record that is sent has the name of its class."""
-        value = self.value(node.args[0])
-        kinds = [one for one in ast.walk(node.args[1]) if isinstance(one, ast.Name)]
-        tests = [f"{value.at(ATOM)}.type == '{one.id}'" for one in kinds]
-        return Value(" or ".join(tests), BOOL, OR)
-
-    def call_len(self, node: ast.Call) -> Value:
-        value = self.value(node.args[0])
-        is_known = value.type.kind == "list" or replace(value.type, optional=False) == BYTES
-        self.refuse(not is_known, node, "the length of this")
-        return Value(f"#{value.at(UNARY)}", INT, UNARY)
-
-    def call_str(self, node: ast.Call) -> Value:
-        value = self.value(node.args[0])
-        self.refuse(value.type not in {STR, INT}, node, "the text of this")
-        return value if value.type == STR else Value(self.digits(value), STR)
-
-    def call_int(self, node: ast.Call) -> Value:
-        value = self.value(node.args[0])
-        self.refuse(value.type not in {INT, FLOAT}, node, "the whole of this")
-        return Value(f"math.floor({value.text})", INT)
-
-    def call_float(self, node: ast.Call) -> Value:
-        return self.value(node.args[0])._replace(type=FLOAT)
-
-    def call_abs(self, node: ast.Call) -> Value:
-        return Value(f"math.abs({self.texts(node.args)})", INT)
-
-    def call_bool(self, node: ast.Call) -> Value:
-        return self.condition(node.args[0])
-
-    def call_set(self, node: ast.Call) -> Value:
-        if not node.args:
-            return Value("{}", Type("set", (NONE,)))
-        name = self.temporary("one")
-        over = ast.comprehension(ast.Name(name, ast.Store()), node.args[0], [], 0)
-        return self.of_setcomp(ast.SetComp(ast.Name(name, ast.Load()), [over]))
-
-    def call_tuple(self, node: ast.Call) -> Value:
-        return self.value(node.args[0])
-
-    def call_replace(self, node: ast.Call) -> Value:
-        value = self.value(node.args[0])
-        changes = ", ".join(f"{one.arg} = {self.value(one.value).text}" for one in node.keywords)
-        return Value(self.python("replace", f"{value.text}, {{ {changes} }}"), value.type)
-
-    def call_bisect_right(self, node: ast.Call) -> Value:
-        key = node.keywords[0].value
-        self.refuse(_called(key) != "itemgetter", node, "a key that is no itemgetter")
-        place = _shifted(self.value(key.args[0]), 1)
-        return Value(self.python("bisect_right", f"{self.texts(node.args)}, {place}"), INT)
-
-    def heapq_heappush(self, node: ast.Call) -> Value:
-        values = self.values(node.args)
-        item = self.item(node, values[0])
-        texts = [*(one.text for one in values), self.comparer(node, "less", item)]
-        return Value(self.python(_called(node), ", ".join(texts)), item)
-
-    heapq_heapify = heapq_heappush
-    heapq_heappop = heapq_heappush
-
-    def dict_fromkeys(self, node: ast.Call) -> Value:
-        value = self.value(node.args[0])
-        return Value(self.python("unique", value.text), value.type)
-
-    def list_append(self, node: ast.Call, owner: Value) -> Value:
-        if "." in owner.text:
-            name = self.temporary("list")
-            self.write(f"local {name} = {owner.text}")
-            owner = Value(name, owner.type)
-        value = self.value(node.args[0])
-        self.some(node, owner.type.parts[0], value.type)
-        return Value(f"{owner.text}[#{owner.text} + 1] = {value.text}", NONE)
-
-    def list_index(self, node: ast.Call, owner: Value) -> Value:
-        found = self.python("find", f"{owner.text}, {self.texts(node.args)}")
-        return Value(f"{found} - 1", INT, ADD)
-
-    def set_add(self, node: ast.Call, owner: Value) -> Value:
-        return Value(f"{owner.text}[{self.key(node.args[0]).text}] = true", NONE)
-
-    def dict_get(self, node: ast.Call, owner: Value) -> Value:
-        place, kind = f"{owner.at(ATOM)}[{self.key(node.args[0]).text}]", owner.type.parts[1]
-        self.refuse(kind.kind == "bool", node, "a get of what may be false")
-        if len(node.args) == 1:
-            return Value(place, replace(kind, optional=True))
-        return Value(f"{place} or {self.value(node.args[1]).at(AND)}", kind, OR)
-
-    def dict_pop(self, node: ast.Call, owner: Value) -> Value:
-        place = f"{owner.at(ATOM)}[{self.key(node.args[0]).text}]"
-        name = self.temporary("taken")
-        self.write(f"local {name} = {place}", f"{place} = nil")
-        return Value(name, owner.type.parts[1])
-
-    def str_replace(self, node: ast.Call, owner: Value) -> Value:
-        return Value(self.python("replace_text", f"{owner.text}, {self.texts(node.args)}"), STR)
-
-
-EMPTY = "''"
-
-
-def braced(parts: Sequence[str]) -> str:
-    """A table; a long one has a line for each part."""
-    line = f"{{ {', '.join(parts)} }}"
-    if len(line) < 80:
-        return line
-    text = ",\n".join(parts).replace("\n", "\n  ")
-    return f"{{\n  {text},\n}}"
-
-
-def lua_name(name: str) -> str:
-    return f"{name}_" if name in _RESERVED else name
-
-
-def quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"
-
-
-def negated(test: Value) -> Value:
-    """The opposite of a condition, written as one would."""
-    if test.binds == COMPARE:
-        for sign, other in ((" ~= ", " == "), (" == ", " ~= ")):
-            left, found, right = test.text.rpartition(sign)
-            if found and "(" not in right:
-                return Value(f"{left}{other}{right}", BOOL, COMPARE)
-        if test.text.startswith("#") and test.text.endswith(" > 0"):
-            return Value(f"{test.text.removesuffix(' > 0')} == 0", BOOL, COMPARE)
-    return Value(f"not {test.at(UNARY)}", BOOL, UNARY)
-
-
-def _shifted(value: Value, by: int) -> str:
-    """A number with one added or taken away, as places of Python, from 0, and of Lua, from 1."""
-    if value.text.isdigit():
-        return str(int(value.text) + by)
-    undone = f" {'-' if by > 0 else '+'} {abs(by)}"
-    if value.text.endswith(undone):
-        return value.text.removesuffix(undone)
-    return f"{value.at(ADD)} {'+' if by > 0 else '-'} {abs(by)}"
-
-
-def _called(node: ast.AST | None) -> str:
-    """The name of what is called; "" for what is no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-
-
-def _first_part(node: ast.AST) -> ast.expr | None:
-    """The end of a slice that begins with the first element."""
-    part = node.slice if isinstance(node, ast.Subscript) else None
-    is_first = isinstance(part, ast.Slice) and part.lower is part.step is None
-    return part.upper if is_first and "-" not in ast.unparse(part) else None
-
-
-def _continues(body: Sequence[ast.stmt]) -> bool:
-    return isinstance(body[-1], ast.Continue)
-
-
-def _renamed(line: str, old: str, new: str) -> str:
-    """A line that fills a variable, filling another."""
-    head = line.lstrip()
-    for start in (f"local {old} = ", f"{old}[", f"{old} = "):
-        if head == f"local {old}" or head.startswith(start):
-            return line.replace(old, new, 1).replace(f"#{old} + 1", f"#{new} + 1", 1)
-    return line
+    def library(self, node: ast.Call, into: str, name: str, *owner: Value) -> Value:  # noqa: C901, PLR0911, PLR0912, PLR0915
+        """A function of Python itself, or a method of a list, set, dict or text."""
+        match name, node.args, node.keywords:
+            case ("bool", [one], []):
+                return self.condition(one)
+            case ("str", [one], []):
+                return self.as_text(node, self.value(one))
+            case ("len", [one], []):
+                value = self.value(one)
+                is_known = value.type.kind == "list" or replace(value.type, optional=False) == BYTES
+                self.refuse(not is_known, node, "the length of this")
+                return Value(f"#{value.at(Bind.UNARY)}", INT, Bind.UNARY)
+            case ("isinstance", [one, kinds], []):
+                # A record that is sent has the name of its class.
+                text = self.value(one).at(Bind.ATOM)
+                names = [one.id for one in ast.walk(kinds) if isinstance(one, ast.Name)]
+                return Value(" or ".join(f"{text}.type == '{one}'" for one in names), BOOL, Bind.OR)
+            case ("any" | "all", [ast.GeneratorExp() as over], []):
+                return self.any_or_all(over, into, is_any=name == "any")
+            case ("min" | "max", [_, _, *_], []):
+                values = self.values(node.args)
+                kinds = {one.type.kind for one in values}
+                self.refuse(not kinds <= _NUMBERS, node, f"the {name} of these")
+                text = f"math.{name}({', '.join(one.text for one in values)})"
+                return Value(text, FLOAT if "float" in kinds else INT)
+            case ("min" | "max" | "sum", [over], [] | [ast.keyword(arg="default")]):
+                value = self.value(over)
+                kind = self.item(node, value)
+                self.refuse(kind not in {INT, FLOAT}, node, f"the {name} of these")
+                others = [self.value(one.value).at(Bind.AND) for one in node.keywords]
+                return Value(" or ".join([f"Python.{name}({value.text})", *others]), kind, Bind.OR)
+            case ("min" | "max", [ast.Name() as over], [ast.keyword("key", ast.Lambda() as key)]):
+                loop = ast.comprehension(ast.Name(key.args.args[0].arg, ast.Store()), over, [], 0)
+                value, sizes = self.value(over), self.comprehension(ast.ListComp(key.body, [loop]))
+                self.refuse(self.item(node, sizes) not in {INT, FLOAT}, node, "such a key")
+                return Value(f"Python.{name}({value.text}, {sizes.text})", self.item(node, value))
+            case ("set", [one], []):
+                value = self.value(one)
+                self.refuse(value.type.kind != "values", node, "a set of another thing")
+                return Value(value.text, replace(value.type, kind="set"))
+            case ("replace", [one], changes):
+                value = self.value(one)
+                texts = [f"{one.arg} = {self.value(one.value).text}" for one in changes]
+                return Value(f"Python.replace({value.text}, {braced(texts)})", value.type)
+            case ("bisect_right", [_, _], [ast.keyword(value=ast.Call(args=[ast.Constant(at)]))]):
+                return Value(f"Python.bisect_right({self.texts(node.args)}, {at + 1})", INT)
+            case ("dict.get", [one, other], []):
+                place, kind = (
+                    f"{owner[0].at(Bind.ATOM)}[{self.key(one).text}]",
+                    owner[0].type.parts[1],
+                )
+                self.refuse(kind.kind == "bool", node, "a get of what may be false")
+                return Value(f"{place} or {self.value(other).at(Bind.AND)}", kind, Bind.OR)
+            case ("dict.pop", [one, ast.Constant(value=None)], []):
+                return self.library(ast.Call(node.func, [one], []), into, name, *owner)
+            case (_, nodes, []) if name in _CALLS:
+                template, result = _CALLS[name]
+                is_keyed = owner and owner[0].type.kind in {"dict", "set"}
+                given = [self.key(one) for one in nodes] if is_keyed else self.values(nodes)
+                operands = [*owner, *given]
+                self.refuse(template.count("{}") != len(operands), node, "other arguments")
+                text = template.format(*(one.text for one in operands))
+                return Value(text, result(operands[0].type))
+        raise self.module.unsupported(node, "a function that the translator does not know")
 
 
 def _commented(node: ast.Module | ast.FunctionDef) -> list[str]:
     """A docstring as a comment, without its sections: these speak of Python's types."""
-    text, _, _ = (ast.get_docstring(node) or "").partition("\n\nArgs:")
-    text, _, _ = text.partition("\n\nReturns:")
-    text, _, _ = text.partition("\n\nRaises:")
+    text = re.split(r"\n\n(?:Args|Returns|Raises):", ast.get_docstring(node) or "")[0]
     return [f"-- {line}".rstrip() for line in text.splitlines()]

@@ -131,8 +131,8 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
     for one, amount in others:
         most = min(most, one.free // amount)
     flow, gated = view.flow, view.gated
+    starts: list[Start] = []
     if pools:
-        starts: list[Start] = []
         for head in heads[:most]:
             if not all(one.fits(amount) for one, amount in pools):
                 break

@@ -82,7 +82,7 @@ class Fairness:
             if rise > 0:
                 for tenant in waiting:
                     self.starts[tenant] = self.of(tenant) + rise
-                self.changed |= waiting
+                    self.changed.add(tenant)
                 least += rise
             after = min(after, least)
         self.level = max(self.level, after)

@@ -106,7 +106,7 @@ class GateView:
 
     def is_short_for(self, amount: int) -> bool:
         """Return whether all that is missing are more permits, for a job that asks for several."""
-        return 1 < amount <= self.most and not self.shut and not self.fits(amount)
+        return amount > 1 and not self.shut and amount <= self.most and not self.fits(amount)
 
     def is_reserved_for(self, order: Order) -> bool:
         """Return whether it is reserved for the job of this order."""

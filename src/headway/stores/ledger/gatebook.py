@@ -107,7 +107,7 @@ class GateBook:
         """Return the room that a declared gate has in this step."""
         known = self.views.get(use.name)
         if known is None:
-            known = self.views[use.name] = self._view_of(use.name, use.template)
+            self.views[use.name] = known = self._view_of(use.name, use.template)
         return known
 
     def implicit(self, name: str, capacity: int | None = None) -> GateView | None:
@@ -244,7 +244,8 @@ class GateBook:
 
     def count_taken(self, name: str, template: str, amount: int, pool: str = "") -> None:
         """Count permits of a Slots, a pool's member or an implicit gate as taken."""
-        self.change(name, template, pool).used += amount
+        row = self.change(name, template, pool)
+        row.used += amount
 
     def count_starts(self, counts: dict[str, tuple[str, int]]) -> None:
         """Count starts of rates now, and remove those that have left the window.

@@ -116,7 +116,8 @@ def _heard_before(step: Step, event: Signal, row: JobRow) -> Heard | None:
     if known.kept_until is None:
         return Heard.LATE if known.payload == SignalRow.LATE else Heard.ALREADY
     # It came under the job's bare id, which is not a key, and was kept in the job's own scope.
-    step.ledger.signals.drop([known])
+    early: SignalRow = known
+    step.ledger.signals.drop([early])
     return None
 
 

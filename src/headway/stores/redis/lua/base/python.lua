@@ -1,4 +1,5 @@
 -- What rules that were translated from Python use of its library; the translator is `tools/lua`.
+-- python: core.retry.draw
 -- needs:
 
 local Python = {}
@@ -54,6 +55,22 @@ function Python.minus(set, other)
   return left
 end
 
+-- Takes a value out of a table.
+function Python.pop(table, key)
+  local value = table[key]
+  table[key] = nil
+  return value
+end
+
+-- The values of a table, as a set.
+function Python.values(table)
+  local set = {}
+  for _, one in pairs(table) do
+    set[one] = true
+  end
+  return set
+end
+
 -- A record with some of its fields changed.
 function Python.replace(record, changes)
   local copy = {}
@@ -81,6 +98,39 @@ function Python.replace_text(text, part, by)
   end
 end
 
+-- The element of the least measure, the first of equals; by default elements are numbers, and measure
+-- themselves. Nil if there is none.
+function Python.min(list, measures)
+  local best, least
+  for place, one in ipairs(list) do
+    local measure = measures and measures[place] or one
+    if least == nil or measure < least then
+      best, least = one, measure
+    end
+  end
+  return best
+end
+
+-- The element of the greatest measure, likewise.
+function Python.max(list, measures)
+  local best, most
+  for place, one in ipairs(list) do
+    local measure = measures and measures[place] or one
+    if most == nil or measure > most then
+      best, most = one, measure
+    end
+  end
+  return best
+end
+
+function Python.sum(list)
+  local sum = 0
+  for _, one in ipairs(list) do
+    sum = sum + one
+  end
+  return sum
+end
+
 -- How many tuples of an ordered list have no more than a value at a place.
 function Python.bisect_right(list, value, place)
   local low, high = 0, #list
@@ -95,8 +145,27 @@ function Python.bisect_right(list, value, place)
   return low
 end
 
--- Puts an item into a heap, by a function that compares two.
-function Python.heappush(heap, item, less)
+-- Whether a tuple comes before another of the same form.
+local function less(a, b)
+  for place = 1, #a do
+    local one, other = a[place], b[place]
+    if type(one) == 'table' then
+      if less(one, other) then
+        return true
+      elseif less(other, one) then
+        return false
+      end
+    elseif one ~= other then
+      return one < other
+    end
+  end
+  return false
+end
+
+Python.less = less
+
+-- Puts an item into a heap.
+function Python.heappush(heap, item)
   local at = #heap + 1
   while at > 1 do
     local parent = math.floor(at / 2)
@@ -110,7 +179,7 @@ function Python.heappush(heap, item, less)
 end
 
 -- Takes the least item out of a heap that is not empty.
-function Python.heappop(heap, less)
+function Python.heappop(heap)
   local least, count = heap[1], #heap
   local moved = heap[count]
   heap[count] = nil
@@ -135,7 +204,7 @@ function Python.heappop(heap, less)
 end
 
 -- Makes a list a heap.
-function Python.heapify(list, less)
+function Python.heapify(list)
   local items = {}
   for place, one in ipairs(list) do
     items[place] = one
@@ -144,7 +213,7 @@ function Python.heapify(list, less)
     list[place] = nil
   end
   for _, one in ipairs(items) do
-    Python.heappush(list, one, less)
+    Python.heappush(list, one)
   end
 end
 

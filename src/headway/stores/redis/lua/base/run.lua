@@ -1,5 +1,6 @@
 -- How a verb runs: in a store that is compared with what the client saw last, refused or undone as
 -- a whole, with the lanes to wake in its reply.
+-- python: stores.ledger.ledger.Ledger, stores.ledger.step.Step.wake
 -- needs: base.time, base.keys, base.write
 
 local Run = {}

@@ -1,4 +1,5 @@
 -- The time of a step: the store's clock, and never less than it was before.
+-- python: stores.ledger.ledger.Ledger.now
 -- needs: base.keys, base.write
 
 local Time = {}

@@ -1,5 +1,6 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
 
+-- python: stores.ledger.feeding
 -- needs: base.codec, base.run, tables.jobs, tables.gates, rules.claiming, rules.gate_view
 -- needs: rules.book, rules.parked
 

@@ -1,4 +1,5 @@
 -- The flow in which a job waits, by the gates that it asks for.
+-- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
 -- needs: base.run, tables.jobs, engine.gate_book, engine.horizon
 
 local FlowOf = {}

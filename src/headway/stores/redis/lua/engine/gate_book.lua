@@ -2,6 +2,7 @@
 --
 -- A book loads each gate once and is written once, at the end of the step.
 
+-- python: stores.ledger.gatebook.GateBook
 -- needs: base.time, tables.gates, tables.starts, tables.lanes, engine.gate_names, rules.pool
 
 local GateBook = {}

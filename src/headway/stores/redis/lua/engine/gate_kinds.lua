@@ -1,4 +1,5 @@
 -- What each kind of gate knows: its room, when it opens, what a start takes, what can be set.
+-- python: stores.ledger.gatekinds.GateRules, stores.ledger.gatekinds.rules_of as of
 -- needs: base.time, tables.starts, rules.hours, rules.pool, rules.slots
 -- needs: rules.gate_row, engine.gate_book
 

@@ -1,4 +1,5 @@
 -- Which declared gate a resolved name belongs to.
+-- python: stores.ledger.gatebook.GateBook.refuse_members_name, core.gates.spec.is_implicit
 -- needs: base.codec, base.run, tables.gates, rules.pool
 
 local GateNames = {}

@@ -1,4 +1,6 @@
 -- Declared gates as they are written, with what their instances must learn of it.
+-- python: stores.ledger.gatechanges.save_template, stores.ledger.gatechanges.track_implicit
+-- python: stores.ledger.gatechanges._with_values
 -- needs: rules.book, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
 -- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.horizon
 

@@ -1,4 +1,7 @@
 -- Jobs that are made: their ids, their rows, and what follows from another's end or doubt.
+-- python: stores.ledger.insert.accepted_job, stores.ledger.insert.follow_up
+-- python: stores.ledger.insert.reconcile_job, stores.ledger.verbs.define._with_id
+-- python: core.job.body_hash
 -- needs: base.python, base.time
 
 local NewJobs = {}

@@ -2,6 +2,7 @@
 --
 -- A verb moves rows by `move` and those of `rules/moves`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
+-- python: stores.ledger.step.Step
 -- needs: rules.book, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
 -- needs: tables.permits, rules.state, engine.gate_book, engine.feeding, engine.insert
 local Step = {}

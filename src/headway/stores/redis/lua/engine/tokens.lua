@@ -1,4 +1,6 @@
 -- Tokens are set and revoked, and their use is noted.
+-- python: stores.ledger.verbs.define._set_token as set
+-- python: stores.ledger.verbs.define._revoke_token as revoke, stores.ledger.verbs.define._note_use
 -- needs: base.run, base.codec, base.time, base.python, tables.declared
 
 local Tokens = {}
@@ -7,7 +9,7 @@ local MAX_TOKENS = 10000
 
 -- Makes a token, or replaces what it is; when it was made and used stays. Returns what goes on the
 -- trail, nil when nothing changed.
-function Tokens.set(item, request)
+function Tokens.set(_, item, request)
   local row = Declared.tokens({ item.spec.id })[1]
   if row == nil then
     row = { created_at = Time.now, created_by = request.author }
@@ -31,20 +33,20 @@ function Tokens.check_number()
 end
 
 -- Forgets a token. Returns what goes on the trail, nil when nothing changed.
-function Tokens.revoke(id)
-  local row = Declared.tokens({ id })[1]
+function Tokens.revoke(_, item)
+  local row = Declared.tokens({ item.id })[1]
   if row == nil then
     return nil
   end
-  Declared.remove_token(id)
-  return { 'revoke token', id, row.spec.name }
+  Declared.remove_token(item.id)
+  return { 'revoke token', item.id, row.spec.name }
 end
 
 -- Notes when tokens were used, where that is later than what was noted.
---   used: {id, moment} each, an id once.
-function Tokens.note_use(used)
+--   item: its `used` has {id, moment} each, an id once.
+function Tokens.note_use(_, item)
   local ids, latest, later = {}, {}, {}
-  for place, one in ipairs(used) do
+  for place, one in ipairs(item.used) do
     ids[place], latest[one[1]] = one[1], one[2]
   end
   for _, row in ipairs(Declared.tokens(ids)) do

@@ -1,6 +1,6 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.act: change that.
 -- Act: an operator's actions on jobs, each recorded on the trail; and the release of a permit.
--- needs: base.run, base.time, engine.flow_of, engine.new_jobs, engine.step, rules.attempts
+-- needs: base.run, base.time, engine.flow_of, engine.new_jobs, engine.step, rules.attempts,
 -- needs: rules.cascade, rules.moves, tables.dedupe
 
 local Actions = {}
@@ -8,11 +8,6 @@ local Actions = {}
 local FINAL = { cancelled = true, dead = true, succeeded = true }
 local HELD = { awaiting = true, running = true }
 local QUEUED = { parked = true, scheduled = true, waiting = true }
-
-local _can_be_edited
-local _stage_after
-local _exhaust
-local _edit_fields
 
 function Actions.cancel(step, row, request)
   if FINAL[row.state] ~= nil then
@@ -29,10 +24,10 @@ function Actions.cancel(step, row, request)
 end
 
 function Actions.retry(step, row, request)
-  if not (row.state == 'dead' or row.state == 'cancelled') or not _can_be_edited(row, request.edit) then
+  if not (row.state == 'dead' or row.state == 'cancelled') or not Actions.can_be_edited(row, request.edit) then
     return 'refused'
   end
-  local stage = _stage_after(step, row, request.edit)
+  local stage = Actions.stage_after(step, row, request.edit)
   Moves.keep_run(step, row, row.outcome, Moves.run_error(row))
   local now = Time.now
   row.life = row.life + 1
@@ -48,14 +43,14 @@ function Actions.retry(step, row, request)
   if row.cascade ~= nil then
     row.cascade = Cascade.reset(row.cascade)
   end
-  _edit_fields(row, request.edit)
+  Actions.edit_fields(row, request.edit)
   Step.move(step, row, row.due_at > now and 'scheduled' or 'waiting')
   Attempts.enter(step, row, stage)
   if row.key ~= nil then
     Dedupe.keep_key(row)
   end
   Run.wake(row.lane, row.due_at)
-  _exhaust(step, row)
+  Actions.exhaust(step, row)
   return 'done'
 end
 
@@ -73,25 +68,25 @@ function Actions.run_now(step, row, _request)
 end
 
 function Actions.edit(step, row, request)
-  if QUEUED[row.state] == nil or not _can_be_edited(row, request.edit) then
+  if QUEUED[row.state] == nil or not Actions.can_be_edited(row, request.edit) then
     return 'refused'
   end
-  local stage = _stage_after(step, row, request.edit)
-  _edit_fields(row, request.edit)
+  local stage = Actions.stage_after(step, row, request.edit)
+  Actions.edit_fields(row, request.edit)
   -- Its place changes: it goes back to its flow, even if it was parked.
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
   Attempts.enter(step, row, stage)
   Run.wake(row.lane, row.due_at)
-  _exhaust(step, row)
+  Actions.exhaust(step, row)
   return 'done'
 end
 
-function _can_be_edited(row, edit)
+function Actions.can_be_edited(row, edit)
   return edit.candidates == nil or row.cascade ~= nil
 end
 
 -- Return the stage that the edit sends the job to; None if it stays.
-function _stage_after(step, row, edit)
+function Actions.stage_after(step, row, edit)
   local name = edit.stage == nil and row.stage or edit.stage
   if edit.gates ~= nil then
     return FlowOf.stage_of(step, row, name, edit.gates)
@@ -106,13 +101,13 @@ function _stage_after(step, row, edit)
 end
 
 -- End a cascade that has no candidates left, as at its creation.
-function _exhaust(step, row)
+function Actions.exhaust(step, row)
   if row.cascade ~= nil and Cascade.exhausted(row.cascade) then
     Moves.end_(step, row, 'dead', '', 'exhausted', '')
   end
 end
 
-function _edit_fields(row, edit)
+function Actions.edit_fields(row, edit)
   if edit.priority ~= nil then
     row.priority = edit.priority
   end
@@ -143,3 +138,12 @@ function Actions.force(step, row, request)
   Moves.end_(step, row, state, 'forced', request.reason ~= '' and request.reason or state .. ' by ' .. request.author, '')
   return 'done'
 end
+
+Actions.VERBS = {
+  cancel = Actions.cancel,
+  retry = Actions.retry,
+  run_now = Actions.run_now,
+  edit = Actions.edit,
+  succeed = Actions.force,
+  kill = Actions.force,
+}

@@ -1,7 +1,7 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.signal: change that.
 -- Signals: an external event is applied once, kept for its run, or refused as late.
--- needs: base.codec, base.run, base.time, engine.flow_of, engine.step, rules.attempts
--- needs: rules.job_row, rules.moves, rules.retry_policy, tables.counts, tables.jobs
+-- needs: base.codec, base.run, base.time, engine.flow_of, engine.step, rules.attempts,
+-- needs: rules.job_row, rules.moves, rules.retry_policy, tables.counts, tables.jobs,
 -- needs: tables.signals, tables.trail
 
 local ApplySignal = {}
@@ -10,28 +10,20 @@ local KEPT_MOST = 100000
 local KEPT_MS = 3600000
 local _ANSWERS = { accepted = true, declined = true }
 
-local _heard_before
-local _apply
-local _apply_to_run
-local _is_for_another_candidate
-local _is_answered
-local _extend
-local _decide
-
 function ApplySignal.apply_new(step, event, row, run)
-  local before = _heard_before(step, event, row)
+  local before = ApplySignal.heard_before(step, event, row)
   if before ~= nil then
     return { answer = before, job = row.id, state = row.state }
   end
   if row.run == run and row.state == 'running' and event.kind ~= 'note' then
     return ApplySignal.keep(step, event, event.key, row)
   end
-  local answer = _apply(step, event, row, run, Time.now)
+  local answer = ApplySignal.apply(step, event, row, run, Time.now)
   return { answer = answer, job = row.id, state = row.state }
 end
 
 -- Return the answer to an event that the job had before; None for a new one.
-function _heard_before(step, event, row)
+function ApplySignal.heard_before(step, event, row)
   local known = Signals.heard(row.id, event.event)
   if known == nil then
     return nil
@@ -40,7 +32,8 @@ function _heard_before(step, event, row)
     return known.payload == 'late' and 'late' or 'already'
   end
   -- It came under the job's bare id, which is not a key, and was kept in the job's own scope.
-  Signals.drop({ known })
+  local early = known
+  Signals.drop({ early })
   return nil
 end
 
@@ -81,20 +74,20 @@ function ApplySignal.apply_kept(step, row, key)
     local event = cmsgpack.unpack(kept.payload)
     Signals.drop({ kept })
     if not (kept.kept_until ~= nil and kept.kept_until <= Time.now) then
-      if _heard_before(step, event, row) == nil then
-        _apply(step, event, row, row.run, kept.at)
+      if ApplySignal.heard_before(step, event, row) == nil then
+        ApplySignal.apply(step, event, row, row.run, kept.at)
       end
     end
   end
 end
 
-function _apply(step, event, row, run, at)
+function ApplySignal.apply(step, event, row, run, at)
   Counts.happened('signals')
   if event.known_as == '' then
-    return _apply_to_run(step, event, row, run, at)
+    return ApplySignal.apply_to_run(step, event, row, run, at)
   end
   Signals.make_known(event.known_as, row.id, run)
-  local answer = _apply_to_run(step, event, row, run, at)
+  local answer = ApplySignal.apply_to_run(step, event, row, run, at)
   if row.run == run then
     -- Events that arrived under that key before it was known.
     ApplySignal.apply_kept(step, row, event.known_as)
@@ -102,8 +95,8 @@ function _apply(step, event, row, run, at)
   return answer
 end
 
-function _apply_to_run(step, event, row, run, at)
-  local late = event.kind ~= 'note' and (row.run ~= run or row.state ~= 'awaiting' or _is_for_another_candidate(row, event) or _is_answered(row, event))
+function ApplySignal.apply_to_run(step, event, row, run, at)
+  local late = event.kind ~= 'note' and (row.run ~= run or row.state ~= 'awaiting' or ApplySignal.is_for_another_candidate(row, event) or ApplySignal.is_answered(row, event))
   local heard = {
     scope = row.id,
     event = event.event,
@@ -129,23 +122,23 @@ function _apply_to_run(step, event, row, run, at)
       detail = label,
     } })
   elseif event.kind == 'progress' then
-    _extend(step, event, row)
+    ApplySignal.extend(step, event, row)
   else
-    _decide(step, event, row)
+    ApplySignal.decide(step, event, row)
   end
   return 'applied'
 end
 
-function _is_for_another_candidate(row, event)
+function ApplySignal.is_for_another_candidate(row, event)
   return event.candidate ~= '' and row.candidate ~= '' and event.candidate ~= row.candidate
 end
 
-function _is_answered(row, event)
+function ApplySignal.is_answered(row, event)
   local answers = event.kind == 'final' and _ANSWERS[event.decided] ~= nil
   return JobRow.accepted(row) and (event.offer or answers)
 end
 
-function _extend(step, event, row)
+function ApplySignal.extend(step, event, row)
   -- An accepted job has no deadline, so a late signal cannot extend it.
   if event.extend_ms ~= nil and not JobRow.accepted(row) then
     row.deadline_at = Time.now + math.max(1, event.extend_ms)
@@ -158,7 +151,7 @@ function _extend(step, event, row)
   Step.changed(step, row)
 end
 
-function _decide(step, event, row)
+function ApplySignal.decide(step, event, row)
   local decided = event.decided
   if decided == 'succeeded' then
     local reason = event.reason ~= '' and event.reason or (JobRow.accepted(row) and row.reason or '')

@@ -1,6 +1,6 @@
 -- Written by `make lua` from headway.stores.ledger.attempts: change that.
 -- How an attempt goes on: another stage, the next candidate, a retry, or its worker's lapse.
--- needs: base.codec, base.time, engine.flow_of, engine.new_jobs, engine.step, rules.cascade
+-- needs: base.codec, base.time, engine.flow_of, engine.new_jobs, engine.step, rules.cascade,
 -- needs: rules.job_row, rules.moves, rules.retry_policy, tables.counts, tables.jobs, tables.workers
 
 local Attempts = {}
@@ -50,8 +50,7 @@ function Attempts.accept(step, row, body)
   -- Only a signal or an operator ends it now: neither a deadline nor its worker's death.
   row.deadline_at, row.in_doubt = nil, false
   Step.changed(step, row)
-  local list = step.follow
-  list[#list + 1] = NewJobs.accepted_job(row, follow)
+  table.insert(step.follow, NewJobs.accepted_job(row, follow))
   return row.state
 end
 
@@ -114,8 +113,7 @@ function Attempts.ask_provider(step, row)
   row.reconciles = math.abs(row.reconciles) + 1
   row.deadline_at = math.max(row.deadline_at or 0, Time.now + policy.reconcile_within_ms)
   Step.changed(step, row)
-  local list = step.follow
-  list[#list + 1] = NewJobs.reconcile_job(row, policy.reconcile)
+  table.insert(step.follow, NewJobs.reconcile_job(row, policy.reconcile))
   return true
 end
 

@@ -1,7 +1,7 @@
 -- Written by `make lua` from headway.stores.ledger.gatebook: change that.
 -- The gates of one step: their room, the permits taken and returned, and the hours ahead.
--- needs: base.codec, base.run, base.time, engine.gate_book, engine.gate_kinds, rules.cascade
--- needs: rules.slots, tables.starts
+-- needs: base.codec, base.python, base.run, base.time, engine.gate_book, engine.gate_kinds,
+-- needs: rules.cascade, rules.slots, tables.starts
 
 local Book = {}
 
@@ -9,18 +9,12 @@ local FOREVER = 253402300800000
 local FORGET_AFTER_MS = 60000
 local RESERVED_MS = 60000
 
-local function _same_order(a, b)
-  return a.priority == b.priority and a.due_at == b.due_at and a.seq == b.seq
-end
-
-local _are_alike
-
 -- Return the room that a declared gate has in this step.
 function Book.view(self, use)
   local known = self.views[use.name]
   if known == nil then
-    known = Book.view_of(self, use.name, use.template)
-    self.views[use.name] = known
+    self.views[use.name] = Book.view_of(self, use.name, use.template)
+    known = self.views[use.name]
   end
   return known
 end
@@ -45,15 +39,15 @@ function Book.implicit(self, name, capacity)
   if most == nil and not shut then
     return nil
   end
-  local value2
+  local value
   if most == nil then
-    value2 = nil
+    value = nil
   else
-    value2 = 'slots'
+    value = 'slots'
   end
   local view = {
     name = name,
-    kind = value2,
+    kind = value,
     template = '',
     most = 4611686018427387904,
     free = 4611686018427387904,
@@ -146,7 +140,7 @@ function Book.reserve(self, view)
     known = nil
   end
   local half = math.floor(RESERVED_MS / 2)
-  if known == nil or not _are_alike(known, one) or known.until_at <= now + half then
+  if known == nil or not Book.are_alike(known, one) or known.until_at <= now + half then
     local until_at = now + RESERVED_MS
     known = { job = one.job, order = one.order, amount = one.amount, until_at = until_at }
     row = GateBook.change(self, view.name, view.template)
@@ -165,16 +159,15 @@ function Book.unreserve(self, gate, job)
   if row == nil or row.reserved == nil or row.reserved.job ~= job then
     return false
   end
-  local owner = GateBook.change(self, gate, row.template)
-  owner.reserved = nil
+  GateBook.change(self, gate, row.template).reserved = nil
   Book.forget_view(self, gate)
   return true
 end
 
 -- Count permits of a Slots, a pool's member or an implicit gate as taken.
 function Book.count_taken(self, name, template, amount, pool)
-  local owner = GateBook.change(self, name, template, pool)
-  owner.used = owner.used + amount
+  local row = GateBook.change(self, name, template, pool)
+  row.used = row.used + amount
 end
 
 -- Remove a rate's starts that have left the window.
@@ -211,12 +204,10 @@ end
 
 -- Drop the cached views of a gate that changed and of its pool.
 function Book.forget_view(self, gate)
-  local taken = self.views[gate]
-  self.views[gate] = nil
+  Python.pop(self.views, gate)
   local row = GateBook.find(self, gate)
   if row ~= nil and row.pool ~= '' then
-    local taken2 = self.views[row.pool]
-    self.views[row.pool] = nil
+    Python.pop(self.views, row.pool)
   end
 end
 
@@ -224,15 +215,14 @@ end
 function Book.remember_member(self, pool, template, member)
   local spec = GateBook.spec(self, template)
   if spec ~= nil and spec.strategy == 'round_robin' then
-    local owner = GateBook.change(self, pool, template)
-    owner.last = member
+    GateBook.change(self, pool, template).last = member
   end
 end
 
 -- Return whether two reservations are the same except for their ends.
-function _are_alike(one, other)
+function Book.are_alike(one, other)
   local is_of_one = one.job == other.job and one.amount == other.amount
-  return is_of_one and _same_order(one.order, other.order)
+  return is_of_one and Python.same(one.order, other.order)
 end
 
 -- Return the use by which a parked job waits at a gate, with its name resolved.

@@ -29,12 +29,13 @@ end
 -- The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
 function Cascade.end_(self, answer, at, reason)
   local said = { candidate = self.turn, answer = answer, at = at, reason = reason }
-  local left = {}
+  local list = {}
   for _, name in ipairs(self.left) do
     if name ~= self.turn then
-      left[#left + 1] = name
+      list[#list + 1] = name
     end
   end
+  local left = list
   return { left = left, turn = '', asked = Python.joined(self.asked, { said }) }
 end
 

@@ -26,62 +26,15 @@ local Claiming = {}
 
 local NO_MEMBERS = {}
 
-local function _less_of_7(a, b)
-  if a[1][1] ~= b[1][1] then
-    return a[1][1] < b[1][1]
-  end
-  if a[1][2] ~= b[1][2] then
-    return a[1][2] < b[1][2]
-  end
-  if a[1][3] ~= b[1][3] then
-    return a[1][3] < b[1][3]
-  end
-  if a[1][4] ~= b[1][4] then
-    return a[1][4] < b[1][4]
-  end
-  if a[1][5] ~= b[1][5] then
-    return a[1][5] < b[1][5]
-  end
-  if a[2] ~= b[2] then
-    return a[2] < b[2]
-  end
-  return a[3] < b[3]
-end
-
-local function _same_of_5(a, b)
-  return a[1] == b[1] and a[2] == b[2] and a[3] == b[3] and a[4] == b[4] and a[5] == b[5]
-end
-
-local function _less_order(a, b)
-  if a.priority ~= b.priority then
-    return a.priority < b.priority
-  end
-  if a.due_at ~= b.due_at then
-    return a.due_at < b.due_at
-  end
-  return a.seq < b.seq
-end
-
-local _one_flow
-local _is_plain
-local _Round_run
-local _Round_reserve
-local _Round_stop
-local _Round_rank
-local _Round_look_at
-local _Round_closed_gate
-local _Round_start
-local _take
-
 -- Decide one round of a claim.
 function Claiming.decide(flows, gate, ahead, n, free, fairness)
   if #flows == 1 and fairness == nil then
-    local decision = _one_flow(flows[1], n, free)
+    local decision = Claiming.one_flow(flows[1], n, free)
     if decision ~= nil then
       return decision
     end
   end
-  return _Round_run({
+  return Claiming.run({
     gate = gate,
     ahead = ahead,
     n = n,
@@ -93,9 +46,9 @@ function Claiming.decide(flows, gate, ahead, n, free, fairness)
 end
 
 -- One flow of jobs without keyed gates, decided together: this is the path that must be fast.
-function _one_flow(view, n, free)
+function Claiming.one_flow(view, n, free)
   local heads = Python.slice(view.heads, 1, n)
-  if not _is_plain(view, heads) then
+  if not Claiming.is_plain(view, heads) then
     return nil
   end
   local most = view.gated and math.min(#heads, free) or #heads
@@ -118,11 +71,9 @@ function _one_flow(view, n, free)
     most = math.min(most, math.floor(one.free / amount))
   end
   local flow, gated = view.flow, view.gated
-  local starts
+  local starts = {}
   if #pools > 0 then
-    starts = {}
-    for at = 1, math.min(most, #heads) do
-      local head = heads[at]
+    for _, head in ipairs(Python.slice(heads, 1, most)) do
       local are_all = true
       for _, each4 in ipairs(pools) do
         local one, amount = each4[1], each4[2]
@@ -139,13 +90,12 @@ function _one_flow(view, n, free)
         local one, amount = each5[1], each5[2]
         members[one.name] = GateView.take(one, amount) or ''
       end
-      starts[#starts + 1] = { head = head, flow = flow, members = members, candidate = '', gated = gated }
+      table.insert(starts, { head = head, flow = flow, members = members, candidate = '', gated = gated })
     end
   else
     starts = {}
-    for at2 = 1, math.min(most, #heads) do
-      local head = heads[at2]
-      starts[at2] = {
+    for at, head in ipairs(Python.slice(heads, 1, most)) do
+      starts[at] = {
         head = head,
         flow = flow,
         members = NO_MEMBERS,
@@ -178,7 +128,7 @@ function _one_flow(view, n, free)
 end
 
 -- Return whether all heads need the same and nothing is, or would have to be, reserved.
-function _is_plain(view, heads)
+function Claiming.is_plain(view, heads)
   for _, each in ipairs(view.shared) do
     local one, amount = each[1], each[2]
     if amount > 1 or one.reserved then
@@ -193,25 +143,23 @@ function _is_plain(view, heads)
   return true
 end
 
-function _Round_run(self, flows)
-  local place, view
+function Claiming.run(self, flows)
   local queue = {}
   for at, view in ipairs(flows) do
     local place = at - 1
     if #view.heads > 0 then
-      queue[#queue + 1] = { _Round_rank(self, view, 0), place, 0 }
+      queue[#queue + 1] = { Claiming.rank(self, view, 0), place, 0 }
     end
   end
-  Python.heapify(queue, _less_of_7)
+  Python.heapify(queue)
   local decision = self.decision
   while #queue > 0 and #decision.starts < self.n and not decision.again do
-    local found = Python.heappop(queue, _less_of_7)
-    local index, rank
-    rank, place, index = found[1], found[2], found[3]
-    view = flows[place + 1]
-    local now = _Round_rank(self, view, index)
-    if not _same_of_5(now, rank) then
-      Python.heappush(queue, { now, place, index }, _less_of_7)
+    local found = Python.heappop(queue)
+    local rank, place, index = found[1], found[2], found[3]
+    local view = flows[place + 1]
+    local now = Claiming.rank(self, view, index)
+    if not Python.same(now, rank) then
+      Python.heappush(queue, { now, place, index })
     else
       local head = view.heads[index + 1]
       local order = head.order
@@ -223,15 +171,15 @@ function _Round_run(self, flows)
       end
       if #short > 0 then
         decision.closed[view.flow] = order
-        _Round_reserve(self, head, short)
-        _Round_stop(self, view)
+        Claiming.reserve(self, head, short)
+        Claiming.stop(self, view)
       else
-        if not _Round_look_at(self, view, head) then
-          _Round_stop(self, view)
+        if not Claiming.look_at(self, view, head) then
+          Claiming.stop(self, view)
         elseif index + 1 < #view.heads then
-          Python.heappush(queue, { _Round_rank(self, view, index + 1), place, index + 1 }, _less_of_7)
+          Python.heappush(queue, { Claiming.rank(self, view, index + 1), place, index + 1 })
         elseif not view.more then
-          _Round_stop(self, view)
+          Claiming.stop(self, view)
         elseif #decision.starts < self.n then
           decision.again = true
         end
@@ -242,7 +190,7 @@ function _Round_run(self, flows)
 end
 
 -- Reserve the gates at which a head is short, if it is short of nothing else.
-function _Round_reserve(self, head, short)
+function Claiming.reserve(self, head, short)
   local are_all = true
   for _, each in ipairs(short) do
     local one, amount = each[1], each[2]
@@ -262,13 +210,13 @@ function _Round_reserve(self, head, short)
   end
 end
 
-function _Round_stop(self, view)
+function Claiming.stop(self, view)
   if self.fairness then
     Fairness.stop(self.fairness, view.flow)
   end
 end
 
-function _Round_rank(self, view, index)
+function Claiming.rank(self, view, index)
   local order = view.heads[index + 1].order
   local found = self.fairness and Fairness.rank(self.fairness, view.tenant) or { 0, 0 }
   local level, own = found[1], found[2]
@@ -276,7 +224,7 @@ function _Round_rank(self, view, index)
 end
 
 -- Start or park a head; False if its flow must stop here for want of a handler.
-function _Round_look_at(self, view, head)
+function Claiming.look_at(self, view, head)
   local gated = view.gated or #head.keyed > 0
   if gated and self.free <= 0 then
     return false
@@ -288,9 +236,9 @@ function _Round_look_at(self, view, head)
     for at, use in ipairs(head.keyed) do
       uses[at] = Cascade.in_turn(use, candidate)
     end
-    local closed = _Round_closed_gate(self, view, head, uses)
+    local closed = Claiming.closed_gate(self, view, head, uses)
     if closed == nil then
-      _Round_start(self, view, head, uses, candidate, gated)
+      Claiming.start(self, view, head, uses, candidate, gated)
       return true
     end
     local gate, hopeless = closed[1], closed[2]
@@ -298,11 +246,10 @@ function _Round_look_at(self, view, head)
       blocked, never = gate, hopeless
     end
   end
-  local list2 = self.decision.parks
-  list2[#list2 + 1] = { head = head, flow = view.flow, gate = blocked.name, never_fits = never }
+  table.insert(self.decision.parks, { head = head, flow = view.flow, gate = blocked.name, never_fits = never })
   if not never then
     self.parked[view.flow .. '\0' .. blocked.name] = true
-    _Round_reserve(self, head, { { self.gate(blocked), blocked.amount } })
+    Claiming.reserve(self, head, { { self.gate(blocked), blocked.amount } })
   end
   if head.ticket ~= nil then
     self.decision.again = true
@@ -311,7 +258,7 @@ function _Round_look_at(self, view, head)
 end
 
 -- The first keyed gate that does not let the head pass, and whether it never will.
-function _Round_closed_gate(self, view, head, uses)
+function Claiming.closed_gate(self, view, head, uses)
   for _, use in ipairs(uses) do
     local one = self.gate(use)
     if GateView.never_fits(one, use.amount) then
@@ -324,21 +271,21 @@ function _Round_closed_gate(self, view, head, uses)
       return { use, false }
     end
     local before = self.ahead(view.flow, use.name)
-    if before ~= nil and _less_order(before, head.order) then
+    if before ~= nil and Python.less({ before.priority, before.due_at, before.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
       return { use, false }
     end
   end
   return nil
 end
 
-function _Round_start(self, view, head, uses, candidate, gated)
+function Claiming.start(self, view, head, uses, candidate, gated)
   local members = {}
   for _, each in ipairs(view.shared) do
     local one, amount = each[1], each[2]
-    _take(one, amount, members, head.order)
+    Claiming.take(one, amount, members, head.order)
   end
   for _, use in ipairs(uses) do
-    _take(self.gate(use), use.amount, members, head.order)
+    Claiming.take(self.gate(use), use.amount, members, head.order)
   end
   if gated then
     self.free = self.free - 1
@@ -346,17 +293,16 @@ function _Round_start(self, view, head, uses, candidate, gated)
   if self.fairness then
     Fairness.count(self.fairness, view.tenant)
   end
-  local list = self.decision.starts
-  list[#list + 1] = {
+  table.insert(self.decision.starts, {
     head = head,
     flow = view.flow,
     members = members,
     candidate = candidate,
     gated = gated,
-  }
+  })
 end
 
-function _take(one, amount, members, order)
+function Claiming.take(one, amount, members, order)
   local member = GateView.take(one, amount, order)
   if member ~= nil then
     members[one.name] = member

@@ -1,18 +1,12 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.define: change that.
 -- Define: declare, change or reset gates, lanes, entries, closings and tokens.
--- needs: base.codec, base.python, base.run, base.time, engine.gate_book, engine.gate_templates
--- needs: engine.new_jobs, rules.gate_changes, rules.moves, rules.pool, tables.declared
--- needs: tables.jobs, tables.lanes
+-- needs: base.codec, base.python, base.run, base.time, engine.gate_book, engine.gate_templates,
+-- needs: engine.new_jobs, engine.tokens, rules.gate_changes, rules.moves, rules.pool,
+-- needs: tables.declared, tables.jobs, tables.lanes
 
 local Definitions = {}
 
 local FOREVER = 253402300800000
-
-local _values
-local _lane
-local _save_lane
-local _entry
-local _drop_fires
 
 function Definitions.declare_gate(step, item, _request)
   local changed = GateChanges.declare_gate(step, item.spec)
@@ -20,10 +14,10 @@ function Definitions.declare_gate(step, item, _request)
 end
 
 function Definitions.set_gate(step, item, _request)
-  local before = _values(step, item.name)
+  local before = Definitions.values(step, item.name)
   GateChanges.set_gate(step, item)
   local value
-  if Python.same(_values(step, item.name), before) then
+  if Python.same(Definitions.values(step, item.name), before) then
     value = nil
   else
     value = { 'set gate', item.name, '' }
@@ -32,10 +26,10 @@ function Definitions.set_gate(step, item, _request)
 end
 
 function Definitions.reset_gate(step, item, _request)
-  local before = _values(step, item.name)
+  local before = Definitions.values(step, item.name)
   GateChanges.reset_gate(step, item.name)
   local value
-  if Python.same(_values(step, item.name), before) then
+  if Python.same(Definitions.values(step, item.name), before) then
     value = nil
   else
     value = { 'reset gate', item.name, '' }
@@ -43,7 +37,7 @@ function Definitions.reset_gate(step, item, _request)
   return value
 end
 
-function _values(step, name)
+function Definitions.values(step, name)
   local values = { declared = GateBook.template(step.book, name), capacities = {} }
   local names = { name }
   if values.declared ~= nil then
@@ -51,7 +45,7 @@ function _values(step, name)
     local value = { name }
     local list = {}
     for at, each in ipairs(members) do
-      local member = each[1]
+      local member, _ = each[1], each[2]
       list[at] = Pool.member_gate(name, member)
     end
     names = Python.joined(value, list)
@@ -79,8 +73,7 @@ function Definitions.close(step, item, request)
       return nil
     end
     -- An operator's closing replaces the former one, whether shorter or longer.
-    local owner = GateBook.change(step.book, item.name, row.template, row.pool)
-    owner.closed_until = nil
+    GateBook.change(step.book, item.name, row.template, row.pool).closed_until = nil
   end
   Moves.close_gate(step, item.name, until_, author, reason)
   return { 'close', item.name, item.until_at == nil and '' or Codec.digits(item.until_at) }
@@ -91,22 +84,22 @@ function Definitions.open(step, item, _request)
 end
 
 function Definitions.declare_lane(step, item, _request)
-  local row = _lane(step, item.spec.name)
+  local row = Definitions.lane(step, item.spec.name)
   if Python.same(row.spec, item.spec) then
     return nil
   end
   row.spec = item.spec
-  _save_lane(step, row)
+  Definitions.save_lane(step, row)
   return { 'declare lane', item.spec.name, '' }
 end
 
 function Definitions.set_lane(step, item, _request)
-  local row = _lane(step, item.spec.name)
+  local row = Definitions.lane(step, item.spec.name)
   if Python.same(row.override, item.spec) then
     return nil
   end
   row.override = item.spec
-  _save_lane(step, row)
+  Definitions.save_lane(step, row)
   return { 'set lane', item.spec.name, '' }
 end
 
@@ -116,16 +109,16 @@ function Definitions.reset_lane(step, item, _request)
     return nil
   end
   row.override = nil
-  _save_lane(step, row)
+  Definitions.save_lane(step, row)
   return { 'reset lane', item.name, '' }
 end
 
-function _lane(step, name)
+function Definitions.lane(step, name)
   Lanes.ensure({ name })
   return Lanes.load({ name })[name]
 end
 
-function _save_lane(step, row)
+function Definitions.save_lane(step, row)
   if Lanes.current(row).concurrency ~= nil then
     GateTemplates.track_implicit(step, 'lane:' .. row.name)
   end
@@ -154,7 +147,7 @@ function Definitions.declare_entry(step, item, _request)
       return nil
     end
   end
-  _drop_fires(step, row)
+  Definitions.drop_fires(step, row)
   -- A new schedule has missed no fires; the same one still makes up for an outage.
   local same = row.spec ~= nil and Declared.same_schedule(row.spec, spec)
   local value
@@ -175,12 +168,12 @@ function Definitions.declare_entry(step, item, _request)
 end
 
 function Definitions.enable_entry(step, item, _request)
-  local row = _entry(step, item.name)
+  local row = Definitions.entry(step, item.name)
   if row.spec.enabled == item.enabled then
     return nil
   end
   if not item.enabled then
-    _drop_fires(step, row)
+    Definitions.drop_fires(step, row)
   end
   row.spec = Python.replace(row.spec, { enabled = item.enabled })
   row.revision = row.revision + 1
@@ -192,15 +185,15 @@ function Definitions.enable_entry(step, item, _request)
 end
 
 function Definitions.remove_entry(step, item, _request)
-  local row = _entry(step, item.name)
-  _drop_fires(step, row)
+  local row = Definitions.entry(step, item.name)
+  Definitions.drop_fires(step, row)
   row.spec, row.ahead_until = nil, nil
   row.revision = row.revision + 1
   Declared.save_entry(row)
   return { 'remove entry', item.name, '' }
 end
 
-function _entry(step, name)
+function Definitions.entry(step, name)
   local row = Declared.entry(name)
   if row == nil or row.spec == nil then
     local message = 'no timetable entry ' .. Run.quoted(name)
@@ -210,23 +203,34 @@ function _entry(step, name)
 end
 
 -- Cancel fires that are not due yet; the next revision may insert them again.
-function _drop_fires(step, row)
+function Definitions.drop_fires(step, row)
   local moments = {}
   for _, job in ipairs(Jobs.of_entry(row.name)) do
     -- One that has run waits for its retry: its moment has fired.
     if job.state == 'scheduled' and job.run == 0 then
       -- Not counted as folded: no earlier fire stands for it.
       Moves.end_(step, job, 'cancelled', '', 'the entry changed', '')
-      moments[#moments + 1] = job.fired_at or 0
+      table.insert(moments, job.fired_at or 0)
     end
   end
   if #moments > 0 and row.last_fired ~= nil then
-    local least
-    for _, one in ipairs(moments) do
-      if least == nil or one < least then
-        least = one
-      end
-    end
-    row.last_fired = math.min(row.last_fired, least - 1)
+    row.last_fired = math.min(row.last_fired, (Python.min(moments)) - 1)
   end
 end
+
+Definitions.HANDLERS = {
+  DeclareGate = Definitions.declare_gate,
+  SetGate = Definitions.set_gate,
+  ResetGate = Definitions.reset_gate,
+  CloseGate = Definitions.close,
+  OpenGate = Definitions.open,
+  DeclareLane = Definitions.declare_lane,
+  SetLane = Definitions.set_lane,
+  ResetLane = Definitions.reset_lane,
+  DeclareEntry = Definitions.declare_entry,
+  EnableEntry = Definitions.enable_entry,
+  RemoveEntry = Definitions.remove_entry,
+  SetToken = Tokens.set,
+  RevokeToken = Tokens.revoke,
+  NoteUse = Tokens.note_use,
+}

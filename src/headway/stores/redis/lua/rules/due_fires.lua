@@ -1,16 +1,12 @@
 -- Written by `make lua` from headway.stores.ledger.promotion: change that.
 -- Promotion of due jobs, and the overlap of the fires of a timetable entry.
--- needs: base.python, base.time, engine.step, rules.moves, tables.counts, tables.declared
+-- needs: base.python, base.time, engine.step, rules.moves, tables.counts, tables.declared,
 -- needs: tables.jobs
 
 local DueFires = {}
 
 local MISSED_AFTER_MS = 60000
 local QUEUED = { parked = true, scheduled = true, waiting = true }
-
-local _fold
-local _by_misfire
-local _by_overlap
 
 -- Decide which of an entry's due fires become waiting; the others are folded.
 --
@@ -24,7 +20,7 @@ function DueFires.decide_fires(step, entry, due)
   if row.ahead_until ~= nil and row.ahead_until < Time.now then
     return {}
   end
-  local kept = _by_overlap(step, row.spec, _by_misfire(step, row.spec, due))
+  local kept = DueFires.by_overlap(step, row.spec, DueFires.by_misfire(step, row.spec, due))
   local ids = {}
   for _, one in ipairs(kept) do
     ids[one.id] = true
@@ -38,7 +34,7 @@ function DueFires.decide_fires(step, entry, due)
   if #folded > 0 then
     Step.load(step, folded)
     for _, job in ipairs(folded) do
-      _fold(step, row, step.rows[job])
+      DueFires.fold(step, row, step.rows[job])
     end
     Declared.save_entry(row)
   end
@@ -46,13 +42,13 @@ function DueFires.decide_fires(step, entry, due)
 end
 
 -- End a fire that a policy leaves out, and count it.
-function _fold(step, entry, job)
+function DueFires.fold(step, entry, job)
   Moves.end_(step, job, 'cancelled', '', 'folded', '')
   entry.folded = entry.folded + 1
   Counts.happened('folded')
 end
 
-function _by_misfire(step, spec, due)
+function DueFires.by_misfire(step, spec, due)
   local late = Time.now - MISSED_AFTER_MS
   local missed = {}
   for _, one in ipairs(due) do
@@ -77,7 +73,7 @@ function _by_misfire(step, spec, due)
   return Python.joined(Python.slice(missed, first + 1), fresh)
 end
 
-function _by_overlap(step, spec, due)
+function DueFires.by_overlap(step, spec, due)
   if spec.overlap == 'all' or #due == 0 then
     return due
   end

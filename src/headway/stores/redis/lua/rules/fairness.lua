@@ -4,8 +4,6 @@
 
 local Fairness = {}
 
-local _least
-
 -- Its place among the tenants, least first.
 --
 -- Among those at the level, the one that had less before the level rose goes first; otherwise
@@ -24,11 +22,7 @@ end
 function Fairness.count(self, tenant)
   local step = math.floor(1000000 / (self.weights[tenant] or 1))
   if self.before == nil then
-    local set = {}
-    for _, one in pairs(self.ready) do
-      set[one] = true
-    end
-    self.before, self.step = _least(self, set), step
+    self.before, self.step = Fairness.least(self, Python.values(self.ready)), step
   end
   self.step = math.min(self.step, step)
   self.starts[tenant] = Fairness.of(self, tenant) + step
@@ -39,9 +33,7 @@ end
 function Fairness.stop(self, flow)
   if self.ready[flow] ~= nil then
     Fairness.raise_level(self)
-    local taken = self.ready[flow]
-    self.ready[flow] = nil
-    self.held[taken] = true
+    self.held[Python.pop(self.ready, flow)] = true
   end
 end
 
@@ -56,21 +48,16 @@ function Fairness.raise_level(self)
   end
   local before
   before, self.before = self.before, nil
-  local ready = {}
-  for _, one in pairs(self.ready) do
-    ready[one] = true
-  end
-  local after = _least(self, ready)
+  local ready = Python.values(self.ready)
+  local after = Fairness.least(self, ready)
   local waiting = Python.minus(self.held, ready)
   if next(waiting) ~= nil then
-    local least = _least(self, waiting)
+    local least = Fairness.least(self, waiting)
     local rise = after - math.max(before, least + self.step)
     if rise > 0 then
       for tenant in pairs(waiting) do
         self.starts[tenant] = Fairness.of(self, tenant) + rise
-      end
-      for one in pairs(waiting) do
-        self.changed[one] = true
+        self.changed[tenant] = true
       end
       least = least + rise
     end
@@ -79,16 +66,10 @@ function Fairness.raise_level(self)
   self.level = math.max(self.level, after)
 end
 
-function _least(self, tenants)
-  local least
+function Fairness.least(self, tenants)
+  local list = {}
   for tenant in pairs(tenants) do
-    local measure = Fairness.of(self, tenant)
-    if least == nil or measure < least then
-      least = measure
-    end
+    list[#list + 1] = Fairness.of(self, tenant)
   end
-  if least == nil then
-    least = self.level
-  end
-  return least
+  return Python.min(list) or self.level
 end

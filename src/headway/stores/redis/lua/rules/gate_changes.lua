@@ -1,13 +1,9 @@
 -- Written by `make lua` from headway.stores.ledger.gatechanges: change that.
 -- Changes of gates: declared by code, set, reset and opened by an operator.
--- needs: base.python, base.run, engine.feeding, engine.gate_book, engine.gate_kinds
+-- needs: base.python, base.run, engine.feeding, engine.gate_book, engine.gate_kinds,
 -- needs: engine.gate_names, engine.gate_templates, rules.book, rules.parked, rules.pool
 
 local GateChanges = {}
-
-local _set_instance
-local _after_change
-local _reset_instance
 
 -- Declare a gate.
 function GateChanges.declare_gate(step, spec)
@@ -43,35 +39,37 @@ function GateChanges.set_gate(step, item)
     end
     return
   end
-  _set_instance(step, item)
+  GateChanges.set_instance(step, item)
 end
 
-function _set_instance(step, item)
-  local message
+function GateChanges.set_instance(step, item)
   if item.members ~= nil or item.per_ms ~= nil then
-    message = Run.quoted(item.name) .. ' is one instance of a gate'
+    local message = Run.quoted(item.name) .. ' is one instance of a gate'
     Run.refuse('InvalidValue', message, 'set members and windows on the declared gate')
   end
-  local value = item.capacity ~= nil and item.capacity or item.limit
+  local value
+  if item.capacity ~= nil then
+    value = item.capacity
+  else
+    value = item.limit
+  end
   if GateNames.is_implicit(item.name) then
     GateTemplates.track_implicit(step, item.name)
-    local owner = GateBook.change(step.book, item.name, '')
-    owner.capacity = value
+    GateBook.change(step.book, item.name, '').capacity = value
     Run.wake()
     return
   end
   local place = GateBook.place_of(step.book, item.name)
   local spec = GateBook.spec(step.book, place.template)
   if place.pool == '' and (spec == nil or not GateKinds.of(spec.kind).has_own_limit) then
-    message = Run.quoted(item.name) .. ' is a ' .. (spec and spec.kind or 'gate')
+    local message = Run.quoted(item.name) .. ' is a ' .. (spec and spec.kind or 'gate')
     Run.refuse('InvalidValue', message, 'set its members, or the capacity of `pool/member`')
   end
-  local owner2 = GateBook.change(step.book, item.name, place.template, place.pool)
-  owner2.capacity = value
-  _after_change(step, item.name)
+  GateBook.change(step.book, item.name, place.template, place.pool).capacity = value
+  GateChanges.after_change(step, item.name)
 end
 
-function _after_change(step, name)
+function GateChanges.after_change(step, name)
   local row = GateBook.find(step.book, name)
   Book.forget_view(step.book, name)
   Parked.refit(step.book, name)
@@ -89,23 +87,22 @@ function GateChanges.reset_gate(step, name)
   if declared ~= nil then
     GateTemplates.save_template(step, { spec = declared.spec })
     for _, each in ipairs(declared.spec.members) do
-      local member = each[1]
-      _reset_instance(step, Pool.member_gate(name, member))
+      local member, _ = each[1], each[2]
+      GateChanges.reset_instance(step, Pool.member_gate(name, member))
     end
   end
   local row = GateBook.find(step.book, name)
   if row == nil and declared == nil then
     GateBook.place_of(step.book, name)
   end
-  _reset_instance(step, name)
+  GateChanges.reset_instance(step, name)
 end
 
-function _reset_instance(step, name)
+function GateChanges.reset_instance(step, name)
   local row = GateBook.find(step.book, name)
   if row ~= nil and row.capacity ~= nil then
-    local owner = GateBook.change(step.book, name, row.template, row.pool)
-    owner.capacity = nil
-    _after_change(step, name)
+    GateBook.change(step.book, name, row.template, row.pool).capacity = nil
+    GateChanges.after_change(step, name)
   end
 end
 
@@ -121,6 +118,6 @@ function GateChanges.open_gate(step, name)
   end
   row = GateBook.change(step.book, name, row.template, row.pool)
   row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
-  _after_change(step, name)
+  GateChanges.after_change(step, name)
   return true
 end

@@ -1,28 +1,10 @@
 -- Written by `make lua` from headway.core.gates.view: change that.
 -- A gate as one claim sees it: how much room it has now, and the permits taken meanwhile.
--- needs: rules.pool
+-- needs: base.python, rules.pool
 
 local GateView = {}
 
-GateView.RESERVED_MS = 60000
 local UNLIMITED = 4611686018427387904
-
-local function _same_order(a, b)
-  return a.priority == b.priority and a.due_at == b.due_at and a.seq == b.seq
-end
-
-local function _less_order(a, b)
-  if a.priority ~= b.priority then
-    return a.priority < b.priority
-  end
-  if a.due_at ~= b.due_at then
-    return a.due_at < b.due_at
-  end
-  return a.seq < b.seq
-end
-
-local _frees
-local _nearest
 
 -- Return whether the amount can be taken now.
 function GateView.fits(self, amount, order)
@@ -30,7 +12,7 @@ function GateView.fits(self, amount, order)
     return self.free >= amount
   end
   local is_any = false
-  for _, free in ipairs(_frees(self, order)) do
+  for _, free in ipairs(GateView.frees(self, order)) do
     if free >= amount then
       is_any = true
       break
@@ -43,11 +25,11 @@ end
 function GateView.total(self, order)
   local value
   if self.free ~= 0 then
-    local sum = 0
-    for _, free in ipairs(_frees(self, order)) do
-      sum = sum + math.max(0, free)
+    local list = {}
+    for at, free in ipairs(GateView.frees(self, order)) do
+      list[at] = math.max(0, free)
     end
-    value = sum
+    value = Python.sum(list)
   else
     value = 0
   end
@@ -61,17 +43,21 @@ end
 
 -- Return whether all that is missing are more permits, for a job that asks for several.
 function GateView.is_short_for(self, amount)
-  return 1 < amount and amount <= self.most and not self.shut and not GateView.fits(self, amount)
+  return amount > 1 and not self.shut and amount <= self.most and not GateView.fits(self, amount)
 end
 
 -- Return whether it is reserved for the job of this order.
 function GateView.is_reserved_for(self, order)
-  return self.reserved ~= nil and _same_order(self.reserved.order, order)
+  return self.reserved ~= nil and Python.same(self.reserved.order, order)
 end
 
 -- Reserve it for a job for which it is short, unless a job that comes before has it.
 function GateView.reserve(self, job, order, amount)
-  if self.reserved == nil or _less_order(order, self.reserved.order) then
+  if self.reserved == nil or Python.less({ order.priority, order.due_at, order.seq }, {
+    self.reserved.order.priority,
+    self.reserved.order.due_at,
+    self.reserved.order.seq,
+  }) then
     self.reserved = { job = job, order = order, amount = amount, until_at = 0 }
   end
   return self.reserved.job == job
@@ -87,7 +73,7 @@ function GateView.take(self, amount, order)
     return nil
   end
   local kept = GateView.kept_from(self, order)
-  local nearest = kept ~= 0 and _nearest(self, kept) or nil
+  local nearest = kept ~= 0 and GateView.nearest(self, kept) or nil
   if nearest then
     nearest.free = nearest.free - kept
   end
@@ -98,13 +84,11 @@ function GateView.take(self, amount, order)
   member.used = member.used + amount
   member.free = member.free - amount
   self.last = member.name
-  local most
-  for _, one in ipairs(self.members) do
-    if most == nil or one.free > most then
-      most = one.free
-    end
+  local list = {}
+  for at, one in ipairs(self.members) do
+    list[at] = one.free
   end
-  self.free = most
+  self.free = Python.max(list)
   return member.name
 end
 
@@ -116,12 +100,12 @@ function GateView.take_many(self, amount, times)
 end
 
 -- What is free for a job of this order: of each member, or of the gate itself.
-function _frees(self, order)
+function GateView.frees(self, order)
   local kept = GateView.kept_from(self, order)
   if #self.members == 0 or self.free == 0 then
     return { self.free - kept }
   end
-  local nearest = kept ~= 0 and _nearest(self, kept) or nil
+  local nearest = kept ~= 0 and GateView.nearest(self, kept) or nil
   local list = {}
   for at, one in ipairs(self.members) do
     list[at] = one.free - (one == nearest and kept or 0)
@@ -132,22 +116,20 @@ end
 -- Permits that are kept from a job of this order for one that comes before it.
 function GateView.kept_from(self, order)
   local one = self.reserved
-  return one ~= nil and order ~= nil and _less_order(one.order, order) and one.amount or 0
+  return one ~= nil and order ~= nil and Python.less({ one.order.priority, one.order.due_at, one.order.seq }, { order.priority, order.due_at, order.seq }) and one.amount or 0
 end
 
 -- The member of a pool that will first have an amount, and is kept for it.
-function _nearest(self, amount)
+function GateView.nearest(self, amount)
   local able = {}
   for _, one in ipairs(self.members) do
     if one.capacity >= amount then
       able[#able + 1] = one
     end
   end
-  local most, size
-  for _, one in ipairs(able) do
-    if most == nil or one.free > size then
-      most, size = one, one.free
-    end
+  local list = {}
+  for at, one in ipairs(able) do
+    list[at] = one.free
   end
-  return most
+  return Python.max(able, list)
 end

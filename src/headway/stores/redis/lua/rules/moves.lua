@@ -3,15 +3,13 @@
 --
 -- A verb changes rows by `end`, `requeue` and `move`; `flush` returns permits, writes the rows,
 -- inserts follow-ups, and feeds, in that order.
--- needs: base.python, base.run, base.time, engine.gate_book, engine.new_jobs, engine.step
+-- needs: base.python, base.run, base.time, engine.gate_book, engine.new_jobs, engine.step,
 -- needs: rules.book, rules.cascade, tables.counts, tables.dedupe, tables.jobs
 
 local Moves = {}
 
 local FOREVER = 253402300800000
 local HELD = { awaiting = true, running = true }
-
-local _own_error
 
 -- End a job; a requested cancel decides the state, the outcome stays on the run.
 function Moves.end_(self, row, state, outcome, reason, error, result)
@@ -31,7 +29,7 @@ function Moves.end_(self, row, state, outcome, reason, error, result)
   end
   row.reason = reason
   if held and outcome ~= 'succeeded' then
-    row.error = _own_error(row, error)
+    row.error = Moves.own_error(row, error)
   end
   if result ~= nil then
     row.result = result
@@ -45,8 +43,7 @@ function Moves.end_(self, row, state, outcome, reason, error, result)
   end
   local follow = policy.on_final
   if follow ~= nil and Python.find(follow.states, state) ~= nil then
-    local list = self.follow
-    list[#list + 1] = NewJobs.follow_up(row, follow)
+    table.insert(self.follow, NewJobs.follow_up(row, follow))
   end
   return state
 end
@@ -62,7 +59,7 @@ function Moves.requeue(self, row, outcome, due_at, repeat_, error)
     return Moves.end_(self, row, 'dead', outcome, 'exhausted', error)
   end
   Step.give_back(self, row)
-  error = _own_error(row, error)
+  error = Moves.own_error(row, error)
   Moves.keep_run(self, row, outcome, error)
   if due_at ~= nil then
     row.due_at, row.blocked_ms = due_at, 0
@@ -81,8 +78,7 @@ function Moves.keep_run(self, row, outcome, error)
   if row.claimed_at == nil then
     return
   end
-  local list = self.runs
-  list[#list + 1] = Moves.run_of(row, row.finished_at ~= nil and row.finished_at ~= 0 and row.finished_at or Time.now, outcome, error)
+  table.insert(self.runs, Moves.run_of(row, row.finished_at ~= nil and row.finished_at ~= 0 and row.finished_at or Time.now, outcome, error))
   row.worker, row.last_worker, row.claimed_at, row.handed_at = nil, '', nil, nil
   row.deadline_at, row.in_doubt, row.reconciles = nil, false, 0
   row.members, row.gated, row.outcome, row.progress = {}, false, '', nil
@@ -149,6 +145,6 @@ end
 --
 -- A row keeps the error of its last failed run until a hand-over clears it. From then on it has
 -- what the handler of this run raised.
-function _own_error(row, error)
+function Moves.own_error(row, error)
   return error ~= '' and error or (row.handed_at ~= nil and row.error or '')
 end

@@ -1,22 +1,14 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.settle: change that.
 -- Settle: write the outcomes of live runs, each checked on its own.
--- needs: base.codec, base.run, base.time, engine.flow_of, engine.step, rules.apply_signal
--- needs: rules.attempts, rules.job_row, rules.moves, rules.retry_policy, tables.counts
--- needs: tables.jobs, tables.signals
+-- needs: base.codec, base.python, base.run, base.time, engine.flow_of, engine.step,
+-- needs: rules.apply_signal, rules.attempts, rules.job_row, rules.moves, rules.retry_policy,
+-- needs: tables.counts, tables.jobs, tables.signals
 
 local Outcomes = {}
 
 local HELD = { awaiting = true, running = true }
 local LOST_WORDS = { forced = true, lost = true, unused = true }
 Outcomes.MAX_RESULT = 1000000
-
-local function _same_of_2(a, b)
-  return a[1] == b[1] and a[2] == b[2]
-end
-
-local _has_ended
-local _know
-local _moment
 
 -- Return ALREADY for a run that has settled itself, and LOST for any other.
 function Outcomes.already(step, worker, row, outcome)
@@ -33,15 +25,15 @@ function Outcomes.already(step, worker, row, outcome)
     end
   end
   -- A run that this step has ended is not written yet.
-  if _has_ended(step.runs, worker, outcome) then
+  if Outcomes.has_ended(step.runs, worker, outcome) then
     return 'already'
   end
   local written = Jobs.runs({ row.id })[row.id] or {}
-  return _has_ended(written, worker, outcome) and 'already' or 'lost'
+  return Outcomes.has_ended(written, worker, outcome) and 'already' or 'lost'
 end
 
 -- Return whether a worker's run is among those that ended by an outcome of their own.
-function _has_ended(runs, worker, outcome)
+function Outcomes.has_ended(runs, worker, outcome)
   local is_any = false
   for _, run in ipairs(runs) do
     if run.job == outcome.job and run.run == outcome.run and run.worker == worker and LOST_WORDS[run.outcome] == nil then
@@ -65,7 +57,7 @@ end
 function Outcomes.failed(step, row, outcome)
   local error = outcome.error
   local policy = Jobs.policy(row.policy)
-  local due_at = _moment(step, outcome.after_ms, outcome.until_at)
+  local due_at = Outcomes.moment(step, outcome.after_ms, outcome.until_at)
   local stage = Attempts.another_stage(step, row, outcome.stage, outcome.gates)
   if due_at == nil or RetryPolicy.exhausted(policy.retry, row.attempt) then
     Attempts.fail(step, row, 'failed', error, outcome.line ~= '' and outcome.line or 'failed')
@@ -86,7 +78,7 @@ function Outcomes.died(step, row, outcome)
 end
 
 function Outcomes.snoozed(step, row, outcome)
-  local due_at = _moment(step, outcome.after_ms, outcome.until_at)
+  local due_at = Outcomes.moment(step, outcome.after_ms, outcome.until_at)
   if due_at == nil then
     local message = 'job ' .. row.id .. ' snoozes without a delay or a moment'
     Run.refuse('InvalidValue', message, 'pass one of them')
@@ -128,7 +120,7 @@ function Outcomes.handed_over(step, row, outcome)
   end
   if row.state == 'awaiting' then
     local known = Signals.known(outcome.key)
-    local is_own = known ~= nil and _same_of_2(known, { row.id, row.run })
+    local is_own = known ~= nil and Python.same(known, { row.id, row.run })
     return is_own and 'already' or 'lost'
   end
   if row.cancel_requested then
@@ -143,7 +135,7 @@ function Outcomes.handed_over(step, row, outcome)
   Step.give_back(step, row, nil, 'run')
   Counts.happened('handed_over')
   Signals.make_known(row.id .. ':' .. Codec.digits(row.run), row.id, row.run)
-  _know(step, row, outcome.key)
+  Outcomes.know(step, row, outcome.key)
   ApplySignal.apply_kept(step, row, row.id .. ':' .. Codec.digits(row.run))
   return 'done'
 end
@@ -153,13 +145,13 @@ function Outcomes.known_as(step, row, outcome)
     local message = 'job ' .. row.id .. ' is to be known under an empty key'
     Run.refuse('InvalidValue', message, 'pass the provider\'s id')
   end
-  _know(step, row, outcome.key)
+  Outcomes.know(step, row, outcome.key)
   row.care = true
   Step.changed(step, row)
   return 'done'
 end
 
-function _know(step, row, key)
+function Outcomes.know(step, row, key)
   Signals.make_known(key, row.id, row.run)
   ApplySignal.apply_kept(step, row, key)
 end
@@ -191,7 +183,7 @@ function Outcomes.check_size(what, data)
   end
 end
 
-function _moment(step, after_ms, until_at)
+function Outcomes.moment(step, after_ms, until_at)
   if until_at ~= nil then
     return until_at
   end
@@ -203,3 +195,17 @@ function _moment(step, after_ms, until_at)
   end
   return value
 end
+
+Outcomes.APPLY = {
+  Succeeded = Outcomes.succeeded,
+  Failed = Outcomes.failed,
+  Died = Outcomes.died,
+  Snoozed = Outcomes.snoozed,
+  Released = Outcomes.released,
+  NextStage = Outcomes.next_stage,
+  FoundUnfit = Outcomes.unfit,
+  HandedOver = Outcomes.handed_over,
+  KnownAs = Outcomes.known_as,
+  Returned = Outcomes.returned,
+  GaveBack = Outcomes.gave_back,
+}

@@ -39,8 +39,7 @@ function Parked.arm(book, use, kept)
   end
   local row = GateBook.find(book, use.name)
   if row == nil or row.timer_at == nil or row.timer_at > at then
-    local owner = GateBook.change(book, use.name, use.template)
-    owner.timer_at = at
+    GateBook.change(book, use.name, use.template).timer_at = at
   end
 end
 
@@ -82,7 +81,7 @@ function Parked.refit(book, gate)
     end
     if #uses == 0 or not GateView.never_fits(Book.view(book, uses[1]), uses[1].amount) then
       row.unfit = false
-      back[#back + 1] = row
+      table.insert(back, row)
     end
   end
   Jobs.save(back)

@@ -21,32 +21,28 @@ function Pool.choose(members, strategy, amount, last)
     return nil
   end
   if strategy == 'least_used' then
-    local least, size
-    for _, member in ipairs(able) do
-      if least == nil or member.used / member.capacity < size then
-        least, size = member, member.used / member.capacity
-      end
+    local list = {}
+    for at, member in ipairs(able) do
+      list[at] = member.used / member.capacity
     end
-    return least
+    return Python.min(able, list)
   end
   if strategy == 'round_robin' then
     local names = {}
-    for at, member in ipairs(members) do
-      names[at] = member.name
+    for at2, member in ipairs(members) do
+      names[at2] = member.name
     end
-    local turn = Python.find(names, last) ~= nil and Python.find(names, last) or 0
+    local turn = Python.find(names, last) ~= nil and (Python.find(names, last) - 1) + 1 or 0
     local order = {}
-    for at2, name in ipairs(names) do
-      local place = at2 - 1
+    for at3, name in ipairs(names) do
+      local place = at3 - 1
       order[name] = (place - turn) % #names
     end
-    local least2, size2
-    for _, member in ipairs(able) do
-      if least2 == nil or order[member.name] < size2 then
-        least2, size2 = member, order[member.name]
-      end
+    local list2 = {}
+    for at4, member in ipairs(able) do
+      list2[at4] = order[member.name]
     end
-    return least2
+    return Python.min(able, list2)
   end
   return able[1]
 end

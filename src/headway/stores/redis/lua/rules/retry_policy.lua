@@ -15,7 +15,7 @@ end
 -- `equal` and a factor of at least 2, no delay below the cap is shorter than the one before.
 function RetryPolicy.delay_ms(self, attempt, seed)
   -- Beyond 2^64 the cap has long been reached; a larger exponent would overflow.
-  local whole = math.min(self.cap_ms, self.base_ms * self.factor ^ math.min(attempt - 1, 64))
+  local whole = math.min((self.cap_ms), self.base_ms * self.factor ^ math.min(attempt - 1, 64))
   if self.jitter == 'none' then
     return math.floor(whole)
   end

@@ -1,12 +1,11 @@
 -- Written by `make lua` from headway.core.gates.slots: change that.
 -- Slots: a counting semaphore. A lock is a Slots of one permit.
--- needs:
 
 local Slots = {}
 
-Slots.UNLIMITED = 4611686018427387904
+local UNLIMITED = 4611686018427387904
 
 -- Permits that are free; none, never a negative number, above the capacity.
 function Slots.room(capacity, used)
-  return capacity == nil and Slots.UNLIMITED or math.max(0, capacity - used)
+  return capacity == nil and UNLIMITED or math.max(0, capacity - used)
 end

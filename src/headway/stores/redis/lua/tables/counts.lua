@@ -1,4 +1,5 @@
 -- Maintained counts, so that nothing has to be scanned.
+-- python: stores.ledger.tables.CountTable
 -- needs: base.keys, base.codec, base.write
 
 local Counts = {}

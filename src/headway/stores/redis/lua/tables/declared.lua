@@ -1,4 +1,7 @@
 -- What is declared besides gates and lanes: timetable entries and tokens, and the revision of all.
+-- python: stores.ledger.tables.EntryTable, stores.ledger.tables.EntryTable.load as entry
+-- python: stores.ledger.tables.EntryTable.save as save_entry
+-- python: stores.ledger.verbs.define._same_schedule
 -- needs: base.keys, base.codec, base.write, base.python
 
 local Declared = {}

@@ -1,4 +1,5 @@
 -- The table of keys that make enqueue idempotent.
+-- python: stores.ledger.step.keep_key
 -- needs: base.keys, base.codec, base.write
 
 local Dedupe = {}

@@ -1,4 +1,5 @@
 -- The table of gates: what is declared, and each gate of which there is something to remember.
+-- python: stores.ledger.tables.GateTable, stores.ledger.gaterows.TemplateRow.current
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Gates = {}

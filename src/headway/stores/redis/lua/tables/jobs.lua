@@ -1,5 +1,6 @@
 -- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
 -- has ids.
+-- python: stores.ledger.tables.JobTable, stores.ledger.insert.kept_for
 -- needs: base.keys, base.codec, base.write, tables.interned, tables.filing, tables.job_rows
 -- needs: tables.job_arrivals, tables.job_starts, tables.job_held, tables.job_timing
 -- needs: tables.job_parking, tables.job_listing, tables.dedupe, tables.signals

@@ -1,4 +1,5 @@
 -- The table of lanes, each created with its first job, and of fairness.
+-- python: stores.ledger.tables.LaneTable, stores.ledger.rows.LaneRow.current
 -- needs: base.keys, base.codec, base.write
 
 local Lanes = {}

@@ -1,4 +1,5 @@
 -- The table of permits: rows that name their holders; a job holds at most one of a gate.
+-- python: stores.ledger.tables.PermitTable
 -- needs: base.keys, base.codec, base.write
 --
 -- All permits of a job stand together, for they come and go with its run. Members by gate and

@@ -1,4 +1,7 @@
 -- The table of signal keys of runs, and of received events.
+-- python: stores.ledger.tables.SignalTable, stores.ledger.step.Step.kept_events as kept
+-- python: stores.ledger.packing.decode_signal as cmsgpack.unpack
+-- python: stores.ledger.packing.encode_signal as cmsgpack.pack
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Signals = {}

@@ -1,4 +1,5 @@
 -- The table of starts that rates count: one number for each gate and millisecond.
+-- python: stores.ledger.tables.StartTable
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Starts = {}

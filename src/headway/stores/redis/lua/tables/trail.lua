@@ -1,4 +1,5 @@
 -- Who did what, when and why; and requests that were answered.
+-- python: stores.ledger.tables.TrailTable
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Trail = {}

@@ -1,4 +1,5 @@
 -- The table of workers and their leases.
+-- python: stores.ledger.tables.WorkerTable
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Workers = {}

@@ -4,21 +4,12 @@
 
 local Act = {}
 
-local VERBS = {
-  cancel = 'cancel',
-  retry = 'retry',
-  run_now = 'run_now',
-  edit = 'edit',
-  succeed = 'force',
-  kill = 'force',
-}
-
 local function act_on(step, request, id)
   local row = Step.row(step, id)
   if row == nil then
     return { id, 'unknown', false }
   end
-  local answer = Actions[VERBS[request.verb]](step, row, request)
+  local answer = Actions.VERBS[request.verb](step, row, request)
   return { id, answer, row.state }
 end
 

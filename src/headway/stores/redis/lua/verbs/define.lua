@@ -6,21 +6,6 @@ local Define = {}
 -- What lets no job start that could not start before.
 local OF_TOKENS = { SetToken = true, RevokeToken = true }
 
--- What does another item.
-local OF_GATES_AND_LANES = {
-  DeclareGate = 'declare_gate',
-  SetGate = 'set_gate',
-  ResetGate = 'reset_gate',
-  CloseGate = 'close',
-  OpenGate = 'open',
-  DeclareLane = 'declare_lane',
-  SetLane = 'set_lane',
-  ResetLane = 'reset_lane',
-  DeclareEntry = 'declare_entry',
-  EnableEntry = 'enable_entry',
-  RemoveEntry = 'remove_entry',
-}
-
 local function check_revision(request, revision)
   if request.revision ~= nil and request.revision ~= revision then
     Run.refuse(
@@ -37,16 +22,7 @@ end
 -- Does one item. Returns whether anything changed.
 local function do_item(item, request)
   local step = Step.new()
-  local entry
-  if item.type == 'SetToken' then
-    entry = Tokens.set(item, request)
-  elseif item.type == 'RevokeToken' then
-    entry = Tokens.revoke(item.id)
-  elseif item.type == 'NoteUse' then
-    Tokens.note_use(item.used)
-  else
-    entry = Definitions[OF_GATES_AND_LANES[item.type]](step, item, request)
-  end
+  local entry = Definitions.HANDLERS[item.type](step, item, request)
   Step.flush(step)
   if entry == nil then
     return false

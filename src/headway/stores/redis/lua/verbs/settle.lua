@@ -1,5 +1,6 @@
 -- Settle: writes the outcomes of live runs, each checked on its own.
 -- quick: quick.settle
+-- python: stores.ledger.verbs.settle._cut as =, contract.outcomes.Failed.line as .
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
 -- needs: engine.horizon, engine.step, rules.moves, rules.outcomes, rules.state
 local Settle = {}
@@ -105,21 +106,6 @@ local function load(step, outcomes)
   end
 end
 
--- What writes an outcome, by its kind.
-local APPLY = {
-  Succeeded = 'succeeded',
-  Failed = 'failed',
-  Died = 'died',
-  Snoozed = 'snoozed',
-  Released = 'released',
-  NextStage = 'next_stage',
-  FoundUnfit = 'unfit',
-  HandedOver = 'handed_over',
-  KnownAs = 'known_as',
-  Returned = 'returned',
-  GaveBack = 'gave_back',
-}
-
 -- Writes one outcome into the step. Returns done, already, lost or cancelled.
 --
 -- Refused where it asks for what cannot be; the step is rolled back then.
@@ -134,7 +120,7 @@ local function settle_one(step, worker, outcome, live)
     return Outcomes.already(step, worker, row, outcome)
   end
   local cancelled = row.cancel_requested
-  local verdict = Outcomes[APPLY[outcome.type]](step, row, outcome)
+  local verdict = Outcomes.APPLY[outcome.type](step, row, outcome)
   if verdict == 'done' then
     if not (cancelled and outcome.type == 'HandedOver') then
       -- What should follow a hand-over that was refused would touch the outside world.
