@@ -650,7 +650,9 @@ class Translator(Lines):
                 f"{left.at(Bind.CONCAT)} {sign} {right.at(Bind.CONCAT)}", BOOL, Bind.COMPARE
             )
         if is_equal:
-            test = Value(f"Python.same({left.text}, {right.text})", BOOL)
+            is_flat = left.type == right.type and {one.kind for one in left.type.parts} <= _SCALARS
+            name = "alike" if is_flat and left.type.kind == "tuple" else "same"
+            test = Value(f"Python.{name}({left.text}, {right.text})", BOOL)
             return negated(test) if sign == "~=" else test
         self.refuse("str" in kinds, node, "texts have another order in Lua")
         one, other = (self.in_order(node, each) for each in (left, right))

@@ -145,24 +145,34 @@ function Python.bisect_right(list, value, place)
   return low
 end
 
--- Whether a tuple comes before another of the same form.
+-- Whether a tuple comes before another of the same form; nil for equal ones.
 local function less(a, b)
   for place = 1, #a do
     local one, other = a[place], b[place]
-    if type(one) == 'table' then
-      if less(one, other) then
-        return true
-      elseif less(other, one) then
-        return false
+    if one ~= other then
+      if type(one) ~= 'table' then
+        return one < other
       end
-    elseif one ~= other then
-      return one < other
+      local found = less(one, other)
+      if found ~= nil then
+        return found
+      end
     end
   end
-  return false
+  return nil
 end
 
 Python.less = less
+
+-- Whether two tuples of as many numbers or texts are equal.
+function Python.alike(a, b)
+  for place = 1, #a do
+    if a[place] ~= b[place] then
+      return false
+    end
+  end
+  return true
+end
 
 -- Puts an item into a heap.
 function Python.heappush(heap, item)

@@ -158,7 +158,7 @@ function Claiming.run(self, flows)
     local rank, place, index = found[1], found[2], found[3]
     local view = flows[place + 1]
     local now = Claiming.rank(self, view, index)
-    if not Python.same(now, rank) then
+    if not Python.alike(now, rank) then
       Python.heappush(queue, { now, place, index })
     else
       local head = view.heads[index + 1]
