@@ -358,6 +358,22 @@ class Translator(Lines):
                 self.write(f"{name} = {other}", "break")
         return Value(name, BOOL)
 
+    def folded(self, node: ast.Call, word: str, over: ast.expr) -> Value:
+        """`min`, `max` and `sum` of all that a generator or a list has."""
+        if not isinstance(over, ast.GeneratorExp):
+            over = ast.GeneratorExp(*_all_of(over, self.temporary("one")))
+        stem, first = ("total", "0") if word == "sum" else (f"{word}imum", "")
+        loop, name = self.only_loop(over), self.fresh(stem, first)
+        with self.loop(loop.target, loop.iter, loop.ifs):
+            value = self.value(over.elt)
+            self.refuse(value.type not in {INT, FLOAT}, node, f"the {word} of these")
+            if word == "sum":
+                self.write(f"{name} = {name} + {value.at(Bind.MULTIPLY)}")
+            else:
+                one = self.kept(value, "value").text
+                self.write(f"{name} = {name} and math.{word}({name}, {one}) or {one}")
+        return Value(name, value.type)
+
     def only_loop(self, node: Any) -> ast.comprehension:
         self.refuse(node.generators[1:], node, "loops within loops")
         return node.generators[0]
@@ -755,14 +771,14 @@ class Translator(Lines):
                 text = f"math.{name}({', '.join(one.text for one in values)})"
                 return Value(text, FLOAT if "float" in kinds else INT)
             case ("min" | "max" | "sum", [over], [] | [ast.keyword(arg="default")]):
-                value = self.value(over)
-                kind = self.item(node, value)
-                self.refuse(kind not in {INT, FLOAT}, node, f"the {name} of these")
-                others = [self.value(one.value).at(Bind.AND) for one in node.keywords]
-                return Value(" or ".join([f"Python.{name}({value.text})", *others]), kind, Bind.OR)
+                found = self.folded(node, name, over)
+                for one in node.keywords:
+                    other = self.value(one.value).at(Bind.AND)
+                    found = Value(f"{found.text} or {other}", found.type, Bind.OR)
+                return found
             case ("min" | "max", [ast.Name() as over], [ast.keyword("key", ast.Lambda() as key)]):
-                loop = ast.comprehension(ast.Name(key.args.args[0].arg, ast.Store()), over, [], 0)
-                value, sizes = self.value(over), self.comprehension(ast.ListComp(key.body, [loop]))
+                _, loops = _all_of(over, key.args.args[0].arg)
+                value, sizes = self.value(over), self.comprehension(ast.ListComp(key.body, loops))
                 self.refuse(self.item(node, sizes) not in {INT, FLOAT}, node, "such a key")
                 return Value(f"Python.{name}({value.text}, {sizes.text})", self.item(node, value))
             case ("set", [one], []):
@@ -793,6 +809,12 @@ class Translator(Lines):
                 text = template.format(*(one.text for one in operands))
                 return Value(text, result(operands[0].type))
         raise self.module.unsupported(node, "a function that the translator does not know")
+
+
+def _all_of(over: ast.expr, name: str) -> tuple[ast.expr, list[ast.comprehension]]:
+    """All elements, each by this name."""
+    target, element = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    return ast.copy_location(element, over), [ast.comprehension(target, over, [], 0)]
 
 
 def _commented(node: ast.Module | ast.FunctionDef) -> list[str]:

@@ -98,12 +98,11 @@ function Python.replace_text(text, part, by)
   end
 end
 
--- The element of the least measure, the first of equals; by default elements are numbers, and measure
--- themselves. Nil if there is none.
+-- The element of the least measure, the first of equals; nil if there is none.
 function Python.min(list, measures)
   local best, least
   for place, one in ipairs(list) do
-    local measure = measures and measures[place] or one
+    local measure = measures[place]
     if least == nil or measure < least then
       best, least = one, measure
     end
@@ -115,20 +114,12 @@ end
 function Python.max(list, measures)
   local best, most
   for place, one in ipairs(list) do
-    local measure = measures and measures[place] or one
+    local measure = measures[place]
     if most == nil or measure > most then
       best, most = one, measure
     end
   end
   return best
-end
-
-function Python.sum(list)
-  local sum = 0
-  for _, one in ipairs(list) do
-    sum = sum + one
-  end
-  return sum
 end
 
 -- How many tuples of an ordered list have no more than a value at a place.

@@ -214,7 +214,11 @@ function Definitions.drop_fires(step, row)
     end
   end
   if #moments > 0 and row.last_fired ~= nil then
-    row.last_fired = math.min(row.last_fired, (Python.min(moments)) - 1)
+    local minimum
+    for _, one in ipairs(moments) do
+      minimum = minimum and math.min(minimum, one) or one
+    end
+    row.last_fired = math.min(row.last_fired, minimum - 1)
   end
 end
 

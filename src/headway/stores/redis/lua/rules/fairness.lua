@@ -67,9 +67,10 @@ function Fairness.raise_level(self)
 end
 
 function Fairness.least(self, tenants)
-  local list = {}
+  local minimum
   for tenant in pairs(tenants) do
-    list[#list + 1] = Fairness.of(self, tenant)
+    local value = Fairness.of(self, tenant)
+    minimum = minimum and math.min(minimum, value) or value
   end
-  return Python.min(list) or self.level
+  return minimum or self.level
 end

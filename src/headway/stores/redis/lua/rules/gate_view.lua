@@ -25,11 +25,11 @@ end
 function GateView.total(self, order)
   local value
   if self.free ~= 0 then
-    local list = {}
-    for at, free in ipairs(GateView.frees(self, order)) do
-      list[at] = math.max(0, free)
+    local total = 0
+    for _, free in ipairs(GateView.frees(self, order)) do
+      total = total + math.max(0, free)
     end
-    value = Python.sum(list)
+    value = total
   else
     value = 0
   end
@@ -84,11 +84,11 @@ function GateView.take(self, amount, order)
   member.used = member.used + amount
   member.free = member.free - amount
   self.last = member.name
-  local list = {}
-  for at, one in ipairs(self.members) do
-    list[at] = one.free
+  local maximum
+  for _, one in ipairs(self.members) do
+    maximum = maximum and math.max(maximum, one.free) or one.free
   end
-  self.free = Python.max(list)
+  self.free = maximum
   return member.name
 end
 
