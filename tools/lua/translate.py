@@ -15,7 +15,7 @@ call, until none is missing; `text` puts them below the constants that they use.
 - A record is a table with its fields by name, a tuple or list is a list, a set is a table of true,
   None is nil: so None in a list is refused. Places are counted from 1.
 - Variables live in the block in which they are assigned first, as Lua has them: one that is used
-  after the block is annotated before it in Python.
+  after the block has a value before it.
 - What stands in Lua by hand is called there (see `names`). A table of the ledger is a module of
   Lua, so it is not passed on.
 """
@@ -195,10 +195,7 @@ class Translator(Lines):
                 for target in others:
                     # A call is made once.
                     self.assign(target, given if isinstance(given, ast.Constant) else first)
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=hint, value=None):
-                self.write(f"local {lua_name(name)}")
-                self.types[name] = self.module.annotation(hint)
-            case ast.AnnAssign(target=target, annotation=hint, value=given):
+            case ast.AnnAssign(target=target, annotation=hint, value=ast.expr() as given):
                 self.assign(target, given, self.module.annotation(hint))
             case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, op=op, value=given):
                 place = self.value(target)
