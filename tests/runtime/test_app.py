@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -185,6 +186,7 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
             ({"final": "succeeded", "note": "x"}, "says final and note"),
             ({"final": "exploded"}, "a signal's final is 'exploded'"),
             ({"final": "dead", "body": object()}, "the body is not JSON-serialisable"),
+            ({"final": "dead", "body": {"sec": math.nan}}, "body is not JSON-serialisable: Out of"),
             ({"progress": True, "extend": "soon"}, "the duration 'soon' is not understood"),
             ({"final": "succeeded", "offer": "yes"}, "a signal's offer is 'yes'"),
             ({"final": "accepted", "candidate": 5}, "candidate must be text, not int"),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 import headway as hw
 from headway.contract.definitions import CloseGate, DefineRequest
@@ -271,12 +275,18 @@ async def _enough(worker: hw.Worker, n: int) -> bool:
     return worker.ended >= n
 
 
+@dataclass
+class Mean:
+    value: float | None
+
+
+@pytest.mark.parametrize("answer", [object(), {"mean": [math.nan]}, Mean(-math.inf)])
 async def test_result_that_json_cannot_carry_is_not_work_to_be_done_again(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: WatchedStore, answer: object
 ) -> None:
     @app.job()
     async def strange(job: hw.Job) -> object:
-        return object()
+        return answer
 
     sent = await app.send_async(strange)
     async with working(app):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, cast
 
@@ -80,11 +81,14 @@ def encode(what: str, value: object) -> bytes:
     """A value as JSON.
 
     Raises:
-        InvalidValue: JSON cannot carry it.
+        InvalidValue: JSON cannot carry it, or a number in it: NaN or an infinity.
         PayloadTooLarge: it is above the limit.
     """
     try:
         data = msgspec.json.encode(value)
+        if b"null" in data:
+            # NaN and the infinities have become null; `json` raises ValueError for them.
+            json.dumps(value, allow_nan=False, skipkeys=True, default=_builtins)
     except Exception as error:  # noqa: BLE001  (a value of a class of the user's may raise anything)
         message = f"the {what} is not JSON-serialisable: {text_of(error, typed=False)}"
         raise InvalidValue(message[:400]) from None
@@ -92,6 +96,10 @@ def encode(what: str, value: object) -> bytes:
         message = f"the {what} has {len(data)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; store it, keep a reference")
     return data
+
+
+def _builtins(value: object) -> object:
+    return None if isinstance(value, msgspec.Raw) else msgspec.to_builtins(value)
 
 
 def text_of(said: object, *, typed: bool = True) -> str:
