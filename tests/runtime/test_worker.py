@@ -314,6 +314,25 @@ async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
     assert "nobody declares this" in views[3].runs[0].error
 
 
+async def test_outcome_stands_though_the_gate_that_it_closes_is_unknown(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(retry=hw.Backoff(attempts=2))
+    async def send(job: hw.Job, busy: bool) -> str:
+        if busy:
+            raise hw.Retry("429", after="1h", close="rate:typo")
+        job.close("rate:typo", after="60s")
+        return "sent"
+
+    busy, sent = await app.send_many_async(send.make(busy=busy) for busy in (True, False))
+    async with working(app):
+        done = await store.ends(sent.id)
+        retried = await store.becomes(busy.id, "scheduled")
+    assert (done.state, done.result) == ("succeeded", b'"sent"')
+    assert (retried.reason, retried.due_at) == ("429", (retried.runs[0].ended_at or 0) + 3_600_000)
+    assert caplog.text.count("stay open: the gate 'rate:typo' is not declared") == 2
+
+
 async def test_context_variables_of_one_job_are_not_seen_by_the_next(
     app: hw.App, store: WatchedStore
 ) -> None:

@@ -123,7 +123,10 @@ class HandedOver(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class KnownAs(Outcome):
-    """Adds a key, such as the provider's id, under which signals find the run."""
+    """Adds a key, such as the provider's id, under which signals find the run.
+
+    The key of another job's live run is refused with `KeyConflict`, here and in a hand-over.
+    """
 
     key: str = ""
 

@@ -48,7 +48,8 @@ class Signal:
         offer: it is about an offer alone: late once the candidate has accepted, though the job
             goes on awaiting its end.
         known_as: a key, such as the provider's id, under which signals find this run from now on;
-            also of a late one. Empty for none.
+            also of a late one. Empty for none. One that names the live run of another job stays
+            with it, which the trail says.
     """
 
     key: str

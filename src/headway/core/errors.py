@@ -10,7 +10,7 @@ HeadwayError
 │   ├── UnknownRecord           no record of that name in a system's directory
 │   ├── InvalidArguments        arguments that the handler's annotations refuse
 │   ├── PayloadTooLarge         arguments, a result or a signal above the limit
-│   ├── KeyConflict             the key names another job with another body
+│   ├── KeyConflict             the key names another job: with another body, or a live run
 │   ├── IdConflict              the id names another job with another body
 │   ├── RevisionConflict        the definition was changed by another caller meanwhile
 │   ├── BacklogFull             the lane holds as many jobs as it may
@@ -128,7 +128,7 @@ class PayloadTooLarge(CallerError):
 
 
 class KeyConflict(CallerError):
-    """The key already names a job with another body; nothing was written."""
+    """The key names a job with another body, or the live run of another; nothing was written."""
 
     code = "key_conflict"
 

@@ -150,6 +150,7 @@ class Job:
                 timeout, so that it may not be; do not touch the outside world. The hand-over may
                 have been written in the second case, and if a reply was lost before.
             HandlerCancelled: the job was cancelled; do not touch the outside world.
+            KeyConflict: the key names the live run of another job; nothing was written.
         """
         outcome = self.handing_over(key, timeout)
         self.settled_by(outcome, await self._context.write(outcome))
@@ -170,6 +171,7 @@ class Job:
         """Add a key, such as the provider's id, under which signals find this run.
 
         Raises:
+            KeyConflict: it names the live run of another job; nothing was written.
             LeaseLost: the run is not live any more; nothing was written.
         """
         outcome = KnownAs(self.id, self.run, key=check_name("key", key))
@@ -182,6 +184,7 @@ class Job:
             gate: its resolved name; for a pool, the pool's.
 
         Raises:
+            InvalidValue: this run has passed no such gate; nothing was written.
             LeaseLost: the run is not live any more; nothing was written.
         """
         outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from headway.contract.outcomes import (
     Failed,
@@ -17,7 +18,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.store import Store
-from headway.core.errors import CallerError, Forbidden, StoreUnavailable
+from headway.core.errors import CallerError, Forbidden, StoreUnavailable, UnknownGate
 from headway.core.job import MAX_BATCH
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.endings import describe
@@ -150,6 +151,9 @@ class Settler:
             if not answer.done():
                 answer.set_exception(error)
             return [Verdict.LOST]
+        if outcome.close and isinstance(error, UnknownGate):
+            _log.warning("job %s: the gates that it closes stay open: %s", outcome.job, error)
+            return await self._deliver((replace(outcome, close=()),))
         _log.warning("job %s: its outcome is refused: %s", outcome.job, error)
         failed = Failed(outcome.job, outcome.run, error=describe(error))
         request = SettleRequest(worker=self._worker, outcomes=(failed,))

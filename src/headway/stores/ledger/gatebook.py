@@ -20,6 +20,7 @@ from headway.stores.ledger.gaterows import (
     TemplateRow,
     place_of,
     refuse_members_name,
+    refuse_members_use,
 )
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -56,6 +57,10 @@ class GateBook:
     def refuse_members_name(self, spec: GateSpec) -> None:
         """See `gaterows.refuse_members_name`, among all declared gates."""
         refuse_members_name(self.templates, spec)
+
+    def refuse_members_use(self, use: GateUse) -> None:
+        """See `gaterows.refuse_members_use`, among all declared gates."""
+        refuse_members_use(self.templates, use)
 
     def place_of(self, gate: str) -> Place:
         """Return the declared gate and the pool that a resolved name belongs to.

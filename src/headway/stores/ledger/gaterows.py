@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from headway.core.errors import InvalidValue, UnknownGate
-from headway.core.gates.spec import GateSpec, Hold, is_implicit
+from headway.core.gates.spec import GateSpec, GateUse, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
@@ -203,9 +203,25 @@ def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) ->
         if not (spec.members or row.spec.members or row.override):
             continue
         for pool, gate in ((spec, name), (row.spec, spec.name), (row.current, spec.name)):
-            if _as_member(pool.name, pool, gate):
-                message = f"the gate {gate!r} has the name of a member of the pool {pool.name!r}"
-                raise InvalidValue(message, hint="give one of the two another name")
+            _refuse_member(pool, gate)
+
+
+def refuse_members_use(templates: Mapping[str, TemplateRow], use: GateUse) -> None:
+    """Refuse a templated gate whose resolved name is that of a pool's member.
+
+    Raises:
+        InvalidValue: it is.
+    """
+    if use.name != use.template and "/" in use.name:
+        for row in templates.values():
+            if row.current.members:
+                _refuse_member(row.current, use.name)
+
+
+def _refuse_member(pool: GateSpec, gate: str) -> None:
+    if _as_member(pool.name, pool, gate):
+        message = f"the gate {gate!r} has the name of a member of the pool {pool.name!r}"
+        raise InvalidValue(message, hint="give one of the two another name")
 
 
 @lru_cache(maxsize=1024)

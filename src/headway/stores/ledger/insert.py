@@ -124,6 +124,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
             one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
             message = f"the gate {use.template!r} is {one}, and is asked for as {other}"
             raise InvalidValue(message, hint="ask for it as it is declared")
+        book.refuse_members_use(use)
         if use.zone is not None:
             ensure_hours(book, use)
 

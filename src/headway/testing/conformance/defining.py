@@ -133,6 +133,22 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue):
             await rig.define(DeclareGate(spec=refused))
 
+    async def test_templated_gate_is_not_asked_for_by_the_name_of_a_pools_member(
+        self, rig: Rig
+    ) -> None:
+        lock, area = Slots("numbers/{name}", 5), Pool("area:{name}", ["a"])
+        await rig.declare(lock, Pool("numbers", {"a": 1}), area, Slots("{name}", 5))
+        for use in (
+            use_of(lock, name="a"),
+            use_of(Slots("{name}", 5), name="area:7/a"),
+        ):
+            async with rig.refuses(InvalidValue, match="has the name of a member"):
+                await rig.add(gates=(use,))
+        free = await rig.add(gates=(use_of(lock, name="b"), use_of(Slots("{name}", 5), name="7/a")))
+        assert await rig.worker.take_ids(2) == [free.id]
+        pooled = await rig.add(gates=(use_of(Pool("numbers", {"a": 1})),))
+        assert await rig.worker.take_ids(2) == [pooled.id]
+
     async def test_pool_is_not_given_a_member_of_a_gates_name(self, rig: Rig) -> None:
         await rig.declare(NUMBERS, Slots("numbers/c", 1))
         async with rig.refuses(InvalidValue):

@@ -433,6 +433,7 @@ class KnownKeysGroup(ConformanceGroup):
         await rig.pass_time(MINUTE_MS)
         await call(rig.worker, "line-7")
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ("line-7",)]
+        await rig.signal("line-7")
         other = await rig.add()
         await call(rig.worker, "line-7")
         assert [run.keys for run in (await rig.view(job.id)).runs] == [(), ()]

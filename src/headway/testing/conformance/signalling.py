@@ -8,6 +8,7 @@ import pytest
 
 from headway.contract.outcomes import HandedOver, KnownAs, Verdict
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.core.errors import KeyConflict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
@@ -351,15 +352,57 @@ class SignalGroup(ConformanceGroup):
         assert await call.worker.report(known) in {Verdict.ALREADY, Verdict.DONE}
         assert (await rig.signal("CA77")).answer is Heard.APPLIED
 
-    async def test_key_of_one_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
-        call = await dial(rig)
-        other = await dial(rig, key="call-other")
+    async def test_key_of_a_live_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
+        call, other = await dial(rig), await dial(rig, key="call-other")
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
-        await other.worker.report(KnownAs(other.id, other.run, key="CA77"))
+        for key in ("CA77", call.key, f"{call.id}:{call.run}"):
+            async with rig.refuses(KeyConflict, match=call.id):
+                await other.worker.report(KnownAs(other.id, other.run, key=key))
         reply = await rig.signal("CA77")
-        states = {await rig.state(call.id), await rig.state(other.id)}
-        assert reply.answer is Heard.APPLIED
-        assert states == {State.SUCCEEDED, State.AWAITING}
+        assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
+        assert await rig.state(other.id) is State.AWAITING
+
+    async def test_key_of_a_live_run_is_not_handed_over_under_by_another_job(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig)
+        run = await rig.start(gates=(LINE,))
+        async with rig.refuses(KeyConflict, match=call.id):
+            await rig.worker.report(HandedOver(run.id, run.run, key=call.key, timeout_ms=9_000))
+        assert await rig.state(run.id) is State.RUNNING
+        assert (await rig.signal(call.key)).job == call.id
+        await rig.worker.report(HandedOver(run.id, run.run, key=call.key, timeout_ms=9_000))
+        assert await rig.state(run.id) is State.AWAITING
+
+    async def test_two_jobs_that_take_one_key_in_one_request_are_refused_together(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(2)
+        runs = await rig.worker.take(2)
+        taking = [KnownAs(run.id, run.run, key="CA77") for run in runs]
+        async with rig.refuses(KeyConflict, match=runs[0].id):
+            await rig.worker.settle(*taking)
+        assert (await rig.signal("CA77")).answer is Heard.KEPT
+
+    async def test_key_of_a_run_that_ended_is_taken_by_another_job(self, rig: Rig) -> None:
+        call, again = await dial(rig), await dial(rig, key="call-again")
+        other = await dial(rig, key="call-other")
+        await rig.signal(call.key, known_as="CA77")
+        await rig.signal(again.key, Decided.RETRY, after_ms=0, known_as="CA78")
+        for key in ("CA77", "CA78"):
+            await other.worker.report(KnownAs(other.id, other.run, key=key))
+        reply = await rig.signal("CA77", kind=SignalKind.PROGRESS)
+        assert (reply.answer, reply.job) == (Heard.APPLIED, other.id)
+        assert (await rig.signal("CA78")).job == other.id
+
+    async def test_signal_is_applied_though_its_key_names_another_live_run(self, rig: Rig) -> None:
+        call, other = await dial(rig), await dial(rig, key="call-other")
+        await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
+        reply = await rig.signal(other.key, known_as="CA77")
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
+        notes = [line.what for line in (await rig.view(other.id)).trail]
+        assert any("CA77" in note and call.id in note for note in notes), notes
+        assert (await rig.signal("CA77")).job == call.id
 
     async def test_signal_without_a_job_is_kept_and_names_no_job(self, rig: Rig) -> None:
         reply = await rig.signal("never heard of")

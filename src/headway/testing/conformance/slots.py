@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.definitions import DeclareLane, LaneSpec, SetGate
-from headway.contract.outcomes import GaveBack, HandedOver, Outcome, Succeeded, Verdict
+from headway.contract.outcomes import Failed, GaveBack, HandedOver, Outcome, Succeeded, Verdict
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
@@ -187,6 +187,21 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.holders("lock:a") == [follower.id]
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert (await rig.used("line"), await rig.used("lock:a")) == (0, 1)
+
+    async def test_gate_that_the_run_has_not_passed_is_not_given_back(self, rig: Rig) -> None:
+        await rig.declare(LOCK, LINE, WIDE)
+        first, second = await rig.add(gates=(WIDE,)), await rig.add(gates=(WIDE,))
+        runs = await rig.worker.take(2)
+        for gate in ("typo", "line", "lock:a"):
+            async with rig.refuses(InvalidValue, match=gate):
+                await rig.worker.settle(
+                    Failed(runs[0].id, runs[0].run),
+                    GaveBack(runs[1].id, runs[1].run, gate=gate),
+                )
+        assert await rig.states(first, second) == [State.RUNNING] * 2
+        # It has no limit now; an operator may give it one at any time.
+        every = GaveBack(runs[1].id, runs[1].run, gate="kind:dial")
+        assert await rig.worker.report(every) is Verdict.DONE
 
     async def test_lane_concurrency_counts_handlers_and_not_what_awaits(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=1)))

@@ -23,7 +23,8 @@ from headway.contract.outcomes import (
 )
 from headway.core.cascade import Answer
 from headway.core.check import check_stage
-from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
+from headway.core.errors import InvalidState, InvalidValue, KeyConflict, PayloadTooLarge
+from headway.core.gates.spec import is_implicit
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, MAX_RESULT
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import another_stage, end_turn, enter, fail, stage_of
@@ -31,7 +32,7 @@ from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
-from headway.stores.ledger.verbs.signal import apply_kept
+from headway.stores.ledger.verbs.signal import apply_kept, known_run, other_run
 
 _STAYING = HandedOver | KnownAs | Returned
 """Outcomes after which a job goes on outside."""
@@ -105,6 +106,10 @@ def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
     ending = {one.job for one in outcomes if not isinstance(one, _STAYING)}
     ending.update(job for job, _ in kept)
     jobs = dict.fromkeys(one.job for one in outcomes)
+    for one in outcomes:
+        known = known_run(step, one.key) if isinstance(one, HandedOver | KnownAs) else None
+        if known is not None:
+            jobs[known[0]] = None
     step.load(jobs, Ahead(events=kept), staying=jobs.keys() - ending)
 
 
@@ -296,6 +301,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
         # A cancel was requested, and nothing has happened outside yet.
         step.end(row, State.CANCELLED, "cancelled", reason="cancelled")
         return Verdict.DONE
+    _refuse_anothers_key(step, row, outcome.key)
     now = step.ledger.now
     step.move(row, State.AWAITING)
     row.handed_at, row.deadline_at = now, now + max(1, outcome.timeout_ms)
@@ -312,10 +318,18 @@ def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
     if not outcome.key:
         message = f"job {row.id} is to be known under an empty key"
         raise InvalidValue(message, hint="pass the provider's id")
+    _refuse_anothers_key(step, row, outcome.key)
     _know(step, row, outcome.key)
     row.care = True
     step.changed(row)
     return Verdict.DONE
+
+
+def _refuse_anothers_key(step: Step, row: JobRow, key: str) -> None:
+    other = other_run(step, row, key)
+    if other is not None:
+        message = f"the key {key!r} names run {other[1]} of job {other[0]}, which has not ended"
+        raise KeyConflict(message, hint="use a key of this run alone, such as the provider's id")
 
 
 def _know(step: Step, row: JobRow, key: str) -> None:
@@ -335,6 +349,10 @@ def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
 
 
 def _gave_back(step: Step, row: JobRow, outcome: GaveBack) -> Verdict:
+    # An implicit gate may have no limit, so that nothing was taken there.
+    if outcome.gate not in row.members and not is_implicit(outcome.gate):
+        message = f"job {row.id} has passed no gate {outcome.gate!r}"
+        raise InvalidValue(message, hint="give back one of its gates, by its resolved name")
     step.give_back(row, gate=outcome.gate)
     step.changed(row)
     return Verdict.DONE

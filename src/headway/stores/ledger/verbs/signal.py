@@ -40,9 +40,11 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
         check_signal(event)
     step = Step(ledger)
     ledger.read_ahead(look_of(events))
-    runs = [_known_run(step, event.key) for event in events]
+    runs = [known_run(step, event.key) for event in events]
     scopes = [(run[0], one.event) for run, one in zip(runs, events, strict=True) if run]
-    step.load((run[0] for run in runs if run), Ahead(events=scopes))
+    owners = [known_run(step, event.known_as) for event in events if event.known_as]
+    jobs = dict.fromkeys(run[0] for run in (*runs, *owners) if run)
+    step.load(jobs, Ahead(events=scopes), staying=jobs.keys() - {job for job, _ in scopes})
     replies: list[SignalReply] = []
     for event in events:
         found = _find(step, event.key)
@@ -59,7 +61,7 @@ def look_of(events: Sequence[Signal]) -> Ahead:
     refs = [(event.key.partition(":")[0], event.event) for event in events]
     own = [ref for ref in refs if is_job_id(ref[0])]
     return Ahead(
-        keys=[event.key for event in events],
+        keys=[key for event in events for key in (event.key, event.known_as) if key],
         kept=[event.known_as for event in events if event.known_as],
         events=[*((event.key, event.event) for event in events), *own],
         jobs=[job for job, _ in own],
@@ -85,13 +87,25 @@ def check_signal(event: Signal) -> None:
         raise InvalidValue(message, hint="only a final retry has one")
 
 
-def _known_run(step: Step, key: str) -> tuple[str, int] | None:
+def known_run(step: Step, key: str) -> tuple[str, int] | None:
+    """Return the (job, run) that a key names."""
+    known = step.ledger.signals.known(key)
     # A job's own reference is valid from its claim on, before it hands over.
-    return step.ledger.signals.known(key) or read_reference(key)
+    return read_reference(key) if known is None else known
+
+
+def other_run(step: Step, row: JobRow, key: str) -> tuple[str, int] | None:
+    """Return the live run of another job that a key names: it may not lose its key."""
+    known = known_run(step, key)
+    if known is None or known[0] == row.id:
+        return None
+    other = step.row(known[0])
+    is_live = other is not None and other.state in HELD and other.run == known[1]
+    return known if is_live else None
 
 
 def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
-    known = _known_run(step, key)
+    known = known_run(step, key)
     if known is None:
         return None
     row = step.row(known[0])
@@ -166,6 +180,11 @@ def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
     step.ledger.counts.happened("signals")
     if not event.known_as:
         return _apply_to_run(step, event, row, run, at)
+    other = other_run(step, row, event.known_as)
+    if other is not None:
+        # What the event says of its own run is true all the same.
+        _note(step, row, event.reason, f"the key {event.known_as} names another job, {other[0]}")
+        return _apply_to_run(step, event, row, run, at)
     step.ledger.signals.make_known(event.known_as, row.id, run)
     answer = _apply_to_run(step, event, row, run, at)
     if row.run == run:
@@ -193,16 +212,17 @@ def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int, at: int) -> 
         step.ledger.counts.happened("late_signals")
         return Heard.LATE
     if event.kind is SignalKind.NOTE:
-        label = event.label or "note"
-        author = "signal"
-        step.ledger.trail.add(
-            [TrailRow(0, step.ledger.now, author, event.reason, "note", row.id, label)]
-        )
+        _note(step, row, event.reason, event.label or "note")
     elif event.kind is SignalKind.PROGRESS:
         _extend(step, event, row)
     else:
         _decide(step, event, row)
     return Heard.APPLIED
+
+
+def _note(step: Step, row: JobRow, reason: str, text: str) -> None:
+    author = "signal"
+    step.ledger.trail.add([TrailRow(0, step.ledger.now, author, reason, "note", row.id, text)])
 
 
 def _is_for_another_candidate(row: JobRow, event: Signal) -> bool:

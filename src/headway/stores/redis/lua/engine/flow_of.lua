@@ -1,6 +1,6 @@
 -- The flow in which a job waits, by the gates that it asks for.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
--- needs: base.run, tables.jobs, engine.gate_book, engine.horizon
+-- needs: base.run, tables.jobs, engine.gate_book, engine.gate_names, engine.horizon
 
 local FlowOf = {}
 
@@ -76,6 +76,7 @@ local function check_use(book, kind, use)
       'ask for it as it is declared'
     )
   end
+  GateNames.refuse_members_use(use)
 end
 
 -- Checks that a job of a kind can ask for gates now. Refuses with UnknownGate if one is not

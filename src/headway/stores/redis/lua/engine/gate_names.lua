@@ -121,6 +121,15 @@ function GateNames.refuse_members_name(spec)
   end
 end
 
+-- Refuses a templated gate whose resolved name is that of a pool's member.
+function GateNames.refuse_members_use(use)
+  if use.name ~= use.template and string.find(use.name, '/', 1, true) then
+    for _, row in pairs(Gates.templates()) do
+      refuse_member(Gates.current(row), use.name)
+    end
+  end
+end
+
 -- The declared gate, and the pool, that a resolved name belongs to.
 --   templates: all declared gates, by name.
 --   gate: resolved, or the name of a pool's member (`pool/member`).

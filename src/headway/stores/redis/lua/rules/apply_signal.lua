@@ -6,9 +6,40 @@
 
 local ApplySignal = {}
 
+local HELD = { awaiting = true, running = true }
 local KEPT_MOST = 100000
 local KEPT_MS = 3600000
 local _ANSWERS = { accepted = true, declined = true }
+
+-- Return the (job, run) that a key names.
+function ApplySignal.known_run(step, key)
+  local known = Signals.known(key)
+  -- A job's own reference is valid from its claim on, before it hands over.
+  local value
+  if known == nil then
+    value = Signals.read_reference(key)
+  else
+    value = known
+  end
+  return value
+end
+
+-- Return the live run of another job that a key names: it may not lose its key.
+function ApplySignal.other_run(step, row, key)
+  local known = ApplySignal.known_run(step, key)
+  if known == nil or known[1] == row.id then
+    return nil
+  end
+  local other = Step.row(step, known[1])
+  local is_live = other ~= nil and HELD[other.state] ~= nil and other.run == known[2]
+  local value
+  if is_live then
+    value = known
+  else
+    value = nil
+  end
+  return value
+end
 
 function ApplySignal.apply_new(step, event, row, run)
   local before = ApplySignal.heard_before(step, event, row)
@@ -86,6 +117,12 @@ function ApplySignal.apply(step, event, row, run, at)
   if event.known_as == '' then
     return ApplySignal.apply_to_run(step, event, row, run, at)
   end
+  local other = ApplySignal.other_run(step, row, event.known_as)
+  if other ~= nil then
+    -- What the event says of its own run is true all the same.
+    ApplySignal.note(step, row, event.reason, 'the key ' .. event.known_as .. ' names another job, ' .. other[1])
+    return ApplySignal.apply_to_run(step, event, row, run, at)
+  end
   Signals.make_known(event.known_as, row.id, run)
   local answer = ApplySignal.apply_to_run(step, event, row, run, at)
   if row.run == run then
@@ -110,23 +147,26 @@ function ApplySignal.apply_to_run(step, event, row, run, at)
     return 'late'
   end
   if event.kind == 'note' then
-    local label = event.label ~= '' and event.label or 'note'
-    local author = 'signal'
-    Trail.add({ {
-      seq = 0,
-      at = Time.now,
-      author = author,
-      reason = event.reason,
-      verb = 'note',
-      target = row.id,
-      detail = label,
-    } })
+    ApplySignal.note(step, row, event.reason, event.label ~= '' and event.label or 'note')
   elseif event.kind == 'progress' then
     ApplySignal.extend(step, event, row)
   else
     ApplySignal.decide(step, event, row)
   end
   return 'applied'
+end
+
+function ApplySignal.note(step, row, reason, text)
+  local author = 'signal'
+  Trail.add({ {
+    seq = 0,
+    at = Time.now,
+    author = author,
+    reason = reason,
+    verb = 'note',
+    target = row.id,
+    detail = text,
+  } })
 end
 
 function ApplySignal.is_for_another_candidate(row, event)

@@ -1,8 +1,8 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.settle: change that.
 -- Settle: write the outcomes of live runs, each checked on its own.
--- needs: base.codec, base.python, base.run, base.time, engine.flow_of, engine.step,
--- needs: rules.apply_signal, rules.attempts, rules.job_row, rules.moves, rules.retry_policy,
--- needs: tables.counts, tables.jobs, tables.signals
+-- needs: base.codec, base.python, base.run, base.time, engine.flow_of, engine.gate_names,
+-- needs: engine.step, rules.apply_signal, rules.attempts, rules.job_row, rules.moves,
+-- needs: rules.retry_policy, tables.counts, tables.jobs, tables.signals
 
 local Outcomes = {}
 
@@ -128,6 +128,7 @@ function Outcomes.handed_over(step, row, outcome)
     Moves.end_(step, row, 'cancelled', 'cancelled', 'cancelled', '')
     return 'done'
   end
+  Outcomes.refuse_anothers_key(step, row, outcome.key)
   local now = Time.now
   Step.move(step, row, 'awaiting')
   row.handed_at, row.deadline_at = now, now + math.max(1, outcome.timeout_ms)
@@ -145,10 +146,19 @@ function Outcomes.known_as(step, row, outcome)
     local message = 'job ' .. row.id .. ' is to be known under an empty key'
     Run.refuse('InvalidValue', message, 'pass the provider\'s id')
   end
+  Outcomes.refuse_anothers_key(step, row, outcome.key)
   Outcomes.know(step, row, outcome.key)
   row.care = true
   Step.changed(step, row)
   return 'done'
+end
+
+function Outcomes.refuse_anothers_key(step, row, key)
+  local other = ApplySignal.other_run(step, row, key)
+  if other ~= nil then
+    local message = 'the key ' .. Run.quoted(key) .. ' names run ' .. Codec.digits(other[2]) .. ' of job ' .. other[1] .. ', which has not ended'
+    Run.refuse('KeyConflict', message, 'use a key of this run alone, such as the provider\'s id')
+  end
 end
 
 function Outcomes.know(step, row, key)
@@ -170,6 +180,11 @@ function Outcomes.returned(step, row, outcome)
 end
 
 function Outcomes.gave_back(step, row, outcome)
+  -- An implicit gate may have no limit, so that nothing was taken there.
+  if row.members[outcome.gate] == nil and not GateNames.is_implicit(outcome.gate) then
+    local message = 'job ' .. row.id .. ' has passed no gate ' .. Run.quoted(outcome.gate)
+    Run.refuse('InvalidValue', message, 'give back one of its gates, by its resolved name')
+  end
   Step.give_back(step, row, outcome.gate)
   Step.changed(step, row)
   return 'done'

@@ -2,6 +2,7 @@
 -- python: stores.ledger.tables.SignalTable, stores.ledger.step.Step.kept_events as kept
 -- python: stores.ledger.packing.decode_signal as cmsgpack.unpack
 -- python: stores.ledger.packing.encode_signal as cmsgpack.pack
+-- python: core.check.read_reference
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Signals = {}
@@ -14,6 +15,15 @@ local name, n6 = Codec.name, Codec.n6
 function Signals.known(key)
   local kept = redis.call('HGET', Keys.known, 'k' .. key)
   return kept and cmsgpack.unpack(kept) or nil
+end
+
+-- The {job, run} that a reference, `job:run`, names; nil if it is not one.
+function Signals.read_reference(text)
+  local job, run = string.match(text, '^([^:]*):(%d+)$')
+  if job == nil or #run >= 10 then
+    return nil
+  end
+  return { job, tonumber(run) }
 end
 
 -- Makes a run known under a key; a later run takes the key over.

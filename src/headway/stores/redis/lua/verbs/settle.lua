@@ -2,7 +2,7 @@
 -- quick: quick.settle
 -- python: stores.ledger.verbs.settle._cut as =, contract.outcomes.Failed.line as .
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
--- needs: engine.horizon, engine.step, rules.moves, rules.outcomes, rules.state
+-- needs: engine.horizon, engine.step, rules.apply_signal, rules.moves, rules.outcomes, rules.state
 local Settle = {}
 
 -- How long a final job of no policy of its own is kept.
@@ -84,18 +84,32 @@ local function outcome_may_be_refused(outcome)
     or kind == 'NextStage'
     or (kind == 'Failed' and outcome.stage ~= '')
     or kind == 'Returned'
+    or kind == 'GaveBack'
     or (kind == 'Succeeded' and #(outcome.result or '') > Outcomes.MAX_RESULT)
     or (kind == 'Snoozed' and outcome.until_at == nil and outcome.after_ms == nil)
-    or outcome.key == ''
+end
+
+-- Whether a key may be refused: it names another job, or is given to several in this request.
+local function key_may_be_refused(step, outcome, keys)
+  local key = outcome.key
+  if key == nil then
+    return false
+  end
+  local known = ApplySignal.known_run(step, key)
+  local again = keys[key]
+  keys[key] = true
+  return key == '' or again or (known ~= nil and known[1] ~= outcome.job)
 end
 
 -- Loads the jobs of outcomes, and begins the journal if one of these may be refused, for others are
 -- written before it.
 local function load(step, outcomes)
-  local ids, may_be_refused = {}, false
+  local ids, keys, may_be_refused = {}, {}, false
   for place, outcome in ipairs(outcomes) do
     ids[place] = outcome.job
-    may_be_refused = may_be_refused or outcome_may_be_refused(outcome)
+    may_be_refused = key_may_be_refused(step, outcome, keys)
+      or may_be_refused
+      or outcome_may_be_refused(outcome)
   end
   Step.load(step, ids)
   for _, row in pairs(step.rows) do

@@ -5,22 +5,12 @@ local Signal = {}
 
 -- The job and the run that a key names; nil if there is no such run.
 local function find(step, key)
-  local known = Signals.known(key)
-  local job, run = known and known[1], known and known[2]
-  if not job then
-    -- A job's own reference is known from its claim on, before it hands over.
-    local digits
-    job, digits = string.match(key, '^([^:]*):(%d+)$')
-    if job == nil or #digits >= 10 then
-      return nil
-    end
-    run = tonumber(digits)
-  end
-  local row = Step.row(step, job)
-  if row == nil or run > row.run then
+  local known = ApplySignal.known_run(step, key)
+  local row = known and Step.row(step, known[1])
+  if row == nil or known[2] > row.run then
     return nil
   end
-  return row, run
+  return row, known[2]
 end
 
 -- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
