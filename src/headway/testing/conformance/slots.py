@@ -301,6 +301,11 @@ class PoolGroup(ConformanceGroup):
         await finish(rig.worker, runs[2])
         assert chosen(await rig.worker.take(5), "numbers") == runs[2].members["numbers"]
 
+    async def test_jobs_at_a_pool_start_only_for_handlers_that_are_free(self, rig: Rig) -> None:
+        jobs = await rig.add_many(5, gates=(NUMBERS,))
+        runs = await rig.worker.take(5, free=2)
+        assert [run.id for run in runs] == [job.id for job in jobs[:2]]
+
     async def test_round_robin_takes_the_next_after_the_last(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(ROUND,))
         runs = await rig.worker.take(4)

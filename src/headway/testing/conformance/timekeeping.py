@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headway.contract.operate import Acted, Edit, Verb
-from headway.contract.outcomes import Closing, Failed, Succeeded, Verdict
+from headway.contract.outcomes import Closing, Failed, Released, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LEASE_MS
-from headway.testing.jobs import HOUR_MS
+from headway.testing.jobs import HOUR_MS, use_of
 
 LINE = Slots("line", 1)
 
@@ -90,6 +90,30 @@ class WaitGroup(ConformanceGroup):
         await rig.add_many(2, gates=(LINE,))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
+        async with rig.wakes(reply.seen):
+            await rig.worker.report(Succeeded(run.id, run.run))
+
+    async def test_wait_returns_when_a_job_is_handed_back(self, rig: Rig) -> None:
+        run = await rig.start()
+        reply = await rig.new_worker().ask()
+        async with rig.wakes(reply.seen):
+            await rig.worker.report(Released(run.id, run.run))
+
+    async def test_wait_returns_when_an_operator_raises_a_capacity(self, rig: Rig) -> None:
+        await rig.add_many(2, gates=(LINE,))
+        reply = await rig.worker.ask()
+        assert len(reply.jobs) == 1
+        reply = await rig.worker.ask()
+        async with rig.wakes(reply.seen):
+            await rig.cap("line", 2)
+
+    async def test_wait_returns_when_a_parked_job_is_fed(self, rig: Rig) -> None:
+        lock = Slots("lock:{name}", 1)
+        await rig.declare(lock)
+        await rig.add_many(2, gates=(use_of(lock, name="a"),))
+        run = await rig.worker.take_one()
+        reply = await rig.worker.ask()
+        assert reply.jobs == []
         async with rig.wakes(reply.seen):
             await rig.worker.report(Succeeded(run.id, run.run))
 
