@@ -64,8 +64,6 @@ def end_turn(step: Step, row: JobRow, answer: Answer, reason: str) -> State:
         # Not a cascade: there is no other candidate.
         return step.end(row, State.DEAD, str(answer), reason=reason or str(answer))
     row.cascade = row.cascade.end(answer, step.ledger.now, reason)
-    if row.cascade.exhausted:
-        return step.end(row, State.DEAD, str(answer), reason="exhausted")
     # The next candidate's turn is a new run of the same attempt.
     return step.requeue(row, str(answer), due_at=None, repeat=True)
 

@@ -123,8 +123,6 @@ def set_gate(step: Step, item: SetGate) -> None:
     if declared is not None:
         override = _with_values(step, declared, item)
         save_template(step, TemplateRow(spec=declared.spec, override=override))
-        if declared.spec.shared:
-            step.wake(None)
         return
     _set_instance(step, item)
 
@@ -148,7 +146,6 @@ def _set_instance(step: Step, item: SetGate) -> None:
     if is_implicit(item.name):
         track_implicit(step, item.name)
         step.book.change(item.name, "").capacity = value
-        step.wake(None)
         return
     place = step.book.place_of(item.name)
     spec = step.book.spec(place.template)
@@ -167,7 +164,6 @@ def _after_change(step: Step, name: str) -> None:
     if row is not None and row.pool not in {"", name}:
         refit(step.book, row.pool)
         feed_gate(step.book, row.pool)
-    step.wake(None)
 
 
 def track_implicit(step: Step, gate: str) -> None:

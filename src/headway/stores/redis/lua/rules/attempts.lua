@@ -28,9 +28,6 @@ function Attempts.end_turn(step, row, answer, reason)
     return Moves.end_(step, row, 'dead', answer, reason ~= '' and reason or answer, '')
   end
   row.cascade = Cascade.end_(row.cascade, answer, Time.now, reason)
-  if Cascade.exhausted(row.cascade) then
-    return Moves.end_(step, row, 'dead', answer, 'exhausted', '')
-  end
   -- The next candidate's turn is a new run of the same attempt.
   return Moves.requeue(step, row, answer, nil, true, '')
 end

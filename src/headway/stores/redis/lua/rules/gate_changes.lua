@@ -34,9 +34,6 @@ function GateChanges.set_gate(step, item)
   if declared ~= nil then
     local override = GateTemplates.with_values(step, declared, item)
     GateTemplates.save_template(step, { spec = declared.spec, override = override })
-    if declared.spec.shared then
-      Run.wake()
-    end
     return
   end
   GateChanges.set_instance(step, item)
@@ -56,7 +53,6 @@ function GateChanges.set_instance(step, item)
   if GateNames.is_implicit(item.name) then
     GateTemplates.track_implicit(step, item.name)
     GateBook.change(step.book, item.name, '').capacity = value
-    Run.wake()
     return
   end
   local place = GateBook.place_of(step.book, item.name)
@@ -78,7 +74,6 @@ function GateChanges.after_change(step, name)
     Parked.refit(step.book, row.pool)
     Feeding.feed_gate(step.book, row.pool)
   end
-  Run.wake()
 end
 
 -- Remove an operator's values, so that the declared ones apply again.
