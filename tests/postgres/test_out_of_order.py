@@ -84,23 +84,26 @@ async def test_reply_read_before_the_backends_ended_and_handled_later_is_no_proo
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
-    await store.enqueue(jobs(0, 2))
-    (one, two) = (await claim(store)).jobs
-    await fail(store, one)
+    line = Slots("line", 1)
+    await store.define(DefineRequest(items=(DeclareGate(spec=line),), author="ann"))
+    await store.enqueue(jobs(0, 2, gates=(use_of(line),)))
+    (one,) = (await claim(store)).jobs
     clock.advance(10)
     # One connection has read its facts in its turn; its process is stopped before it handles them.
     held = Held(store._turns)
     slow = asyncio.ensure_future(store.lead("chores", "here", 60_000))
     await held.until_it_came()
     assert end_all_backends(place) >= 2
-    # Another one takes the turn meanwhile, and time goes on there.
+    # A success that frees a gate takes the turn meanwhile, on the connection of settlements, and
+    # time goes on there.
     clock.advance(5_000)
-    await fail(store, two)
+    await succeed(store, [(one.id, one.run)])
+    assert not slow.done()
     held.through.set()
     await asyncio.gather(slow, return_exceptions=True)
     assert await store.suspicion() is None
     clock.advance(1_000)
-    assert len((await claim(store, request=2)).jobs) == 2
+    assert len((await claim(store, request=2)).jobs) == 1
     assert await place.open(clock).suspicion() is None
 
 
