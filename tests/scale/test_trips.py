@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
+from psycopg import sql
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
@@ -60,26 +61,25 @@ from tests.scale.trips import (
     signal_at_once,
     site,
 )
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.stores import NewUrl
 
 SIZES = [1, 20, 100, pytest.param(1_000, marks=pytest.mark.slow)]
 Work = Callable[[], Awaitable[Any]]
 
 
 @pytest_asyncio.fixture
-async def here(fast_postgres_server: PostgresServer | GivenPostgres) -> AsyncIterator[Site]:
-    with fresh_database(fast_postgres_server.url) as url:
-        async with site(url) as made:
-            # Names that every process learns once.
-            await made.worker.settle(*map(handed, await made.running(2, LOCK)))
-            jobs = await made.awaiting(2, LINES)
-            await signal_at_once(made.store, [final(job) for job in jobs])
-            first = await made.with_followers(2)
-            await made.worker.settle(*(Succeeded(job.id, job.run) for job in first))
-            second = await made.take(2)
-            await made.worker.settle(*(Failed(job.id, job.run, error="busy") for job in second))
-            yield made
-            assert not (await made.store.read(AuditQuery())).differences
+async def here(new_url: NewUrl) -> AsyncIterator[Site]:
+    async with site(new_url("postgresql")) as made:
+        # Names that every process learns once.
+        await made.worker.settle(*map(handed, await made.running(2, LOCK)))
+        jobs = await made.awaiting(2, LINES)
+        await signal_at_once(made.store, [final(job) for job in jobs])
+        first = await made.with_followers(2)
+        await made.worker.settle(*(Succeeded(job.id, job.run) for job in first))
+        second = await made.take(2)
+        await made.worker.settle(*(Failed(job.id, job.run, error="busy") for job in second))
+        yield made
+        assert not (await made.store.read(AuditQuery())).differences
 
 
 async def trips(work: Work) -> int:
@@ -575,8 +575,10 @@ async def test_claim_after_a_small_one_reads_few_heads_of_many_flows(here: Site)
 
 
 async def test_beats_of_workers_that_never_start_a_job_leave_nothing_behind(here: Site) -> None:
-    words = "SELECT count(*) FROM headway.word"
-    with psycopg.connect(here.store._options.conninfo, autocommit=True) as db:
+    options = here.store._options
+    table = sql.Identifier(options.namespace, "word")
+    words = sql.SQL("SELECT count(*) FROM {}").format(table)
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
         before = db.execute(words).fetchone()
         for n in range(20):
             await PlayedWorker(here.store, f"idle-{n}").beat()
