@@ -250,6 +250,7 @@ def test_a_process_that_is_killed_is_started_again_and_all_end_together():
     assert not any(child.is_running() for child in children)
 
 
+@pytest.mark.slow
 def test_jobs_of_a_process_that_is_killed_come_back_and_are_done_by_the_others(headway: Headway):
     """The child that holds a job is killed while its handler runs; a second run ends the job."""
     Path("worker_kill.py").write_text(KILLED)

@@ -113,6 +113,7 @@ def test_the_same_seed_gives_the_same_numbers_in_another_process_too(tmp_path: P
     assert as_json(simulate(path, seed=6)) != here
 
 
+@pytest.mark.slow
 def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path: Path) -> None:
     report = only(tmp_path, CALLS)
     assert report.violations == ()

@@ -86,6 +86,7 @@ def _says_nothing(pipe: Child) -> None:
     del pipe
 
 
+@pytest.mark.slow
 def test_a_server_that_logs_more_than_a_pipe_holds_goes_on_answering(tmp_path: Path) -> None:
     with engine_process(f"sqlite:///{tmp_path / 'bench.db'}") as (port, _):
         link = HTTPConnection("127.0.0.1", port, timeout=30)

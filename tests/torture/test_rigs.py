@@ -29,6 +29,7 @@ def torture(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 def test_a_small_rig_keeps_its_promises(tmp_path: Path) -> None:
     passes(tmp_path, "races", "sqlite", "--jobs", "400")

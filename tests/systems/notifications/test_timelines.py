@@ -70,7 +70,7 @@ async def lived(
     return world, ids[::-1]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1_000])
+@pytest.mark.parametrize("limit", [1, pytest.param(2, marks=pytest.mark.slow), 3, 10, 1_000])
 async def test_pages_have_each_once_newest_first_over_months_while_the_store_forgets(limit: int):
     world, ids = await lived(limit)
     draw = random.Random(limit)
@@ -174,7 +174,7 @@ async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
     assert {one.id for one in ended} == after.past
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5, 1_000])
+@pytest.mark.parametrize("limit", [1, pytest.param(2, marks=pytest.mark.slow), 5, 1_000])
 async def test_pages_of_a_status_have_each_of_both(limit: int):
     world, _ = await lived(3)
     whole = await world.page(limit=1_000)
