@@ -59,7 +59,8 @@ class ServerProcess(ABC):
         self.name = name
         self._limit = limit
         self.port = 0
-        self.folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-"))
+        root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        self.folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=root))
         self._ready = re.compile(ready.encode())
         self._last_signal = last_signal
         self._process: subprocess.Popen[bytes] | None = None
