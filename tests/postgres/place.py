@@ -12,7 +12,7 @@ from tests.postgres.places import Place
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place_database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
     with fresh_database(fast_postgres_server.url) as url:
         yield url
