@@ -56,7 +56,7 @@ def test_claims_start_what_a_brute_force_oracle_starts_in_the_same_order(block: 
     run_seeds(History, range(block * 10, block * 10 + 10), 80)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled
 @pytest.mark.parametrize("block", range(6))
 def test_weighted_keyed_gates_keep_their_order_and_leave_no_work_undone(block: int) -> None:
     run_seeds(WeightedHistory, range(block * 10, block * 10 + 10), 80)
