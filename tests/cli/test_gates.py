@@ -115,6 +115,19 @@ def test_a_closed_gate_lets_nothing_pass_until_it_is_opened(headway: Headway):
     assert len(claim("main")) == 1
 
 
+def test_a_misspelt_gate_is_refused_with_one_that_is_spelt_like_it(headway: Headway):
+    declare_line()
+    enqueue(new_job())
+    for name, hint in (
+        ("lin", "did you mean line?"),
+        ("lan:main", "did you mean lane:main?"),
+        ("zzzz", "`headway gates` lists the declared gates"),
+    ):
+        ran = headway("pause", name)
+        assert ran.code == 2
+        assert ran.err.strip() == f"headway: the gate {name!r} is not declared ({hint})"
+
+
 def test_a_closing_until_a_moment_says_the_moment(headway: Headway):
     declare_line()
     ran = headway("gates", "close", "line", "--until", "2099-12-01T10:00Z", "--json")

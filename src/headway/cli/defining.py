@@ -6,8 +6,8 @@ from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
-from headway.contract.views import LanesQuery, StatsQuery
-from headway.core.errors import InvalidValue
+from headway.contract.views import GatesQuery, LanesQuery, StatsQuery
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean
 
@@ -25,7 +25,8 @@ def define(
 
     async def work(store: Store) -> tuple[int, str]:
         doubt = "" if about is None else await _doubt(store, about)
-        return await store.define(definition_request(session, item, signed)), doubt
+        request = definition_request(session, item, signed)
+        return await _defined(store, request, about), doubt
 
     revision, doubt = session.with_store(work)
     session.terminal.reply({"revision": revision}, done)
@@ -53,7 +54,7 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
                 message = f"--until is {until}, which is over: it is {session.clock.at(now)}"
                 raise InvalidValue(message, hint="give a moment to come, or a span such as 20m")
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
-        done = await store.define(definition_request(session, item, signed))
+        done = await _defined(store, definition_request(session, item, signed), gate)
         return done, until_at, await _doubt(store, gate)
 
     revision, until_at, doubt = session.with_store(work)
@@ -63,6 +64,17 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
     )
     if doubt:
         session.terminal.remark(doubt)
+
+
+async def _defined(store: Store, request: DefineRequest, gate: str | None) -> int:
+    """Make one change; if the gate is unknown, the error names one that is spelt like it."""
+    try:
+        return await store.define(request)
+    except UnknownGate as error:
+        known = [one.name for one in (await store.read(GatesQuery(limit=1000))).rows]
+        known += [LANE + one.name for one in await store.read(LanesQuery())]
+        hint = did_you_mean(gate or "", known, error.hint)
+        raise UnknownGate(error.message, hint=hint) from None
 
 
 async def _doubt(store: Store, gate: str) -> str:
