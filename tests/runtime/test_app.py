@@ -33,6 +33,21 @@ def test_sync_calls_do_what_async_ones_do(url: str) -> None:
     assert kept.answer == "kept"
 
 
+def test_a_kind_without_options_is_declared_without_brackets(url: str) -> None:
+    app = hw.App(url)
+
+    @app.job
+    def double(n: int) -> int:
+        return n * 2
+
+    with app:
+        sent = app.send(double, n=21)
+        app.run(until_idle=True)
+        done = app.find(sent.id)
+    assert done is not None
+    assert (done.kind, done.result) == ("double", b"42")
+
+
 def test_caller_without_a_loop_is_served_in_its_own_thread(url: str) -> None:
     with hw.App(url) as app:
         app.send("noop")

@@ -67,7 +67,11 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
 
 
 async def _defined(store: Store, request: DefineRequest, gate: str | None) -> int:
-    """Make one change; if the gate is unknown, the error names one that is spelt like it."""
+    """Make one change.
+
+    Raises:
+        UnknownGate: the hint names one that is spelt like it; nothing was written.
+    """
     try:
         return await store.define(request)
     except UnknownGate as error:

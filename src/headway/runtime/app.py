@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar, Unpack, assert_never, cast
+from typing import Any, Self, TypeVar, Unpack, assert_never, cast, overload
 from uuid import uuid4
 
 from headway.contract.extensions import InsertsWithin
@@ -120,8 +120,14 @@ class App:
         lanes |= dict.fromkeys(self._declaration.lanes)
         return tuple(lanes) or (self._noop.lane,)
 
-    def job(self, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]:
-        """Declare a kind of work by its handler.
+    @overload
+    def job(self, fn: Callable[..., Any], /) -> Kind: ...
+
+    @overload
+    def job(self, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]: ...
+
+    def job(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> object:
+        """Declare a kind of work by its handler: `@app.job`, or with options `@app.job(...)`.
 
         Args:
             options: see `JobOptions`.
@@ -130,7 +136,7 @@ class App:
         def declare(fn: Callable[..., Any]) -> Kind:
             if not inspect.isroutine(fn):
                 message = f"{fn!r:.80} is not a function"
-                raise InvalidValue(message, hint="write `@app.job()` over a def or an async def")
+                raise InvalidValue(message, hint="write `@app.job` over a def or an async def")
             kind = Kind(
                 read_options(fn.__name__, options),
                 fn,
@@ -143,7 +149,7 @@ class App:
                 kind.reconcile(options["reconcile"])
             return kind
 
-        return declare
+        return declare if fn is None else declare(fn)
 
     def lane(self, name: str, **options: Unpack[LaneOptions]) -> None:
         """Declare what a lane carries; a lane that is not declared carries the defaults.
