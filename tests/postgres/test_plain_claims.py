@@ -274,7 +274,7 @@ async def test_plain_claim_leaves_cascades_to_the_verb(store: PostgresStore) -> 
     await assert_clean(store)
 
 
-async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes(
+async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes_and_leaves_it_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     pace = Rate("pace:{phone}", 1, per="10s")
@@ -288,6 +288,10 @@ async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes(
     reply = await claim(store, request=2, n=1)
     assert (len(reply.jobs), reply.next_at) == (1, clock() + 10_000)
     assert trips(store) == (before[0] + 1, before[1])
+    clock.advance(10_000)
+    # Then it is left to the verb, which runs the timer.
+    reply = await claim(store, request=3, n=1)
+    assert (len(reply.jobs), reply.next_at) == (1, None)
     await assert_clean(store)
 
 
