@@ -220,7 +220,7 @@ async def test_nothing_is_sent_to_this_machine_however_it_is_written(receiver: R
         "240.0.0.1",
         "::",
         "fe80::1",
-        "fe80::1%eth0",
+        "2606:4700::1111%eth0",
         "fc00::1",
         "fec0::1",
         "ff02::1",
