@@ -255,6 +255,16 @@ async def test_a_refusal_by_the_last_channel_fails_with_the_providers_reason(tmp
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
 
 
+async def test_a_refusal_before_a_channel_that_is_opted_out_of_fails_and_is_not_skipped(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(preferences={"opt_out": ["sms"]})
+        notify.push.answers.append(Refused("BadTopic"))
+        told = await notify.becomes(await notify.send(channels=["push", "sms"]), "FAILED")
+        assert told["reason"] == "no channel is left: opted out of sms"
+
+
 async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
