@@ -97,6 +97,34 @@ async def test_a_lead_that_an_operator_brings_back_to_its_dial_passes_the_hours_
     await calls.audit()
 
 
+async def test_a_lead_that_an_operator_retries_may_be_called_as_often_as_a_new_one(
+    calls: Calls,
+) -> None:
+    await calls.template("default", max_retry=1, retry_offset="1h")
+    calls.carrier.person(PHONE, "busy", "busy", "busy")
+    lead = await calls.lead()
+    await calls.until_status(lead, "BACKLOG", attempt_count=1)
+    # Its life ends while it waits, not with a run.
+    assert (await calls.call("DELETE", f"/leads/{lead}")).json()["outcome"] == "ABORT"
+    await calls.template("default", max_retry=1, retry_offset="0s")
+    await calls.store.act(ActRequest(request="again", ids=(lead,), verb=Verb.RETRY, author="ann"))
+    assert (await calls.finished(lead))["outcome"] == "BUSY"
+    assert len(calls.calls_to()) == 3
+    await calls.audit()
+
+
+async def test_a_provider_that_says_when_it_has_room_is_asked_again_then(
+    calls: Calls, clock: LiveClock
+) -> None:
+    calls.carrier.person(PHONE, "too_many", "talks")
+    lead = await calls.lead()
+    await calls.until_why(lead, "calls.numbers")
+    # As its reply says; without that word a number rests for longer.
+    await calls.jump(clock, 1_000)
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await calls.audit()
+
+
 async def test_one_customer_is_called_seven_times_an_hour_and_not_once_more(
     calls: Calls, clock: LiveClock
 ) -> None:

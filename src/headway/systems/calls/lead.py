@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -108,8 +109,8 @@ def read_args(args: bytes) -> LeadArgs:
     return _decode(args)
 
 
-ENDED = frozenset({"succeeded", "dead", "cancelled", "deadline"})
-"""Words of runs with which a life of a job may end."""
+REPEATED = frozenset({"next", "released", "snoozed", "unused"})
+"""Outcomes of runs after which a job runs again in the same attempt."""
 
 
 class LeadStatus(StrEnum):
@@ -265,11 +266,11 @@ def was_not_placed(run: RunView) -> bool:
 
 
 def this_life(job: JobView) -> Sequence[RunView]:
-    """Return the runs since an operator last gave a finished lead another life, or all."""
+    """Return the runs since an operator last gave the lead another life, or all."""
     last = 0
-    for place, run in enumerate(job.runs[:-1], 1):
-        # Failed ones end a life too, but only where a kind's attempts are used up.
-        if run.outcome in ENDED:
+    for place, (run, after) in enumerate(pairwise(job.runs), 1):
+        # Within a life the next attempt has a higher number. A life may also end between two runs.
+        if after.attempt <= run.attempt and run.outcome not in REPEATED:
             last = place
     return job.runs[last:]
 
