@@ -570,3 +570,24 @@ async def test_a_path_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_
     )
     assert reply.startswith(b"HTTP/1.1 %d " % status), reply
     assert (b"is not UTF-8" in reply) == (status == 400)
+
+
+@pytest.mark.parametrize(
+    ("lane", "status"),
+    [
+        ("%FF", 400),
+        ("a%C3", 400),
+        ("%EF%BF%BD", 200),
+        ("%C3%A9+x", 200),
+    ],
+)
+async def test_a_query_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_others(
+    rig: Rig, lane: str, status: int
+) -> None:
+    reply = await tell(
+        rig,
+        f"GET /v1/jobs?lane={lane} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+        f"Authorization: Bearer {rig.tokens[Role.VIEWER]}\r\n\r\n",
+    )
+    assert reply.startswith(b"HTTP/1.1 %d " % status), reply
+    assert (b"the query 'lane=" in reply and b"is not UTF-8" in reply) == (status == 400)

@@ -154,8 +154,8 @@ CODINGS = {b"content-encoding": b"identity", b"transfer-encoding": b"chunked"}
 class UnambiguousRequest:
     """Refuses ambiguous requests.
 
-    They say something twice, name no host, have a body that is compressed, or a path that is not
-    UTF-8.
+    They say something twice, name no host, have a body that is compressed, or a path or a query
+    that is not UTF-8.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -183,21 +183,23 @@ def _refused(scope: Scope) -> Response | None:
             said = f"a body is taken as it is, and the header {name.decode()} says otherwise"
             hint = "send the body without compression"
             return refused(said, hint, "unsupported_media_type")
-    if not _is_utf8(scope):
-        said = f"the path {scope['path'][:200]!r} is not UTF-8"
-        return refused(said, "write each byte of a name in UTF-8 as %XX")
+    for what in ("path", "query"):
+        sent: bytes = scope["raw_path" if what == "path" else "query_string"]
+        if not _is_utf8(sent):
+            said = f"the {what} {sent[:200].decode('latin-1')!r} is not UTF-8"
+            return refused(said, "write each byte of a name in UTF-8 as %XX")
     if scope["http_version"] == "1.1" and b"host" not in seen:
         hint = "HTTP/1.1 needs it: the name under which the server is called"
         return refused("the header Host is missing", hint)
     return None
 
 
-def _is_utf8(scope: Scope) -> bool:
-    """Return whether a path is UTF-8: of others, several byte sequences would be one name."""
-    if "\N{REPLACEMENT CHARACTER}" not in scope["path"]:
+def _is_utf8(sent: bytes) -> bool:
+    """Return whether it decodes to UTF-8: of others, several byte sequences would be one name."""
+    if b"%" not in sent and sent.isascii():
         return True
     try:
-        unquote_to_bytes(scope["raw_path"]).decode()
+        unquote_to_bytes(sent).decode()
     except UnicodeDecodeError:
         return False
     return True
