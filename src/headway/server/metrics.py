@@ -123,11 +123,33 @@ DURATIONS = Family(
     labels=("route", "method"),
 )
 
-FAMILIES: tuple[Family, ...] = tuple(
-    family
-    for found in [*vars().values()]
-    for family in (found.values() if found is TOTALS else [found])
-    if isinstance(family, Family)
+FAMILIES: tuple[Family, ...] = (
+    BUILD,
+    STORE_UP,
+    STORE_EPOCH,
+    STORE_AHEAD,
+    SWEEP_LAG,
+    JOBS,
+    *TOTALS.values(),
+    OLDEST,
+    LANE_PAUSED,
+    LANE_WORKERS,
+    LATENCY,
+    LATENCY_TARGET,
+    LATENCY_BREACHED,
+    GATES,
+    GATES_CLOSED,
+    GATE_USED,
+    GATE_CAPACITY,
+    GATE_PARKED,
+    GATES_CUT,
+    WORKERS,
+    WORKER_RUNS,
+    ALERTS_LEADS,
+    LONG_POLLS,
+    EVENT_STREAMS,
+    REQUESTS,
+    DURATIONS,
 )
 """All of them, in the order of the reference."""
 
