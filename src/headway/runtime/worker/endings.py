@@ -116,7 +116,8 @@ def describe(error: BaseException) -> str:
     """An error for the record: what was raised, then where it came from.
 
     The last line says again what was raised, because it becomes the job's reason; that of a
-    traceback may be the end of a longer message, a note, or a line under a group of errors.
+    traceback names the class with its module, or is the end of a longer message, a note, or a line
+    under a group of errors.
     """
     if isinstance(error, HandlerCrashed):
         return error.text[:MAX_ERROR]
@@ -124,11 +125,10 @@ def describe(error: BaseException) -> str:
     said = text_of(error)
     first = f"{code}{said}"[: MAX_ERROR // 2]
     # Of a deep trace the last frames are kept: the error was raised there.
-    trace = "".join(traceback.format_exception(*_outside(error), limit=-20))
+    trace = "".join(traceback.format_exception(*_outside(error), limit=-20)).rstrip()
     last = said.strip().partition("\n")[0][:_MAX_LAST]
-    if not trace.rstrip().endswith(last):
-        trace += last
-    text = f"{first}\n{trace}"
+    frames, _, end = trace.rpartition("\n")
+    text = f"{first}\n{frames if f'.{end}'.endswith(f'.{last}') else trace}\n{last}"
     if len(text) > MAX_ERROR:
         # Both ends of a long trace matter: the cause stands first, the raise last.
         half = MAX_ERROR // 2
