@@ -186,7 +186,9 @@ def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
         if isinstance(one, property):
             attributes[name] = summary(one.fget)
         elif isinstance(one, FunctionType):
-            call = f"{'await ' * inspect.iscoroutinefunction(one)}{name}{signature(one)}"
+            # A verb of Job is async under its wrapper; a plain method of Client wraps an async one.
+            fn = inspect.unwrap(one) if of is hw.Job else one
+            call = f"{'await ' * inspect.iscoroutinefunction(fn)}{name}{signature(one)}"
             methods[call] = summary(one)
     named = {name: text for name, text in attributes.items() if name not in skip}
     rows = [(f"`{name}`", text) for name, text in (*named.items(), *methods.items())]
@@ -297,6 +299,8 @@ TABLES: dict[str, Callable[[], str]] = {
             "signal_base",
             "stop",
             "handed",
+            "handing",
+            "forgotten",
             "touched",
             "claimed",
             "take_follow",

@@ -90,3 +90,9 @@ def hang(job: hw.Job) -> None:
 hang_short = app.job(
     name="hang_short", processes=True, timeout="300ms", retry=hw.Backoff(attempts=1)
 )(hang._fn)
+
+
+@app.job(processes=True)
+async def forget(job: hw.Job) -> str:
+    job.hand_over()  # pyright: ignore[reportUnusedCoroutine]
+    return "dialled"

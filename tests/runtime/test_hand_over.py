@@ -185,6 +185,50 @@ async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedS
     assert "has handed over already (add another key with known_as)" in refused[0]
 
 
+@pytest.mark.parametrize("verb", ["hand_over", "offer"])
+async def test_job_whose_hand_over_is_not_awaited_dies_with_what_to_write(
+    app: hw.App, store: WatchedStore, verb: str
+) -> None:
+    @app.job()
+    async def call(job: hw.Job) -> str:
+        getattr(job, verb)()
+        return "dialled"
+
+    sent = await app.send_async(call)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, view.result, len(view.runs)) == ("dead", None, 1)
+    assert view.reason == (
+        "invalid_state: the handler of 'call' ended without its hand-over "
+        "(write `await` before job.hand_over)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "value"),
+    [("hand_over", ()), ("offer", ()), ("known_as", "x"), ("give_back", "x"), ("progress", "x")],
+)
+async def test_handler_in_a_thread_cannot_call_what_must_be_awaited(
+    app: hw.App, store: WatchedStore, verb: str, value: str
+) -> None:
+    went_on = False
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    def call(job: hw.Job) -> None:
+        nonlocal went_on
+        getattr(job, verb)(*value)
+        went_on = True
+
+    sent = await app.send_async(call)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, went_on) == ("dead", False)
+    assert view.reason == (
+        f"InvalidState: the handler of 'call' is not async, and cannot await job.{verb} "
+        f"(call job.sync.{verb})"
+    )
+
+
 async def test_permits_are_kept_while_awaiting_unless_given_back(
     app: hw.App, store: WatchedStore
 ) -> None:

@@ -147,3 +147,12 @@ async def test_handler_that_no_process_could_find_is_refused(app: hw.App) -> Non
 
     with pytest.raises(hw.InvalidValue, match="needs a function of a module"):
         app.job(processes=True)(local)
+
+
+async def test_job_whose_hand_over_is_not_awaited_in_a_process_dies(
+    far: Any, store: WatchedStore
+) -> None:
+    async with working(far.app):
+        view = await store.ends((await far.app.send_async(far.forget)).id)
+    assert (view.state, view.result, len(view.runs)) == ("dead", None, 1)
+    assert view.reason.startswith("invalid_state: the handler of 'forget' ended without")

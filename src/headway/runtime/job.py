@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import (
@@ -18,12 +21,13 @@ from headway.contract.outcomes import (
 from headway.core.duration import parse_duration
 from headway.core.errors import (
     HandlerCancelled,
+    InvalidState,
     InvalidValue,
     LeaseLost,
 )
 from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name
-from headway.runtime.answers import moment
+from headway.runtime.answers import Dead, moment
 from headway.runtime.records import encode, text_of
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]
@@ -31,6 +35,31 @@ Stop = Literal["cancel", "lost", "stop", "timeout"]
 is up."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Asked = ParamSpec("Asked")
+Written = Coroutine[Any, Any, None]
+_HAND_OVERS = ("hand_over", "offer")
+
+
+def _awaited(
+    verb: Callable[Concatenate[Job, Asked], Written],
+) -> Callable[Concatenate[Job, Asked], Written]:
+    """Refuse a call in a thread, where it would do nothing, and note one that hands over."""
+    name = verb.__name__
+
+    @wraps(verb)
+    def call(job: Job, *args: Asked.args, **kwargs: Asked.kwargs) -> Written:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            message = f"the handler of {job.kind!r} is not async, and cannot await job.{name}"
+            raise InvalidState(message, hint=f"call job.sync.{name}") from None
+        written = verb(job, *args, **kwargs)
+        if name in _HAND_OVERS:
+            job.touched, job.handing = True, written
+        return written
+
+    return call
 
 
 class Job:
@@ -40,6 +69,7 @@ class Job:
         stop: why the handler is asked to stop; None while it is not.
         handed: whether this run has handed over.
         touched: whether its end is more than a plain one.
+        handing: the newest hand-over that was called, awaited or not.
     """
 
     # Plain class attributes with a dictionary behind them: most jobs never change one, and making
@@ -49,6 +79,7 @@ class Job:
     touched: bool = False
     _then: tuple[NewJob, ...] = ()
     _close: tuple[Closing, ...] = ()
+    handing: Written | None = None
 
     def __init__(self, claimed: Claimed, context: HandlerContext) -> None:
         self.claimed = claimed
@@ -134,6 +165,7 @@ class Job:
         """The same job for handlers that cannot await."""
         return SyncJob(self, self._context)
 
+    @_awaited
     async def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
         """Record, before the outside world is touched, that a signal will report the end.
 
@@ -151,10 +183,24 @@ class Job:
                 have been written in the second case, and if a reply was lost before.
             HandlerCancelled: the job was cancelled; do not touch the outside world.
             KeyConflict: the key names the live run of another job; nothing was written.
+            InvalidState: the handler is not async; use `job.sync`.
         """
         outcome = self.handing_over(key, timeout)
         self.settled_by(outcome, await self._context.write(outcome))
 
+    def forgotten(self) -> Dead | None:
+        """Return what a handler that did not await its hand-over ends with; None for any other.
+
+        Another attempt would touch the outside world again, and forget it again.
+        """
+        handing = self.handing
+        if handing is None or inspect.getcoroutinestate(handing) != inspect.CORO_CREATED:
+            return None
+        handing.close()
+        message = f"the handler of {self.kind!r} ended without its hand-over"
+        return Dead(f"{InvalidState.code}: {message} (write `await` before job.hand_over)")
+
+    @_awaited
     async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
         """Hand over to the candidate whose turn it is, under the job's reference.
 
@@ -167,6 +213,7 @@ class Job:
         """
         await self.hand_over(timeout=timeout)
 
+    @_awaited
     async def known_as(self, key: str) -> None:
         """Add a key, such as the provider's id, under which signals find this run.
 
@@ -177,6 +224,7 @@ class Job:
         outcome = KnownAs(self.id, self.run, key=check_name("key", key))
         self.settled_by(outcome, await self._context.write(outcome))
 
+    @_awaited
     async def give_back(self, gate: str) -> None:
         """Free one gate before the end.
 
@@ -190,6 +238,7 @@ class Job:
         outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))
         self.settled_by(outcome, await self._context.write(outcome))
 
+    @_awaited
     async def progress(self, value: object) -> None:
         """Show how far it is; the newest value goes out with the next beat of a live run.
 

@@ -77,6 +77,7 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
     """
     if job.stop == "lost":
         return None
+    answer = job.forgotten() or answer
     if isinstance(answer, Retry | Dead):
         return raised(job, answer, kinds)
     return _said(job, answer, kinds)

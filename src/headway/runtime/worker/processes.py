@@ -284,6 +284,7 @@ def _do(order: Order, pipe: Pipe) -> Done:
         answer = _find(order).call(job, order.claimed.args)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
+            answer = job.forgotten() or answer
         then, close = job.take_follow()
         if isinstance(answer, Retry | Dead):
             return _raised(answer, then, close)
