@@ -47,6 +47,14 @@ def test_a_whole_file_is_read_with_defaults():
     assert (good.table.enabled, good.table.overlap, good.window) == (True, "skip", None)
 
 
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
+def test_a_character_that_ends_no_line_of_toml_ends_none_here(sign: str):
+    config = parsed(f'# a{sign}b\n{VALID}tz = "x{sign}y"\n{VALID.replace("good", "next")}')
+    (fault,) = config.faults
+    assert (fault.automation_id, fault.line) == ("good", 5)
+    assert config.automations["next"].line == 8
+
+
 PLAIN = 'id = "x"\nrepository = "/r"\nschedule = "5m"\ncommand = "a"'
 
 

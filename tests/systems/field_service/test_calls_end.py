@@ -19,6 +19,7 @@ from headway.runtime.answers import Ended, Running
 from headway.runtime.awaited import Awaited
 from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service import ringing
+from headway.systems.field_service.after import hang_up_others
 from headway.systems.field_service.request import LINES
 from headway.systems.field_service.ringing import ask, certain_ms, given_up_ms
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
@@ -73,6 +74,30 @@ async def test_the_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
         await field.carrier.until(lambda one: len(one.ledger.calls) == 2, "called again")
         assert calls_at_once(world.ledger) == []
         assert (await field.rig.ask(None, "/v1/audit"))["differences"] == []
+
+
+async def test_a_call_in_which_its_technician_declines_ends_by_itself(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        world, hung_up = field.carrier.world, list[str]()
+
+        async def hang_up(sid: str) -> None:
+            hung_up.append(sid)
+
+        world.hang_up = hang_up  # type: ignore[method-assign]
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        await field.carrier.until(lambda one: one.ledger.calls, "called")
+        async with asyncio.timeout(LIMIT_S):
+            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
+                await REAL.pause(0.01)
+        (sid,) = [one.sid for one in world.ledger.calls.values()]
+        pressed = {"CallSid": sid, "CallStatus": "in-progress", "Digits": "2"}
+        await field.hook(f"answer?ref={sent['id']}:1", **pressed)
+        await field.becomes(sent["id"], "pending")
+        # It is still said that they have declined.
+        assert await hang_up_others(field.system.context, await field.job(sent["id"]))
+        assert hung_up == []
 
 
 async def test_whoever_is_on_the_telephone_is_asked_after_the_others(tmp_path: Path):
@@ -157,7 +182,6 @@ async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
     monkeypatch.setattr(ringing, "given_up_ms", a_second)
     slow: dict[str, Any] = {**SLOW, "post_lost": 1.0}
     async with a_field(tmp_path, offer_timeout="1h", carrier=slow) as field:
@@ -169,6 +193,21 @@ async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
         assert (first.state, first.reason) == (State.DEAD, "deadline")
         held = first.finished_at - (first.runs[0].handed_at or 0) if first.finished_at else 0
         assert held >= 1_000
+
+
+async def test_a_call_whose_end_stays_unknown_does_not_end_its_offer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(ringing, "given_up_ms", a_second)
+    silent: dict[str, Any] = {**SLOW, "post_lost": 1.0}
+    async with a_field(tmp_path, offer_timeout="1h", carrier=silent) as field:
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        (call,) = await field.settled("ring", 1)
+        assert (call.state, call.reason) == (State.DEAD, "deadline")
+        await field.settled("ring_ended", 1)
+        assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
 
 
 LIMITS: dict[str, Any] = {"ring": "30s", "call_limit": "5m"}

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.views import JobView
 from headway.runtime.timing import REAL
 from headway.systems.field_service.passing_over import pass_over_assigned
@@ -104,6 +105,21 @@ async def test_one_that_waits_for_the_nearest_asks_who_is_free_again_and_the_nea
         await pass_over_assigned(field.store, await field.job(sent["id"]))
         assert left(await field.job(sent["id"])) == ("bob", "ada")
         assert await claimed(field, 2) == [(sent["id"], "bob")]
+
+
+async def test_no_one_is_passed_over_while_an_operator_has_closed_the_gate_of_another(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        await assigned(field, "bob")
+        await field.stop(next(iter(field.workers)))
+        closing = CloseGate(name="technician:ada")
+        await field.store.define(DefineRequest(items=(closing,), author="dora"))
+        sent = await field.ask()
+        await pass_over_assigned(field.store, await field.job(sent["id"]))
+        assert left(await field.job(sent["id"])) == ("ada", "bob")
 
 
 async def test_a_request_that_waits_for_the_one_a_dispatcher_named_is_not_passed_over(

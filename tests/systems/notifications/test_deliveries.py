@@ -36,19 +36,19 @@ async def test_a_text_that_arrived_and_one_that_did_not():
     for way in ("queued", "sent"):
         assert read_text_delivery(texts, status(way)) == ()
     (arrived,) = read_text_delivery(texts, status("delivered"))
-    found = {"delivered": True, "reason": "", "gone": False, "ref": "1"}
+    found = {"delivered": True, "reason": "", "ref": "1"}
     assert arrived == DeliveryEvent(MESSAGE, arrived.event, **found)
     (unreachable,) = read_text_delivery(texts, status("undelivered", ErrorCode="30003"))
-    assert (unreachable.delivered, unreachable.gone) == (False, False)
+    assert (unreachable.delivered, unreachable.gone) == (False, "")
     assert unreachable.reason == "undelivered, error 30003"
-    (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005"))
-    assert (unknown.delivered, unknown.gone) == (False, True)
+    (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005", To="+14155550100"))
+    assert (unknown.delivered, unknown.gone) == (False, "+14155550100")
     assert len({arrived.event, unreachable.event, unknown.event}) == 3
     await texts.close()
 
 
 def test_mails_that_arrived_and_that_did_not():
-    mail = {"sg_message_id": "m-1.filter0001.1.2.3-0"}
+    mail = {"sg_message_id": "m-1.filter0001.1.2.3-0", "email": "ada@example.org"}
     found = read_mail_delivery(
         events(
             {"event": "processed", "sg_event_id": "e0", **mail},
@@ -63,11 +63,11 @@ def test_mails_that_arrived_and_that_did_not():
     )
     told = [(one.provider_id, one.delivered, one.reason, one.gone) for one in found]
     assert told == [
-        ("m-1", True, "", False),
-        ("m-1", False, "bounce, none", True),
-        ("m-1", False, "bounce, full", False),
-        ("m-1", False, "bounce", False),
-        ("m-1", False, "dropped, Unsubscribed Address", False),
+        ("m-1", True, "", ""),
+        ("m-1", False, "bounce, none", "ada@example.org"),
+        ("m-1", False, "bounce, full", ""),
+        ("m-1", False, "bounce", ""),
+        ("m-1", False, "dropped, Unsubscribed Address", ""),
     ]
     assert len({one.event for one in found}) == 5
 

@@ -101,6 +101,9 @@ async def test_a_template_is_rendered_by_the_preview_and_escaped_in_html_alone(t
         reply = await notify.call("POST", "/message-templates/hello/preview", {"channel": "email"})
         told = problem(reply, 422, "invalid_value")["detail"]
         assert "hello, email.title, line 1: 'name' is undefined" in told
+        await notify.ok("PATCH", "/message-templates/hello", {"channels": {"email": email}})
+        reply = await notify.call("POST", "/message-templates/hello/preview", {"channel": "sms"})
+        assert problem(reply, 422, "invalid_value")["detail"] == "hello, sms.text is missing"
 
 
 @pytest.mark.parametrize(

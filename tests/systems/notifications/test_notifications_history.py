@@ -118,7 +118,7 @@ async def test_a_later_word_is_written_though_the_process_dies_at_any_step_and_h
         await world.process().write()
         assert world.rows() == [(id_, "SENT")]
         process = world.process(seam)
-        word = DeliveryEvent(f"{id_}:1", "e1", delivered=True, reason="", gone=False, ref=id_)
+        word = DeliveryEvent(f"{id_}:1", "e1", delivered=True, reason="", ref=id_)
         try:
             await delivery.hear(process.context, word)
         except Killed:
@@ -150,9 +150,7 @@ async def test_each_of_two_words_is_written():
     process = world.process()
     await process.write()
     for event, expected in (("e1", False), ("e2", True)):
-        word = DeliveryEvent(
-            f"{id_}:1", event, delivered=expected, reason="full", gone=False, ref=id_
-        )
+        word = DeliveryEvent(f"{id_}:1", event, delivered=expected, reason="full", ref=id_)
         await delivery.hear(process.context, word)
         assert await process.write() == 1
         assert world.rows() == [(id_, "DELIVERED" if expected else "FAILED")]

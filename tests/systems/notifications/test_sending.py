@@ -10,12 +10,15 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.instant import parse_instant
+from headway.core.state import FINAL, State
 from headway.runtime.timing import REAL
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
+from headway.systems.notifications.notification import Channel, Said, Status, body_of, known_as
 from headway.systems.notifications.records import Recipient, quiet_until
 from headway.systems.notifications.sender import (
     Accepted,
@@ -35,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
 def word(provider_id: str, *, delivered: bool = True, **more: object) -> DeliveryEvent:
-    given: dict[str, object] = {"event": "e1", "reason": "", "gone": False, **more}
+    given: dict[str, object] = {"event": "e1", "reason": "", **more}
     return DeliveryEvent(provider_id=provider_id, delivered=delivered, **given)  # pyright: ignore[reportArgumentType]
 
 
@@ -270,7 +273,7 @@ async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
         await notify.ada()
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
-        bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone=True)
+        bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone="ada@example.org")
         await delivery.hear(notify.context, bounce)
 
         async def by_sms() -> bool:
@@ -281,6 +284,23 @@ async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
         assert told["channel"] == "sms"
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
         assert told["attempts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "kept"), [("Ada@example.org", None), ("new@example.org", "new@example.org")]
+)
+async def test_a_bounce_retires_the_address_that_was_sent_to_and_none_that_was_set_since(
+    tmp_path: Path, held: str, kept: str | None
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        await notify.ok("PATCH", "/recipients/ada", {"email": held})
+        bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone="ada@example.org")
+        await delivery.hear(notify.context, bounce)
+        assert (await notify.get(one))["status"] == "FAILED"
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] == kept
 
 
 async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(tmp_path: Path):
@@ -297,7 +317,7 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
             return (told["channel"], told["status"]) == ("sms", "SENT")
 
         await notify.until(by_sms)
-        again = word("m-1", delivered=False, reason="bounced", gone=True, event="e2")
+        again = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e2")
         await delivery.hear(notify.context, again)
         told = await notify.get(one)
         assert (told["channel"], told["status"]) == ("sms", "SENT")
@@ -449,6 +469,35 @@ async def test_of_a_worker_that_dies_after_the_hand_over_the_send_is_reported_no
         await notify.becomes(await notify.send(), "SENT")
 
 
+async def test_of_a_worker_that_dies_after_the_answer_the_send_goes_on_awaiting_its_delivery(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path, work=False, delivery_within="72h") as notify:
+        await notify.ada()
+        one = await notify.send()
+        claim = ClaimRequest(worker="dies", request=1, lanes=(("notify.email", 1),), lease_ms=300)
+        (claimed,) = (await notify.store.claim(claim)).jobs
+        ref = f"{one}:{claimed.run}"
+        handed = HandedOver(one, claimed.run, key=ref, timeout_ms=3_600_000)
+        await notify.store.settle(SettleRequest(worker="dies", outcomes=(handed,)))
+        said = body_of(Said(status=Status.SENT, channel=Channel.EMAIL))
+        accepted = Signal(
+            key=ref, event="sent", kind=SignalKind.PROGRESS, body=said, known_as=known_as("p")
+        )
+        await notify.store.signal(accepted)
+        notify.work()
+
+        async def asked() -> bool:
+            job = await notify.job(one)
+            handed_at = job.runs[-1].handed_at or 0
+            return (job.deadline_at or 0) > handed_at + 3_600_000 or job.state in FINAL
+
+        await notify.until(asked)
+        assert (await notify.job(one)).state is State.AWAITING
+        await delivery.hear(notify.context, word("p"))
+        assert (await notify.get(one))["status"] == "DELIVERED"
+
+
 class Clock:
     """The real clock, moved ahead by hand."""
 
@@ -485,9 +534,9 @@ async def test_an_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
         await notify.becomes(await notify.send(category="bills"), "SENT")
 
 
-@pytest.mark.parametrize("waits_s", [0.6, 200.0])
+@pytest.mark.parametrize(("connects_s", "reads_s"), [(0.2, 0.6), (0.2, 200.0), (200.0, 0.0)])
 async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits_s: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connects_s: float, reads_s: float
 ):
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
@@ -499,11 +548,11 @@ async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
             reads += 1
             found = await read(*asked)  # pyright: ignore[reportArgumentType]
             if reads == 2:
-                clock.ahead_s += waits_s
+                clock.ahead_s += reads_s
             return found
 
         async def waits() -> None:
-            clock.ahead_s += 0.2
+            clock.ahead_s += connects_s if reads == 1 else 0.2
 
         monkeypatch.setattr(notify.context.reader, "read", stands_still)
         notify.email.queue = waits

@@ -43,7 +43,7 @@ async def test_a_notification_goes_all_its_ways_on_every_store(
         one = await notify.send(channels=["push", "email"], dedupe_key="k")
         assert await notify.send(channels=["push", "email"], dedupe_key="k", text="b") == one
         assert (await notify.becomes(one, "SENT"))["channel"] == "email"
-        said = DeliveryEvent(f"p-{one}-1", "e1", delivered=True, reason="", gone=False)
+        said = DeliveryEvent(f"p-{one}-1", "e1", delivered=True, reason="")
         await delivery.hear(notify.context, said)
         assert (await notify.get(one))["status"] == "DELIVERED"
 

@@ -139,6 +139,7 @@ async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
                 "event": "bounce",
                 "sg_event_id": "e2",
                 "sg_message_id": bad,
+                "email": "ada@example.org",
                 "status": "5.1.1",
                 "reason": "no such mailbox",
             },

@@ -269,7 +269,8 @@ def _chunks(text: str) -> Iterator[_Chunk]:
     A header inside a text of several lines is not one: what is not TOML alone, but is together
     with the next part, belongs together.
     """
-    lines = text.splitlines()
+    # Not `splitlines`, which also splits at characters that TOML allows in a text or comment.
+    lines = text.removesuffix("\n").split("\n")
     starts = [
         (number, _HEADER.match(line) is not None)
         for number, line in enumerate(lines)

@@ -34,7 +34,6 @@ from headway.systems.notifications.notification import (
     read_args,
     status_of,
 )
-from headway.systems.notifications.records import addresses
 from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import retire
 from headway.systems.telephony.exchange import Provider, take
@@ -56,7 +55,7 @@ class DeliveryEvent:
         event: an id: the same whenever the webhook is sent again, another for anything else.
         delivered: whether it arrived; False if it will not.
         reason: why it will not, in the provider's words; may be empty.
-        gone: whether the address does not exist any more.
+        gone: the address that it was sent to, if that does not exist any more; else empty.
         ref: the notification's id, if the webhook holds it; empty if not.
     """
 
@@ -64,7 +63,7 @@ class DeliveryEvent:
     event: str
     delivered: bool
     reason: str
-    gone: bool
+    gone: str = ""
     ref: str = ""
 
 
@@ -75,8 +74,8 @@ def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryE
         return ()
     delivered = said.status is TextStatus.DELIVERED
     reason = "" if delivered else f"{said.status}, {said.reason}".removesuffix(", ")
-    gone, ref = said.code in NO_SUCH_PHONE, said.ref or ""
-    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, ref),)
+    gone = said.to if said.code in NO_SUCH_PHONE else ""
+    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, said.ref or ""),)
 
 
 def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
@@ -98,11 +97,12 @@ def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
     ]
 
 
-def _gone(event: MailEvent) -> bool:
+def _gone(event: MailEvent) -> str:
     # A block is a refusal for now, whatever its code is.
     status = str(event.body.get("status", ""))
     blocked = event.body.get("type") == "blocked"
-    return event.status == "bounce" and not blocked and status in NO_SUCH_MAILBOX
+    gone = event.status == "bounce" and not blocked and status in NO_SUCH_MAILBOX
+    return str(event.body.get("email", "")) if gone else ""
 
 
 @ROUTES.post(
@@ -176,7 +176,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
         _log.info("notification %s was DELIVERED before: %s", job.id, event.reason)
         return Heard.LATE
     if event.gone and job is not None:
-        await _retire_sole(context, job, Channel(stage))
+        await retire(context, job.subject or "", Channel(stage), event.gone)
     if job is not None and not event.delivered and stage != job.stage:
         # Another channel has been tried since, and its outcome counts.
         return Heard.LATE
@@ -193,7 +193,7 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
         message = "the notification was not sent yet"
         raise InvalidState(message, hint="GET /notifications/{id} shows its status")
     run = ref_of(job)
-    event = DeliveryEvent("", f"app:{run}", delivered=True, reason="", gone=False)
+    event = DeliveryEvent("", f"app:{run}", delivered=True, reason="")
     await _settle(context, run, job, event)
 
 
@@ -246,13 +246,3 @@ def _stage_of(job: JobView, key: str) -> str:
 def _has_arrived(job: JobView, stage: str) -> bool:
     """Return whether the message of this channel has been delivered."""
     return stage == job.stage and status_of(job)[0] is Status.DELIVERED
-
-
-async def _retire_sole(context: NotifyContext, job: JobView, channel: Channel) -> None:
-    """Retire the address that a notification was sent to; of several devices it is not known."""
-    found = (await context.reader.read(job.subject or "", None)).recipient
-    if found is None:
-        return
-    known = addresses(found, channel)
-    if len(known) == 1:
-        await retire(context, found.id, channel, known[0])

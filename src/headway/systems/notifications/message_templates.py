@@ -221,11 +221,11 @@ def forms_of(template: MessageTemplate, channel: Channel) -> Forms:
     """Return what a template says in a channel.
 
     Raises:
-        InvalidValue: it says nothing there.
+        InvalidValue: it says nothing there; as of `render`, the message is to follow the channel.
     """
     found = template.channels.get(channel) or template.channels.get(DEFAULT)
     if found is None:
-        message = f"the template {template.id!r} says nothing for {channel}"
+        message = "text is missing"
         raise InvalidValue(message, hint=f"add channels.{channel}, or channels.{DEFAULT}")
     return cast("Forms", found)
 

@@ -99,11 +99,12 @@ def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
 
 def without_address(recipient: Recipient, channel: Channel, address: str) -> dict[str, Any]:
     """Return the changes that remove an address which no longer exists; empty for none."""
-    if address not in addresses(recipient, channel):
+    known = addresses(recipient, channel)
+    # A provider may write an address in lower case.
+    kept = [one for one in known if one.casefold() != address.casefold()]
+    if len(kept) == len(known):
         return {}
-    if channel is Channel.PUSH:
-        return {"devices": [one for one in recipient.devices if one != address]}
-    return {_COLUMNS[channel]: None}
+    return {"devices": kept} if channel is Channel.PUSH else {_COLUMNS[channel]: None}
 
 
 _COLUMNS = {

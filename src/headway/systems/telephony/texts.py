@@ -52,6 +52,7 @@ class TextEvent:
 
     Attributes:
         ref: of the job's run; None if the webhook does not hold it.
+        to: who it was sent to, E.164; empty if the webhook does not hold it.
         event: the same whenever the webhook is sent again, another for anything else it says.
         reason: why it failed; may be empty.
         code: the provider's own for why it failed; may be empty.
@@ -62,6 +63,7 @@ class TextEvent:
     ref: str | None
     status: TextStatus
     event: str
+    to: str = ""
     reason: str = ""
     code: str = ""
 

@@ -104,6 +104,7 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
         ref=request.asked("ref"),
         status=status,
         event=event_id(NAME, message_id, said),
+        to=only(form, "To") or "",
         reason=_reason(form),
         code=only(form, "ErrorCode") or "",
     )
