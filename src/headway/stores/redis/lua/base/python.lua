@@ -98,7 +98,7 @@ function Python.replace_text(text, part, by)
   end
 end
 
--- The element of the least measure, the first of equals; nil if there is none.
+-- The element with the smallest measure, the first of equals; nil for an empty list.
 function Python.min(list, measures)
   local best, least
   for place, one in ipairs(list) do
