@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.outcomes import GaveBack, Succeeded
+from headway.contract.outcomes import GaveBack, SettleRequest, Succeeded, Verdict
 from headway.contract.views import WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import MAX_BATCH, derived_id
@@ -225,6 +225,45 @@ async def test_handed_over_job_is_not_handed_back_by_a_stop(
     await ended(task)
     view = await store.job(sent.id)
     assert (view.state, view.in_doubt, view.run) == ("awaiting", False, 1)
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_handler_that_a_stop_ends_before_its_hand_over_is_answered_runs_again(
+    app: hw.App, store: WatchedStore, written: bool
+) -> None:
+    settle, sent_off, answers = store.settle, asyncio.Event(), asyncio.Event()
+
+    async def settle_late(request: SettleRequest) -> list[Verdict]:
+        verdicts = await settle(request) if written else []
+        sent_off.set()
+        await answers.wait()
+        return verdicts or await settle(request)
+
+    stopped, dialled = asyncio.Event(), list[int]()
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def call(job: hw.Job) -> None:
+        try:
+            await job.hand_over("CA1")
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        dialled.append(job.run)
+
+    sent = await app.send_async(call)
+    worker = app.worker(grace="1ms")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "settle", settle_late)
+        task = asyncio.create_task(worker.run())
+        await soon(sent_off)
+        worker.stop()
+        await soon(stopped)
+        answers.set()
+        await ended(task)
+    assert (await store.job(sent.id)).reason == "its worker stopped"
+    async with working(app):
+        view = await store.becomes(sent.id, "awaiting")
+    assert (dialled, view.run, view.attempt, view.in_doubt) == ([2], 2, 1, False)
 
 
 async def test_worker_serves_several_lanes_in_strict_order(

@@ -93,8 +93,12 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
             return None
         case "cancel" if stopped and not job.handed:
             return Died(job.id, job.run, reason="cancelled", error="stopped, as it was cancelled")
+        case "stop" if stopped and job.handing and not job.handed:
+            # It may be awaiting by now, and then a hand-back would leave it so, though the outside
+            # world was never touched.
+            return Snoozed(job.id, job.run, after_ms=0, reason=_STOPPING)
         case "stop" if stopped and not job.handed:
-            return Released(job.id, job.run, reason="its worker stopped")
+            return Released(job.id, job.run, reason=_STOPPING)
         case "timeout" if not isinstance(error, Retry | Dead):
             return _failed(job, timed_out(job, error), kinds)
         case _:
@@ -109,6 +113,7 @@ def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
     return error
 
 
+_STOPPING = "its worker stopped"
 _MAX_LAST = 500
 _RUNTIME = "headway.runtime."
 
