@@ -219,7 +219,7 @@ async def test_each_outcome_is_written(rig: Rig) -> None:
     assert await settle(
         rig,
         {**awaiting, "outcome": "known_as", "key": "CA2"},
-        {**awaiting, "outcome": "gave_back", "gate": "numbers"},
+        {**awaiting, "outcome": "gave_back", "gate": "all"},
         {**awaiting, "outcome": "returned"},
     ) == ["done", "done", "done"]
     signal = {"event": "e1", "final": "succeeded"}
