@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.outcomes import HandedOver, KnownAs, Verdict
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
-from headway.core.errors import KeyConflict
+from headway.core.errors import CallerError, KeyConflict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
@@ -355,8 +355,10 @@ class SignalGroup(ConformanceGroup):
     async def test_key_of_a_live_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
         call, other = await dial(rig), await dial(rig, key="call-other")
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
-        for key in ("CA77", call.key, f"{call.id}:{call.run}"):
-            async with rig.refuses(KeyConflict, match=call.id):
+        # A server refuses the reference of another job before it asks the store.
+        keys = {"CA77": KeyConflict, call.key: KeyConflict, f"{call.id}:{call.run}": CallerError}
+        for key, error in keys.items():
+            async with rig.refuses(error, match=call.id):
                 await other.worker.report(KnownAs(other.id, other.run, key=key))
         reply = await rig.signal("CA77")
         assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
