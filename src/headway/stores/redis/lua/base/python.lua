@@ -110,7 +110,7 @@ function Python.min(list, measures)
   return best
 end
 
--- The element of the greatest measure, likewise.
+-- The element with the greatest measure, likewise.
 function Python.max(list, measures)
   local best, most
   for place, one in ipairs(list) do
