@@ -11,7 +11,7 @@ import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Verdict
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
-from headway.core.errors import LeaseLost, StoreUnavailable, UnknownGate
+from headway.core.errors import HandlerCancelled, LeaseLost, StoreUnavailable, UnknownGate
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
@@ -339,6 +339,52 @@ def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
 
     assert run_virtually(work, 1_700_000_000_000) is goes_on
     assert ("the answer to its hand-over came after 2000 ms" in caplog.text) is not goes_on
+
+
+def test_beat_before_the_answer_to_a_cancelled_hand_over_is_no_lost_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Late(Slow):
+        """The job is cancelled just before its hand-over, whose answer takes three beats."""
+
+        async def settle(self, request: SettleRequest) -> list[Verdict]:
+            if isinstance(request.outcomes[0], HandedOver):
+                await cancel(request.outcomes[0].job)
+            verdicts = await self._inner.settle(request)
+            await pause(1)
+            return verdicts
+
+    async def cancel(job: str) -> None:
+        await apps[0].cancel_async(job)
+
+    async def work(loop: VirtualLoop) -> str | None:
+        timing, over = VirtualTiming(loop), asyncio.Event()
+        store = Late(open_store("memory://", clock=loop.clock), 0)
+        app = hw.App(store=store, timing=timing)
+        apps.append(app)
+        stops: list[str | None] = []
+
+        @app.job()
+        async def call(job: hw.Job) -> None:
+            try:
+                await job.hand_over()
+            except HandlerCancelled:
+                stops.append(job.stop)
+                raise
+            finally:
+                over.set()
+
+        await app.send_async(call)
+        worker = app.worker(heartbeat="task", chores=False, lease="1s")
+        running = asyncio.ensure_future(worker.run())
+        await over.wait()
+        worker.stop()
+        await running
+        return stops[0]
+
+    apps: list[hw.App] = []
+    assert run_virtually(work, 1_700_000_000_000) == "cancel"
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == []
 
 
 async def test_refused_hand_over_of_a_handler_that_was_cancelled_stops_no_worker() -> None:

@@ -22,7 +22,7 @@ from headway.core.errors import CallerError, Forbidden, StoreUnavailable, Unknow
 from headway.core.job import MAX_BATCH
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.endings import describe
-from headway.runtime.worker.lease import Held
+from headway.runtime.worker.lease import Held, Run
 
 STAYING = frozenset({HandedOver, KnownAs, GaveBack})
 """Outcomes after which the worker still holds the run, because its handler still runs."""
@@ -47,7 +47,7 @@ class Settler:
         self._timing = timing
         self._queue: list[Outcome] = []
         self._writing = 0
-        self._answers: dict[int, asyncio.Future[Verdict]] = {}
+        self._answers: dict[int, tuple[Run, asyncio.Future[Verdict]]] = {}
         self._wake = asyncio.Event()
         self._closed = False
         self._over = False
@@ -81,9 +81,13 @@ class Settler:
         if self._over:
             raise StoreUnavailable(_STOPPED)
         future = asyncio.get_running_loop().create_future()
-        self._answers[id(outcome)] = future
+        self._answers[id(outcome)] = ((outcome.job, outcome.run), future)
         self.put(outcome)
         return await future
+
+    def asks(self, run: Run) -> bool:
+        """Return whether the handler of this run waits for a verdict."""
+        return any(asked == run for asked, _ in self._answers.values())
 
     async def run(self) -> None:
         """Write until it is closed and nothing is left."""
@@ -97,7 +101,7 @@ class Settler:
         finally:
             self._over = True
             answers, self._answers = self._answers, {}
-            for answer in answers.values():
+            for _, answer in answers.values():
                 if not answer.done():
                     answer.set_exception(StoreUnavailable(_STOPPED))
 
@@ -146,8 +150,9 @@ class Settler:
         self, refused: SettleRequest, error: CallerError | Forbidden
     ) -> list[Verdict]:
         (outcome,) = refused.outcomes
-        answer = self._answers.get(id(outcome))
-        if answer is not None:
+        asked = self._answers.get(id(outcome))
+        if asked is not None:
+            _, answer = asked
             if not answer.done():
                 answer.set_exception(error)
             return [Verdict.LOST]
@@ -175,10 +180,13 @@ class Settler:
                         outcome.run,
                         kind.__name__,
                     )
+            elif verdict is Verdict.CANCELLED:
+                # The refused hand-over ended the run, and its handler is about to be told so.
+                runs.pop((outcome.job, outcome.run), None)
             if answers:
-                answer = answers.pop(id(outcome), None)
-                if answer is not None and not answer.done():
-                    answer.set_result(verdict)
+                asked = answers.pop(id(outcome), None)
+                if asked is not None and not asked[1].done():
+                    asked[1].set_result(verdict)
 
 
 def _in_time(outcome: Outcome, verdict: Verdict, took_ms: float) -> Verdict:

@@ -195,6 +195,9 @@ class WorkerRun:
             if job is None:
                 continue
             run = (job.id, job.run)
+            if run in lost and (self.settler.asks(run) or run not in self._held.runs):
+                # A hand-over has ended it, or its verdict is going to say why it is not live.
+                continue
             if run in lost and job.stop != "lost":
                 _log.warning("job %s: run %d is not live any more", *run)
                 slot.interrupt("lost")
