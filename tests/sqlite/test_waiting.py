@@ -122,8 +122,32 @@ def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
     two.notify(8, [("b", None)])
     assert one.listen(LIMIT) == (8, [("b", None)])
     one.close()
+    assert len(list(folder_of(path).iterdir())) == 1
     two.close()
-    assert list(folder_of(path).iterdir()) == []
+    assert not folder_of(path).exists()
+
+
+def test_folder_that_the_last_process_removes_is_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, one, two = Notifier(path), Notifier(path), Notifier(path)
+    last.start()
+    ending, mkdir = [last], Path.mkdir
+
+    def made(folder: Path, mode: int, *, exist_ok: bool) -> None:
+        mkdir(folder, mode, exist_ok=exist_ok)
+        # The other process ends before the socket is bound.
+        while ending:
+            ending.pop().close()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", made)
+        one.start()
+    assert one.listening
+    two.notify(1, [("a", None)])
+    assert one.listen(LIMIT) == (1, [("a", None)])
+    one.close()
+    two.close()
 
 
 def test_process_that_comes_in_the_same_tick_of_the_folders_time_stamp_is_notified(

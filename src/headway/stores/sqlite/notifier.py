@@ -28,6 +28,9 @@ _MOST = 60_000
 _SETTLED_MS = 100
 """A folder's time stamp is coarse: a younger folder may change again with the same stamp."""
 
+_TRIES = 3
+"""How often the folder is made, if others that end remove it."""
+
 Lanes = Iterable[tuple[str | None, int | None]]
 Notification = tuple[int, list[tuple[str | None, int | None]]]
 """The number of the commit, and the lanes with from when."""
@@ -66,14 +69,19 @@ class Notifier:
             return
         own = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            receiver.bind(os.fspath(own))
-            own.chmod(0o600)
-        except OSError:
-            receiver.close()
+        for _ in range(_TRIES):
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                receiver.bind(os.fspath(own))
+                own.chmod(0o600)
+            except FileNotFoundError:
+                # A process that has just ended removed the folder, which was empty.
+                continue
+            except OSError:
+                break
+            self._own, self._receiver = own, receiver
             return
-        self._own, self._receiver = own, receiver
+        receiver.close()
 
     def listen(self, seconds: float) -> Notification | None:
         """Block until a notification arrives; return None at the time limit."""
@@ -136,12 +144,14 @@ class Notifier:
         return self._others
 
     def close(self) -> None:
-        """Close the sockets, and remove this process's own."""
+        """Close the sockets, and remove this process's own, and the folder if it was the last."""
         for one in (self._receiver, self._sender):
             if one is not None:
                 one.close()
         if self._own is not None:
             self._own.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._folder.rmdir()
 
 
 class PollFallback:
