@@ -9,11 +9,16 @@ import psycopg
 import pytest
 
 from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import JobsQuery
+from headway.core.gates.slots import Slots
 from headway.core.job import NewJob
 from headway.stores import open_store
+from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.options import parse_url
 from headway.stores.sql.interned import Interned
+from headway.testing.jobs import use_of
 from tests.servers.stores import NewUrl
 
 TENANTS = 40
@@ -39,6 +44,36 @@ async def test_cache_of_flows_is_bounded_and_loses_nothing(
     cached = [len(one._things) for one in gc.get_objects() if isinstance(one, Interned)]
     assert 0 < max(cached) <= MOST
     await store.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
+async def test_times_at_shut_gates_that_a_process_remembers_are_bounded(
+    kind: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.stores.ledger.lane_claim.SPELLS", MOST)
+    store = open_store(new_url(kind))
+    line = Slots("line", 1)
+    await store.define(DefineRequest(items=(DeclareGate(spec=line),), author="ann"))
+    gates = (use_of(line),)
+    jobs = [
+        NewJob(id=str(uuid4()), kind="k", lane="a", tenant=f"t{n}", gates=gates)
+        for n in range(TENANTS)
+    ]
+    await store.enqueue(jobs)
+    started: set[str] = set()
+    for n in range(1, TENANTS + 1):
+        claim = ClaimRequest(worker="w" * 32, request=n, lanes=(("a", 1),), n=9, free=9)
+        (job,) = (await store.claim(claim)).jobs
+        started.add(job.id)
+        await store.settle(SettleRequest(worker="w" * 32, outcomes=(Succeeded(job.id, job.run),)))
+    assert started == {job.id for job in jobs}
+    spells = [one for one in gc.get_objects() if isinstance(one, dict) and _holds_spells(one)]
+    assert 0 < max(map(len, spells)) <= MOST
+    await store.close()
+
+
+def _holds_spells(found: dict[object, object]) -> bool:
+    return isinstance(next(iter(found.values()), None), ShutSpell)
 
 
 async def test_flows_that_are_known_use_up_no_numbers(new_url: NewUrl) -> None:

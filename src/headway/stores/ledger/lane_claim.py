@@ -54,6 +54,8 @@ FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
 CANDIDATES, MORE_CANDIDATES = 500, 4
 """Candidates that are read when one is busy, and how many times as many are the next time."""
+SPELLS = 100_000
+"""Flows of which a process remembers when they were shut; over years there may be millions."""
 GROWTH = 4
 """After a round that parked jobs, the next one reads this many times as many heads in all."""
 
@@ -309,9 +311,14 @@ class LaneClaim:
 
     def _begin_spell(self, flow: int) -> None:
         self.stopped.add(flow)
-        spell = self.ledger.shut_spells.get(flow)
+        spells = self.ledger.shut_spells
+        spell = spells.get(flow)
         if spell is None or spell.until is not None:
-            self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
+            if len(spells) >= SPELLS:
+                # The oldest half: of these flows the wait is reported as longer than it was.
+                for old in [*islice(spells, SPELLS // 2)]:
+                    del spells[old]
+            spells[flow] = ShutSpell(self.ledger.now, None)
 
     def _note_opening(self, at: int) -> None:
         self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
