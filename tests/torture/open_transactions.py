@@ -143,16 +143,25 @@ def _look_on(url: str, pid: int, seconds: float, seen: BesideSend) -> None:
 def _work(
     url: str, stop: Flag, number: int, hidden: str, pipe: SimpleQueue[tuple[int, float, bool]]
 ) -> None:
-    pipe.put((0, 0.0, False))  # it begins
-    pipe.put(asyncio.run(_work_until(url, stop, number, hidden)))
+    def begun() -> None:
+        pipe.put((0, 0.0, False))
+
+    pipe.put(asyncio.run(_work_until(url, stop, number, hidden, begun)))
 
 
-async def _work_until(url: str, stop: Flag, number: int, hidden: str) -> tuple[int, float, bool]:
+async def _work_until(
+    url: str, stop: Flag, number: int, hidden: str, begun: Callable[[], None]
+) -> tuple[int, float, bool]:
+    """Enqueue, claim and settle until told to stop; `begun` is called after the first attempt."""
     app = declared(url)
     store = open_store(url)
     claims, longest, last, early = 0, 0.0, time.monotonic(), False
     worker = f"worker {number}"
-    while not stop.up:
+    for turn in count():
+        if stop.up:
+            break
+        if turn == 1:
+            begun()
         calls = [app.kind("call").make(phone=number * 1000 + n) for n in range(10)]
         try:
             await store.enqueue(calls)

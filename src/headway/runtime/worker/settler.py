@@ -181,7 +181,7 @@ class Settler:
                         kind.__name__,
                     )
             elif verdict is Verdict.CANCELLED:
-                # The refused hand-over ended the run, and its handler is about to be told so.
+                # The refused hand-over ended the run, and its handler is about to learn that.
                 runs.pop((outcome.job, outcome.run), None)
             if answers:
                 asked = answers.pop(id(outcome), None)
