@@ -168,6 +168,17 @@ class WaitGroup(ConformanceGroup):
         assert await rig.act(verb, job.id, edit=edit) == [Acted.DONE]
         await rig.wait(reply.seen)
 
+    async def test_sweep_that_finds_due_jobs_wakes_who_waits_too_long_for_them(
+        self, rig: Rig
+    ) -> None:
+        # A clock that is set forward, after a suspend for example, shortens no wait by itself.
+        await rig.add(due_at=rig.clock() + HOUR_MS)
+        reply = await rig.worker.ask()
+        rig.clock.advance(HOUR_MS)
+        async with rig.wakes(reply.seen):
+            assert [one.promoted for one in await rig.sweep()] == [1]
+        assert len(await rig.worker.take()) == 1
+
     async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         await rig.wait(reply.seen, rig.clock())

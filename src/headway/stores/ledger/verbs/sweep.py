@@ -48,7 +48,7 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     late = _deadlines(step, n) if held < n else 0
     # Write what has ended before feeding and removing.
     step.flush()
-    promoted = sum(promote(step, lane) for lane in ledger.jobs.lanes_due(LANES))
+    promoted = _promote_due(step)
     timers, fed = run_timers(step.book, n)
     extend_short(step.book, n)
     step.flush()
@@ -68,6 +68,21 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
         again=n in {workers, held, expired, late, timers, removed, lines},
         workers=len(leases),
     )
+
+
+def _promote_due(step: Step) -> int:
+    """Promote due jobs of some lanes, and return how many became waiting.
+
+    A waiting process claims when the next job of its lane is due. Jobs that are left for a sweep
+    mean that none waits, or that the clock was set forward and the waits have become too long.
+    """
+    promoted = 0
+    for lane in step.ledger.jobs.lanes_due(LANES):
+        n = promote(step, lane)
+        if n:
+            step.wake(lane)
+        promoted += n
+    return promoted
 
 
 def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:

@@ -93,10 +93,16 @@ local function lapse_workers(step, n)
   return #workers, lost, held
 end
 
+-- A waiting process claims when the next job of its lane is due. Jobs that are left for a sweep
+-- mean that none waits, or that the clock was set forward and the waits have become too long.
 local function promote_due(step)
   local promoted = 0
   for _, lane in ipairs(Jobs.lanes_due(LANES)) do
-    promoted = promoted + Promotion.promote(step, lane)
+    local n = Promotion.promote(step, lane)
+    if n > 0 then
+      Run.wake(lane)
+    end
+    promoted = promoted + n
   end
   return promoted
 end
