@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from threading import Semaphore
 
 from headway.contract.store import Enqueued
@@ -20,8 +19,6 @@ from headway.stores.postgres.statement import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
 Replies = list[Enqueued]
-
-_LANE = attrgetter("lane")
 
 PATIENT = 2
 """How many at once may wait for the end of others' transactions, each with a connection."""
@@ -48,8 +45,7 @@ class Enqueues:
         def verb(ledger: PostgresLedger) -> Replies:
             return enqueue(ledger, jobs)
 
-        modes = (Mode.INSERT, Mode.EXCLUSIVE) if self._limited(jobs) else _MODES
-        for mode in modes[:-1]:
+        for mode in (Mode.BLIND, Mode.INSERT):
             try:
                 return self._steps.run(mode, verb)
             except NeedsMore:
@@ -58,7 +54,7 @@ class Enqueues:
                 # The assumptions may be what is wrong.
                 if mode is not Mode.BLIND:
                     raise
-        return self._steps.run(modes[-1], verb)
+        return self._steps.run(Mode.EXCLUSIVE, verb)
 
     def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
         """As `enqueue`, if an open transaction has sent the same key or id.
@@ -79,14 +75,6 @@ class Enqueues:
                 return alone.run(Mode.EXCLUSIVE, lambda ledger: enqueue(ledger, jobs))
             finally:
                 alone.close()
-
-    def _limited(self, jobs: Sequence[NewJob]) -> bool:
-        rows = self._steps.shared.lanes.rows
-        for lane in dict.fromkeys(map(_LANE, jobs)):
-            row = rows.get(lane)
-            if row is not None and row.current.max_backlog is not None:
-                return True
-        return False
 
     def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
         """Answer calls, as many as fit in a batch as one.
@@ -161,6 +149,3 @@ class Enqueues:
     def look(self) -> tuple[None, Done]:
         """Read which store this is."""
         return self._steps.run(Mode.INSERT, lambda _: None)
-
-
-_MODES = (Mode.BLIND, Mode.INSERT, Mode.EXCLUSIVE)
