@@ -15,6 +15,8 @@ from headway.cli.options import Signed
 from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
 from headway.contract.signals import Heard
+from headway.contract.views import GateState
+from headway.core.errors import InvalidState, StoreUnavailable
 from headway.core.state import State
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
@@ -141,6 +143,71 @@ def test_command_copies_between_any_two_kinds(
     twice = headway("copy", source, target)
     assert twice.code == 2
     assert "the store to copy to is not empty" in twice.err
+
+
+def test_store_that_was_closed_is_closed_in_the_copy_and_that_is_said(
+    headway: Headway, old: str
+) -> None:
+    line = ("pause", "all", "--until", "2h", "--reason", "a drill")
+    assert headway(*line, "--store", old).code == 0
+    ran = headway("copy", old, NEW)
+    assert ran.code == 0
+    assert "TO is closed, as FROM was" in ran.err
+
+    def closing(url: str) -> tuple[object, object]:
+        gates = headway("gates", "--store", url, "--json").document["gates"]
+        (gate,) = [one for one in gates if one["name"] == "all"]
+        return gate["closed_until"], gate["closed_reason"]
+
+    until, reason = closing(NEW)
+    assert isinstance(until, int)
+    assert reason == "a drill"
+    assert closing(old) == (253_402_300_800_000, "copied to another store")
+
+
+def closed(gates: tuple[GateState, ...]) -> set[str]:
+    return {gate.name for gate in gates if gate.closed_until is not None}
+
+
+async def test_copy_that_fails_leaves_the_source_open_and_the_target_closed(
+    new_url: NewUrl,
+) -> None:
+    clock = FakeClock()
+    source = Rig(open_store(new_url("sqlite"), clock=clock), clock)
+    target = Rig(open_store(new_url("sqlite"), clock=clock), clock)
+    job = await source.add()
+
+    def fail(done: float, total: float | None = None) -> None:
+        if done == total:
+            message = "the target is gone"
+            raise StoreUnavailable(message)
+
+    with pytest.raises(StoreUnavailable, match="the target is gone"):
+        await copy_store(source.store, target.store, "the tester", Signed(), fail)
+    assert closed((await target.dump()).gates) == {"all"}
+    assert closed((await source.dump()).gates) == set()
+    assert await source.new_worker().take_ids(9) == [job.id]
+    for rig in (source, target):
+        await rig.store.close()
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+async def test_copy_takes_back_what_workers_that_are_gone_held(new_url: NewUrl, kind: str) -> None:
+    clock = FakeClock()
+    source = Rig(open_store(new_url(kind), clock=clock), clock)
+    target = Rig(open_store(new_url("sqlite"), clock=clock), clock)
+    job = await source.add()
+    await source.new_worker().take(1)
+    with pytest.raises(InvalidState, match="1 workers live"):
+        await copy_store(source.store, target.store, "the tester", Signed(), silent)
+    clock.advance(LEASE_MS)
+    copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)
+    assert not copied.closed
+    assert await target.state(job.id) in {State.SCHEDULED, State.WAITING}
+    assert (await target.view(job.id)).runs[0].outcome == "lost"
+    for rig in (source, target):
+        await rig.check()
+        await rig.store.close()
 
 
 def carried(all_of_it: Dump) -> Dump:

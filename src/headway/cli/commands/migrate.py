@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -27,9 +28,12 @@ from headway.contract.views import (
     TokensQuery,
     WorkersQuery,
 )
-from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidState, InvalidValue, StoreError, StoreUnavailable
+from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
 from headway.core.state import State
 from headway.stores import open_store
+from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.sqlite import parse_url
 from headway.stores.sqlite.connection import migrate as migrate_file
@@ -114,19 +118,29 @@ EVERYTHING = "all"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copied:
-    """What was carried, in rows by part, and the jobs that the new store has now, by state."""
+    """What was carried, in rows by part, and the jobs that the new store has now, by state.
+
+    `closed` is whether everything is closed in the new store, as it was in the old one.
+    """
 
     rows: dict[str, int]
     counts: dict[str, int]
+    closed: bool
 
 
 async def copy_store(
-    source: Store, target: Store, author: str, signed: Signed, meter: Meter
+    source: Store,
+    target: Store,
+    author: str,
+    signed: Signed,
+    meter: Meter,
+    keep_trail_ms: int = TRAIL_KEPT_MS,
 ) -> Copied:
     """Copy a stopped store into an empty one.
 
-    The source is closed, and stays so: what it holds must not be dispatched twice. The target is
-    closed until all is there, and then open as the source was.
+    What workers that are gone held in the source is taken back first. The source is closed, and
+    stays so: what it holds must not be dispatched twice. The target is closed until all is there,
+    and then open or closed as the source was. If the copy fails, the source is as it was before.
 
     Raises:
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
@@ -143,19 +157,36 @@ async def copy_store(
         message = "the store to copy to is not empty"
         raise InvalidValue(message, hint="give another file, or another ?namespace=")
     await _check_stopped(source)
-    was_closed = await _is_closed(source)
+    store = cast("Store", source)
+    while (await store.sweep(MAX_BATCH, keep_trail_ms=keep_trail_ms)).again:
+        pass
+    as_it_was = await _closing(source)
     reason = signed.reason or "copied to another store"
     await _define(source, CloseGate(name=EVERYTHING, reason=reason), author)
-    before = await source.read(StatsQuery())
+    try:
+        rows, counts = await _carry_closed(source, target, meter)
+    except BaseException:
+        with suppress(StoreError):
+            await _define(source, as_it_was, author)
+        raise
+    await _define(target, as_it_was, author)
+    return Copied(rows=rows, counts=counts, closed=isinstance(as_it_was, CloseGate))
+
+
+async def _carry_closed(
+    source: Movable, target: Movable, meter: Meter
+) -> tuple[dict[str, int], dict[str, int]]:
+    before = await cast("Store", source).read(StatsQuery())
+    if running := before.counts.get(State.RUNNING, 0):
+        message = f"{running} jobs of the store to copy from are running"
+        raise InvalidState(message, hint="stop its workers, and copy again")
     rows = await _carry(source, target, before, meter)
-    after = await source.read(StatsQuery())
-    there = await target.read(StatsQuery())
+    after = await cast("Store", source).read(StatsQuery())
+    there = await cast("Store", target).read(StatsQuery())
     if not _same(before, after) or _jobs(there) != _jobs(after):
         message = "the source was changed while it was copied"
         raise InvalidState(message, hint="stop who sends to it, and copy again to an empty store")
-    if not was_closed:
-        await _define(target, OpenGate(name=EVERYTHING), author)
-    return Copied(rows=rows, counts=_jobs(there))
+    return rows, _jobs(there)
 
 
 async def _carry(
@@ -194,18 +225,16 @@ async def _check_stopped(source: Movable) -> None:
     if living:
         message = f"{len(living)} workers live on the store to copy from: {', '.join(living[:3])}"
         raise InvalidState(message, hint="stop them, and wait until their leases have ended")
-    if running := stats.counts.get(State.RUNNING, 0):
-        message = f"{running} jobs of the store to copy from are running"
-        raise InvalidState(
-            message,
-            hint="their workers are gone: let one worker run for a moment, so that it takes "
-            "them back, and stop it again",
-        )
 
 
-async def _is_closed(source: Movable) -> bool:
+async def _closing(source: Movable) -> CloseGate | OpenGate:
+    """Return what makes another store open or closed as this one is."""
     page = await cast("Store", source).read(GatesQuery(names=(EVERYTHING,)))
-    return any(gate.closed_until is not None for gate in page.rows)
+    for gate in page.rows:
+        if gate.closed_until is not None:
+            until = gate.closed_until if gate.closed_until < FOREVER else None
+            return CloseGate(name=EVERYTHING, until_at=until, reason=gate.closed_reason)
+    return OpenGate(name=EVERYTHING)
 
 
 async def _define(store: Movable, item: CloseGate | OpenGate, author: str) -> None:
@@ -234,8 +263,9 @@ def copy(
 
     Jobs in every state with their runs, keys, permits and trails, gates with what was used of
     them, closings, lanes, the timetable and signals kept. Stop the workers and those who send
-    first. FROM is closed (`headway pause all`) and stays so; TO opens when all is there.
-    With --json: {"rows": {part: number}, "jobs": {state: number}}.
+    first. FROM is closed (`headway pause all`) and stays so; TO opens when all is there, unless
+    FROM was closed before. With --json: {"rows": {part: number}, "jobs": {state: number},
+    "closed"}.
 
     Raises:
         InvalidValue: both are the same store, or one of them keeps nothing.
@@ -254,20 +284,25 @@ def copy(
         raise StoreUnavailable(message, hint="say FROM first, then TO")
     copied = asyncio.run(_copy(session, source, target, signed))
     if session.json:
-        session.terminal.document({"rows": copied.rows, "jobs": copied.counts})
+        session.terminal.document(
+            {"rows": copied.rows, "jobs": copied.counts, "closed": copied.closed}
+        )
         return
     session.terminal.line(f"{sum(copied.counts.values())} jobs are copied")
     session.terminal.remark("FROM is closed and stays so; point all processes to TO")
+    if copied.closed:
+        session.terminal.remark("TO is closed, as FROM was: open it with `headway resume all`")
 
 
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
     author = session.author(signed.author)
+    keep_trail_ms = parse_duration(session.settings.keep_trail)
     old = open_store(untouched(source))
     try:
         new = open_store(target)
         try:
             with progress(session.terminal, "copy jobs") as meter:
-                return await copy_store(old, new, author, signed, meter)
+                return await copy_store(old, new, author, signed, meter, keep_trail_ms)
         finally:
             await new.close()
     finally:
