@@ -290,6 +290,15 @@ async def test_each_word_for_a_status_is_brought_to_one_of_ours() -> None:
     await application.close()
 
 
+@pytest.mark.parametrize("said", [["completed"], {"is": "completed"}, True, 1, ""])
+async def test_a_status_that_is_no_known_word_is_not_understood(said: object) -> None:
+    application = vonage("http://127.0.0.1:1")
+    body = json.dumps({"uuid": UUID, "status": said}).encode()
+    with pytest.raises(InvalidValue, match="the call's status is"):
+        application.read_status(hook(body))
+    await application.close()
+
+
 async def test_an_event_is_the_same_when_it_comes_again_and_another_when_it_says_another() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     forms = [call_form(), call_form("busy"), call_form(SequenceNumber="4")]

@@ -100,17 +100,19 @@ def read_status(request: HookRequest) -> CallEvent | None:
         InvalidValue: it is not understood.
     """
     body = _object(request)
-    said = body.get("status")
-    if said is None or said in PASSED_OVER or "dtmf" in body:
+    if body.get("status") is None or "dtmf" in body:
         return None
-    status = read_status_word("call", CALLS, str(said))
+    said = str(body["status"])
+    if said in PASSED_OVER:
+        return None
+    status = read_status_word("call", CALLS, said)
     call_id = _text(body, "uuid")
     return CallEvent(
         provider=NAME,
         call_id=call_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, call_id, str(said), str(body.get("timestamp", ""))),
+        event=event_id(NAME, call_id, said, str(body.get("timestamp", ""))),
         duration_s=whole(body.get("duration")) if status.ended else None,
         reason=_reason(body),
         body={name: _written(value) for name, value in body.items()},
