@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from pathlib import Path
 
@@ -48,6 +49,29 @@ def test_a_store_that_does_not_exist_is_a_problem_and_is_not_made(headway: Headw
     assert list(folder.iterdir()) == []
 
 
+def test_device_that_is_so_full_that_new_jobs_are_refused_is_a_problem(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    headway("migrate")
+    real = os.statvfs
+
+    def nearly_full(place: str) -> os.statvfs_result:
+        found = list(real(place))
+        found[4] = 3
+        return os.statvfs_result(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", nearly_full)
+        ran = headway("doctor", "--json")
+        assert ran.code == 1
+        assert "new jobs are refused: the device of" in problems(ran)["room"]
+        assert headway("send", "noop").code == 4
+        url = "sqlite:///headway.db?reserve_bytes=0"
+        assert headway("doctor", "--store", url).code == 0
+        assert headway("send", "noop", "--store", url).code == 0
+    assert headway("doctor").code == 0
+
+
 def test_a_damaged_file_is_a_problem_and_is_not_touched(headway: Headway, folder: Path):
     enqueue(*(new_job(args=b'{"x": "%s"}' % (b"y" * 500)) for _ in range(200)))
     headway("doctor")
@@ -58,6 +82,9 @@ def test_a_damaged_file_is_a_problem_and_is_not_touched(headway: Headway, folder
     ran = headway("doctor", "--json")
     assert ran.code == 1
     assert "integrity" in problems(ran)
+    found = [one["found"] for one in ran.document["findings"] if one["subject"] == "integrity"]
+    assert len(found) > 1
+    assert not any("\n" in one for one in found)
     assert path.read_bytes() == data
 
 

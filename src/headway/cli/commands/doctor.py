@@ -37,6 +37,7 @@ from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreError
 from headway.runtime.records import record
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
+from headway.stores.sqlite import parse_url
 
 PLACES = frozenset({"file", "server"})
 """A problem with one of these keeps the store from being opened."""
@@ -71,7 +72,7 @@ def look_at_place(url: str) -> list[Finding]:
     return [
         *look_at_library(),
         *look_at_permissions(path),
-        *look_at_room(path),
+        *look_at_room(path, parse_url(url).reserve_bytes),
         *look_at_machine_clock(path),
         *look_inside(path),
     ]

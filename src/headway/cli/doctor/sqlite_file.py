@@ -12,6 +12,7 @@ import apsw
 
 from headway.cli.doctor import Finding, ok, problem, warning
 from headway.core.duration import format_duration
+from headway.stores.sqlite.disk import DiskSpace
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 
 FIRST_SOUND = (3, 51, 3)
@@ -47,8 +48,15 @@ def look_at_permissions(path: Path) -> list[Finding]:
     return findings or [ok("permissions", f"writable, mode {mode:04o}")]
 
 
-def look_at_room(path: Path) -> list[Finding]:
-    """Return whether its device has room."""
+def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
+    """Return whether its device has room.
+
+    Args:
+        reserve_bytes: the store's own: with less, it refuses new jobs.
+    """
+    short = DiskSpace(path, reserve_bytes).shortage()
+    if short is not None:
+        return [problem("room", f"new jobs are refused: {short.message}", "free some space")]
     usage = shutil.disk_usage(path.parent)
     share = usage.free / usage.total
     found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file has {_size(path) / 1e6:.1f} MB"
@@ -79,7 +87,8 @@ def look_inside(path: Path) -> list[Finding]:
         db: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             mode = str(db.pragma("journal_mode"))
-            wrong = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_SHOWN})")]
+            rows = db.execute(f"PRAGMA integrity_check({_SHOWN})")
+            wrong = [line for row in rows for line in str(row[0]).splitlines()][:_SHOWN]
         finally:
             db.close()
     except apsw.Error as error:
