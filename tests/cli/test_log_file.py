@@ -107,6 +107,40 @@ def test_a_log_file_that_was_moved_away_is_made_again(tmp_path: Path):
     assert path.read_text() == "second\n"
 
 
+FULL = """
+import logging, os, resource, sys
+from pathlib import Path
+from headway.runtime.log_file import LogFile
+
+path, how = Path(sys.argv[1]), sys.argv[2]
+handler = LogFile(path, size=100 if how == "rotated" else 100_000, keep=2)
+logger = logging.getLogger()
+logger.addHandler(handler)
+logger.addHandler(logging.StreamHandler(sys.stdout))
+logger.warning("first")
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (120, most))
+for number in range(3):
+    logger.warning("%d" + "x" * 150, number)
+if how == "moved":
+    os.replace(path, path.with_name("elsewhere"))
+logger.warning("%s", "y" * 150)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+logger.warning("last")
+"""
+
+
+@pytest.mark.parametrize("how", ["left", "moved", "rotated"])
+def test_a_log_file_goes_on_when_its_device_has_room_again(tmp_path: Path, how: str):
+    path = tmp_path / "headway.log"
+    line = [sys.executable, "-c", FULL, str(path), how]
+    ran = subprocess.run(line, check=True, capture_output=True, text=True)
+    assert path.read_text().splitlines()[-1].endswith("last")
+    assert ran.stderr == ""
+    assert ran.stdout.count("headway.log cannot be written: File too large") == 1
+    assert ran.stdout.splitlines()[-1] == "last"
+
+
 def test_a_log_file_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path):
     with pytest.raises(InvalidValue, match=r"nowhere/headway\.log cannot be written"):
         configure_logging(Settings(log_file=tmp_path / "nowhere" / "headway.log"))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from headway.core.errors import InvalidValue
+
+_log = logging.getLogger("headway.log_file")
 
 MODE = 0o600
 """Only the owner may read a log."""
@@ -34,6 +37,7 @@ class LogFile(RotatingFileHandler):
         Raises:
             InvalidValue: it cannot be written to.
         """
+        self._failures = 0
         try:
             super().__init__(path, maxBytes=size, backupCount=keep, encoding="utf-8")
         except OSError as error:
@@ -45,6 +49,23 @@ class LogFile(RotatingFileHandler):
         # One that was made by something else may be open to all.
         os.fchmod(stream.fileno(), MODE)
         return stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; if the device refuses it, it is lost, and the others still have it."""
+        before = self._failures
+        super().emit(record)
+        if self._failures == before:
+            self._failures = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (its base's name)
+        """Report the first of the lines that cannot be written, to the other handlers."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._failures += 1
+        if self._failures == 1:
+            _log.warning("the log file %s cannot be written: %s", self.baseFilename, error.strerror)
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  (its base's name)
         """Return whether the file is full; goes on in the one that another process began."""
@@ -59,6 +80,7 @@ class LogFile(RotatingFileHandler):
             if self._is_another():
                 self._reopen()
             else:
+                self._close_stream()
                 super().doRollover()
 
     def _is_another(self) -> bool:
@@ -71,9 +93,15 @@ class LogFile(RotatingFileHandler):
             return True
 
     def _reopen(self) -> None:
-        if self.stream:
-            self.stream.close()
+        self._close_stream()
         self.stream = self._open()
+
+    def _close_stream(self) -> None:
+        # On a full device the close fails as well, for what was not written before.
+        stream, self.stream = self.stream, None
+        if stream:
+            with suppress(OSError):
+                stream.close()
 
     @contextmanager
     def _alone(self) -> Generator[None]:
