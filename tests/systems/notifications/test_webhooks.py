@@ -9,6 +9,7 @@ import pytest
 from twilio.request_validator import RequestValidator
 
 from headway.runtime.timing import REAL
+from headway.server.hooks.signals import MAX_REASON
 from headway.systems.notifications.sender import Accepted
 from tests.server.hooks.outside import post
 from tests.server.hooks.senders import Mailer
@@ -134,6 +135,8 @@ async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
         by_mail = {got.id: n for n, got in enumerate(notify.email.got, 1)}
         good, bad = (f"m-{by_mail[id_]}.recv-1" for id_ in (one, two))
         events = [
+            {"event": "bounce", "sg_event_id": "e3", "sg_message_id": "m" * 600},
+            {"event": "bounce", "sg_event_id": "e4", "sg_message_id": "m\0"},
             {"event": "delivered", "sg_event_id": "e1", "sg_message_id": good},
             {
                 "event": "bounce",
@@ -141,7 +144,7 @@ async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
                 "sg_message_id": bad,
                 "email": "ada@example.org",
                 "status": "5.1.1",
-                "reason": "no such mailbox",
+                "reason": "no such mailbox\0" + "." * 2_000,
             },
         ]
         url = f"{notify.rig.url}/notifications/hooks/sendgrid"
@@ -149,7 +152,8 @@ async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
         assert reply.status_code == 204, reply.text
         assert (await notify.get(one))["status"] == "DELIVERED"
         told = await notify.get(two)
-        assert (told["status"], told["reason"]) == ("FAILED", "email: bounce, no such mailbox")
+        reason = "email: " + "bounce, no such mailbox".ljust(MAX_REASON, ".")
+        assert (told["status"], told["reason"]) == ("FAILED", reason)
         # The address does not exist any more.
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
         forged = await notify.rig.http.post("/notifications/hooks/sendgrid", json=events)

@@ -25,7 +25,13 @@ from headway.server.hooks.request import (
     refuse,
     strict_base64,
 )
-from headway.server.hooks.signals import StatusMeaning, digest_id, event_id
+from headway.server.hooks.signals import (
+    MAX_REASON,
+    StatusMeaning,
+    bounded_text,
+    digest_id,
+    event_id,
+)
 
 SIGNATURE = "x-twilio-email-event-webhook-signature"
 TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
@@ -140,12 +146,13 @@ def _event(body: Mapping[str, object]) -> MailEvent | None:
     if not isinstance(own, str) or not own:
         own = digest_id(msgspec.json.encode(body, order="sorted"))
     said = body.get("reason") or body.get("response")
+    reason = f"{status}, {said}" if isinstance(said, str) else status
     return MailEvent(
         status=status,
         ref=ref if isinstance(ref, str) and ref else None,
         message_id=_WAY.sub("", mail) if isinstance(mail, str) else None,
         event=event_id("sendgrid", own),
-        reason=f"{status}, {said}" if isinstance(said, str) else status,
+        reason=bounded_text(reason, MAX_REASON),
         body=body,
     )
 

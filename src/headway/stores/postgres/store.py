@@ -25,6 +25,7 @@ from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.enqueueing import Enqueues, Woken
@@ -185,6 +186,8 @@ class PostgresStore(SqlStore):
         return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
+        # Its keys are read ahead of the verb, which would check them.
+        check_signal(signal)
         return await self._take_turn(signal)
 
     # Operating

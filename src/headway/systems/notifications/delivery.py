@@ -14,7 +14,8 @@ from fastapi import Request, Response
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.views import JobQuery, JobView
-from headway.core.errors import InvalidState
+from headway.core.errors import InvalidState, InvalidValue
+from headway.core.naming import check_name
 from headway.core.state import FINAL, State
 from headway.server.access import Public
 from headway.server.hooks.request import HookRequest
@@ -81,6 +82,8 @@ def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryE
 def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
     """Return the events of a verified webhook of SendGrid that end messages, in order.
 
+    An id that no notification can have is left out: the events after it count.
+
     Raises:
         InvalidValue: it is not a list of events.
     """
@@ -93,8 +96,18 @@ def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
             gone=_gone(one),
         )
         for one in read_events(request)
-        if one.message_id and one.status in {"delivered", *UNDELIVERED}
+        if one.message_id
+        and _can_be_known(one.message_id)
+        and one.status in {"delivered", *UNDELIVERED}
     ]
+
+
+def _can_be_known(provider_id: str) -> bool:
+    try:
+        check_name("key", known_as(provider_id))
+    except InvalidValue:
+        return False
+    return True
 
 
 def _gone(event: MailEvent) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.outcomes import HandedOver, KnownAs, Verdict
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
-from headway.core.errors import CallerError, KeyConflict
+from headway.core.errors import CallerError, InvalidValue, KeyConflict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
@@ -57,6 +57,12 @@ class SignalGroup(ConformanceGroup):
         call = await dial(rig)
         await rig.signal(call.key, decided)
         assert (await rig.view(call.id)).reason == reason
+
+    async def test_signal_with_nul_in_a_name_is_refused(self, rig: Rig) -> None:
+        call = await dial(rig)
+        for fields in ({"key": "a\0"}, {"event": "e\0"}, {"known_as": "a\0"}):
+            async with rig.refuses(InvalidValue, match="NUL"):
+                await rig.store.signal(replace(Signal(key=call.key, event="end"), **fields))
 
     async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
         call = await dial(rig)
