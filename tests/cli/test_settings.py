@@ -25,6 +25,11 @@ def test_the_file_is_read_and_a_variable_wins_over_it(
     assert (settings.store, settings.log_level) == ("sqlite:///b.db", "debug")
 
 
+def test_file_that_begins_with_a_byte_order_mark_is_read(folder: Path):
+    folder.joinpath("headway.toml").write_text('log_level = "debug"\n', encoding="utf-8-sig")
+    assert load_settings().log_level == "debug"
+
+
 def test_a_file_elsewhere_is_named_by_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.joinpath("other.toml").write_text('store = "memory://"\n')
     monkeypatch.setenv("HEADWAY_CONFIG", "other.toml")

@@ -143,6 +143,16 @@ def test_an_unknown_zone_is_refused_whatever_the_schedule(text: str):
         parse_schedule(text, tz="Nope")
 
 
+@pytest.mark.parametrize(
+    "name", ["localtime", "posixrules", "Factory", "posix/Europe/Berlin", "right/Europe/Berlin"]
+)
+def test_file_beside_the_zones_is_no_zone(name: str):
+    """Else a schedule would mean another moment on each machine, or could not be read there."""
+    with pytest.raises(InvalidValue, match=f"there is no time zone '{name}'") as refused:
+        parse_schedule("at 09:00", tz=name)
+    assert name not in refused.value.hint
+
+
 @pytest.mark.parametrize("text", ["at 25:00", "at 24:01", "at 9", "at 23:60"])
 def test_hint_of_a_wrong_time_of_day_names_times_that_are_accepted(text: str):
     with pytest.raises(InvalidValue) as raised:

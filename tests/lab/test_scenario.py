@@ -114,6 +114,11 @@ def test_a_fault_is_told_with_the_file_and_the_key(
     assert "\n" not in caught.value.message or "cannot be read" in caught.value.message
 
 
+def test_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (scenario,) = read_scenarios(write(tmp_path, f"\ufeff{GOOD}"))
+    assert scenario.seed == 3
+
+
 def test_several_faults_are_told_at_once(tmp_path: Path) -> None:
     text = GOOD.replace("limit = 7", "limit = true").replace("lost = 0.01", "lost = 2")
     with pytest.raises(InvalidValue, match=r"limit.*lost"):

@@ -187,7 +187,7 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
     named = os.environ.get(FILE_VARIABLE)
     path = Path(named or FILE)
     try:
-        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+        return path, tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if not named:
             return path, {}

@@ -158,8 +158,14 @@ def find_zone(name: object) -> ZoneInfo:
         raise InvalidValue(message, hint=_near(name)) from None
 
 
+# Beside the zones lie files that are not zones, or are them again with leap seconds.
+_NOT_ZONES = frozenset(("Factory", "localtime", "posix", "posixrules", "right"))
+
+
 @lru_cache(maxsize=1024)
 def _zone(name: str) -> ZoneInfo:
+    if name.partition("/")[0] in _NOT_ZONES:
+        raise KeyError(name)
     return ZoneInfo(name)
 
 
@@ -255,7 +261,7 @@ def _change_at(zone: ZoneInfo, low_at: int, high_at: int, before: int) -> int:
 
 def _near(name: str) -> str:
     """A hint with the zones whose name or city is spelled most like this."""
-    exact = {zone.lower(): zone for zone in sorted(available_timezones())}
+    exact = {zone.lower(): zone for zone in sorted(available_timezones() - _NOT_ZONES)}
     cities = {lower.rsplit("/", 1)[-1]: zone for lower, zone in exact.items()}
     text = name[:80].lower().replace(" ", "_")
     whole = [exact[near] for near in get_close_matches(text, exact, n=2)]

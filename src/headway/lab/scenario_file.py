@@ -55,7 +55,7 @@ def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         message = f"{path}: the scenario cannot be read: {error}"
         raise InvalidValue(message) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.timetable.schedule import At, Cron, Every
-from headway.systems.automations.config import Config, parse_config, read_schedule
+from headway.systems.automations.config import Config, parse_config, read_config, read_schedule
 
 FILE = Path("/srv/automations.toml")
 VALID = '[[automation]]\nid = "good"\nrepository = "/srv/r"\nschedule = "30m"\ncommand = "true"\n'
@@ -159,6 +159,13 @@ def test_an_unknown_table_and_a_wrong_dispatcher_are_reported():
     config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
     assert [fault.line for fault in config.faults] == [1, 4]
     assert list(config.automations) == ["good"]
+
+
+def test_first_table_after_a_byte_order_mark_is_read(tmp_path: Path):
+    path = tmp_path / "automations.toml"
+    path.write_text(f"{VALID}{VALID.replace('good', 'other')}", encoding="utf-8-sig")
+    config = read_config(path)
+    assert (config.faults, list(config.automations)) == ((), ["good", "other"])
 
 
 def test_an_empty_file_is_valid():

@@ -163,6 +163,8 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b"name,phone,lat,lon\n" + b"a" * 10_001, "more than 10000 bytes"),
     (b"name,phone,lat,lon\n" + b"\n" * 250_001, "more than 250000 rows"),
     (b"name,phone,lat,lon\nAda,+15550000001,52,east\n", "not a number"),
+    (b"name,phone,lat,lon\nAda,+15550000001,nan,13\n", "lat is 'nan', which is not a number"),
+    (b"name,phone,lat,lon\nAda,+15550000001,52,-inf\n", "lon is '-inf', which is not a number"),
     (b"id,name,phone,lat,lon\n=1+1,Ada,+15550000001,52,13\n", "id"),
     (b"name,phone,lat,lon,on_duty\nAda,+15550000001,52,13,perhaps\n", "on_duty"),
     (b"name,phone,lat,lon,channel\nAda,+15550000001,52,13,fax\n", "channel"),

@@ -219,7 +219,7 @@ def read_config(path: Path) -> Config:
         InvalidValue: the file cannot be read at all.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else f"no UTF-8 at byte {error.start}"
         message = f"{path} cannot be read: {said}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import Query, Response
@@ -129,10 +130,13 @@ class NearbyAsked(QueryModel):
 def _number(what: str) -> Callable[[str], object]:
     def read(text: str) -> float:
         try:
-            return float(text)
+            number = float(text)
         except ValueError:
+            number = nan
+        if not isfinite(number):
             message = f"{what} is {text[:40]!r}, which is not a number"
-            raise InvalidValue(message, hint="degrees with a point, such as 52.52") from None
+            raise InvalidValue(message, hint="degrees with a point, such as 52.52")
+        return number
 
     return read
 
