@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,16 @@ from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working
+
+
+def returned(store: WatchedStore) -> Callable[[], Awaitable[bool]]:
+    """Whether the return of a handler that handed over is written."""
+
+    async def settled() -> bool:
+        outcomes = [one for request, _ in store.asked("settle") for one in request.outcomes]
+        return any(type(one) is Returned for one in outcomes)
+
+    return settled
 
 
 async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: WatchedStore) -> None:
@@ -185,13 +196,22 @@ async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedS
     assert "has handed over already (add another key with known_as)" in refused[0]
 
 
-@pytest.mark.parametrize("verb", ["hand_over", "offer"])
-async def test_job_whose_hand_over_is_not_awaited_dies_with_what_to_write(
-    app: hw.App, store: WatchedStore, verb: str
+@pytest.mark.parametrize(
+    ("verb", "what", "given"),
+    [
+        ("hand_over", "hand-over", ()),
+        ("offer", "hand-over", ()),
+        ("known_as", "known_as", ("CA17",)),
+        ("give_back", "give_back", ("agents",)),
+    ],
+)
+async def test_job_whose_verb_is_not_awaited_dies_with_what_to_write(
+    app: hw.App, store: WatchedStore, verb: str, what: str, given: tuple[str, ...]
 ) -> None:
     @app.job()
     async def call(job: hw.Job) -> str:
-        getattr(job, verb)()
+        getattr(job, verb)(*given)
+        await job.progress("another verb that is awaited")
         return "dialled"
 
     sent = await app.send_async(call)
@@ -199,9 +219,44 @@ async def test_job_whose_hand_over_is_not_awaited_dies_with_what_to_write(
         view = await store.ends(sent.id)
     assert (view.state, view.result, len(view.runs)) == ("dead", None, 1)
     assert view.reason == (
-        "invalid_state: the handler of 'call' ended without its hand-over "
-        "(write `await` before job.hand_over)"
+        f"invalid_state: the handler of 'call' ended without its {what} "
+        f"(write `await` before job.{verb})"
     )
+
+
+async def test_verb_that_is_not_awaited_is_found_among_those_that_are(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def both(job: hw.Job) -> None:
+        await asyncio.gather(job.known_as("a"), job.known_as("b"))
+
+    @app.job()
+    async def one(job: hw.Job) -> None:
+        await job.known_as("c")
+        job.known_as("d")  # pyright: ignore[reportUnusedCoroutine]
+
+    sent = [await app.send_async(kind) for kind in (both, one)]
+    async with working(app):
+        states = [(await store.ends(job.id)).state for job in sent]
+    assert states == ["succeeded", "dead"]
+
+
+async def test_verb_that_is_not_awaited_after_the_hand_over_leaves_the_job_to_its_signal(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over("CA17")
+        job.known_as("CA18")  # pyright: ignore[reportUnusedCoroutine]
+
+    sent = await app.send_async(call)
+    async with working(app):
+        await store.until(returned(store))
+        await app.signal_async("CA17", event="e", final="succeeded")
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
+    assert "write `await` before job.known_as" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -488,14 +543,10 @@ async def test_nothing_is_claimed_for_a_hand_over_or_a_return_that_frees_no_gate
         await started.put(job.id)
         await job.hand_over(job.id, timeout="30m")
 
-    async def returned() -> bool:
-        outcomes = [one for request, _ in store.asked("settle") for one in request.outcomes]
-        return any(type(one) is Returned for one in outcomes)
-
     first, second = [await app.send_async(call) for _ in range(2)]
     async with working(app):
         assert await started.get() == first.id
-        await store.until(returned)
+        await store.until(returned(store))
         for _ in range(50):
             # All that the settlements have woken runs: this store and the worker have one loop.
             await pause(0)

@@ -75,6 +75,26 @@ async def test_beat_lists_runs_until_their_settlement_is_answered(
     assert min(named) >= claims[0]
 
 
+async def test_progress_is_noted_though_it_is_not_awaited(app: hw.App, store: WatchedStore) -> None:
+    go_on = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        job.progress(1).close()  # closed, so that Python does not warn
+        await go_on.wait()
+
+    sent = await app.send_async(work)
+    async with working(app, lease="10s", chores=False):
+
+        async def progressed() -> bool:
+            return (await store.job(sent.id)).progress == b"1"
+
+        await store.until(progressed)
+        go_on.set()
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
+
+
 async def test_progress_whose_beat_failed_goes_out_with_the_next(store: WatchedStore) -> None:
     faulty = FaultyStore(store)
     app = hw.App(store=faulty)

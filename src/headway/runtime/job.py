@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -40,26 +41,44 @@ Asked = ParamSpec("Asked")
 Written = Coroutine[Any, Any, None]
 _HAND_OVERS = ("hand_over", "offer")
 
+_log = logging.getLogger("headway.worker")
+
 
 def _awaited(
     verb: Callable[Concatenate[Job, Asked], Written],
 ) -> Callable[Concatenate[Job, Asked], Written]:
-    """Refuse a call in a thread, where it would do nothing, and note one that hands over."""
+    """Refuse a call in a thread, where it would do nothing, and note one that is to be awaited."""
     name = verb.__name__
 
     @wraps(verb)
     def call(job: Job, *args: Asked.args, **kwargs: Asked.kwargs) -> Written:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            message = f"the handler of {job.kind!r} is not async, and cannot await job.{name}"
-            raise InvalidState(message, hint=f"call job.sync.{name}") from None
+        _check_async(job, name)
         written = verb(job, *args, **kwargs)
+        job.touched = True
         if name in _HAND_OVERS:
-            job.touched, job.handing = True, written
+            job.handing = written
+        # Of calls that are awaited together the first stands for all.
+        if not _is_forgotten(job.called.get(name)):
+            job.called = {**job.called, name: written}
         return written
 
     return call
+
+
+def _check_async(job: Job, verb: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        message = f"the handler of {job.kind!r} is not async, and cannot await job.{verb}"
+        raise InvalidState(message, hint=f"call job.sync.{verb}") from None
+
+
+def _is_forgotten(written: Written | None) -> bool:
+    return written is not None and inspect.getcoroutinestate(written) == inspect.CORO_CREATED
+
+
+async def _noted() -> None:
+    """Leave nothing to wait for: what was called did it already."""
 
 
 class Job:
@@ -70,6 +89,7 @@ class Job:
         handed: whether this run has handed over.
         touched: whether its end is more than a plain one.
         handing: the newest hand-over that was called, awaited or not.
+        called: by the names of verbs, what is to be awaited.
     """
 
     # Plain class attributes with a dictionary behind them: most jobs never change one, and making
@@ -80,6 +100,7 @@ class Job:
     _then: tuple[NewJob, ...] = ()
     _close: tuple[Closing, ...] = ()
     handing: Written | None = None
+    called: Mapping[str, Written] = {}
 
     def __init__(self, claimed: Claimed, context: HandlerContext) -> None:
         self.claimed = claimed
@@ -189,16 +210,24 @@ class Job:
         self.settled_by(outcome, await self._context.write(outcome))
 
     def forgotten(self) -> Dead | None:
-        """Return what a handler that did not await its hand-over ends with; None for any other.
+        """Return what a handler that did not await a verb ends with; None for any other.
 
-        Another attempt would touch the outside world again, and forget it again.
+        Another attempt would do the work again, and forget the verb again. After a hand-over it is
+        only logged: the outside world has the job, and its signal is still to come.
         """
-        handing = self.handing
-        if handing is None or inspect.getcoroutinestate(handing) != inspect.CORO_CREATED:
+        forgotten = [name for name, written in self.called.items() if _is_forgotten(written)]
+        for name in forgotten:
+            self.called[name].close()
+        if not forgotten:
             return None
-        handing.close()
-        message = f"the handler of {self.kind!r} ended without its hand-over"
-        return Dead(f"{InvalidState.code}: {message} (write `await` before job.hand_over)")
+        verb = forgotten[0]
+        what = "hand-over" if verb in _HAND_OVERS else verb
+        message = f"the handler of {self.kind!r} ended without its {what}"
+        error = InvalidState(message, hint=f"write `await` before job.{verb}")
+        if self.handed:
+            _log.error("job %s run=%d: %s", self.id, self.run, error)
+            return None
+        return Dead(f"{error.code}: {error}")
 
     @_awaited
     async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
@@ -238,9 +267,10 @@ class Job:
         outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))
         self.settled_by(outcome, await self._context.write(outcome))
 
-    @_awaited
-    async def progress(self, value: object) -> None:
+    def progress(self, value: object) -> Written:
         """Show how far it is; the newest value goes out with the next beat of a live run.
+
+        It is noted by the call, though the result is to be awaited.
 
         Args:
             value: anything that JSON can carry.
@@ -248,7 +278,9 @@ class Job:
         Raises:
             PayloadTooLarge: it is above the limit.
         """
+        _check_async(self, "progress")
         self._context.note_progress(self.id, self.run, encode("progress", value))
+        return _noted()
 
     def then(self, *jobs: NewJob) -> None:
         """Create jobs in the same step as this run's next settlement or hand-over.
