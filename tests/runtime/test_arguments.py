@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 import headway as hw
@@ -48,6 +49,27 @@ def test_wrong_type_is_refused_with_kind_argument_expected_and_got(app: hw.App) 
     assert refused(app, call, phone="5", place={"lat": "x", "lon": 1}).startswith(text)
 
 
+def test_records_that_hold_what_json_cannot_carry_whole_are_refused(app: hw.App) -> None:
+    @dataclass
+    class Stop:
+        lat: float | None
+        at: Any = None
+
+    class Tour(msgspec.Struct):
+        stops: list[Any]
+
+    @app.job()
+    async def drive(job: hw.Job, stop: Any = None, pace: float | None = float("nan")) -> None: ...
+
+    nan, naive = Stop(float("nan")), Stop(None, datetime(2026, 1, 1))  # noqa: DTZ001
+    for stop in (nan, [nan], {"a": nan}, Tour([nan])):
+        assert "holds NaN" in refused(app, drive, stop=stop)
+    for stop in (naive, [naive], Tour([naive])):
+        assert "datetime without an offset" in refused(app, drive, stop=stop)
+    made = drive.make(stop=Tour([Stop(None, datetime(2026, 1, 1, tzinfo=UTC))]))
+    assert made.args == b'{"stop":{"stops":[{"lat":null,"at":"2026-01-01T00:00:00Z"}]}}'
+
+
 def test_missing_and_unknown_arguments_are_named(app: hw.App) -> None:
     @app.job()
     async def call(job: hw.Job, phone: str, tries: int = 3) -> None: ...
@@ -55,6 +77,9 @@ def test_missing_and_unknown_arguments_are_named(app: hw.App) -> None:
     assert refused(app, call) == "call: the argument 'phone' is missing (it takes phone, tries)"
     assert refused(app, call, phone="1", trys=2) == (
         "call: there is no argument 'trys' (did you mean tries?)"
+    )
+    assert refused(app, call, phon="1") == (
+        "call: there is no argument 'phon' (did you mean phone?)"
     )
 
 

@@ -165,16 +165,18 @@ class Arguments:
         kept = dict(values)
         for name, default in self._default_values.items():
             value = kept[name]
-            if type(value) is type(default) and value == default:
+            if value is default or (type(value) is type(default) and value == default):
                 del kept[name]
         return kept
 
     def _names_wrong(self, given: Mapping[str, object]) -> InvalidArguments:
-        missing = sorted(self.required - given.keys())
-        if missing:
-            message = f"{self.kind}: the argument {missing[0]!r} is missing"
+        strange = set[str]() if self.open else given.keys() - self._known
+        if not strange:
+            missing = min(self.required - given.keys())
+            message = f"{self.kind}: the argument {missing!r} is missing"
             return InvalidArguments(message, hint=f"it takes {', '.join(self.names)}")
-        unknown = min(given.keys() - self._known)
+        # First what is unknown: one that is missing may be misspelt there.
+        unknown = min(strange)
         takes = f"it takes {', '.join(self.names)}" if self.names else "it takes none"
         takes = f"{takes}; the options of a send are {', '.join(sorted(RESERVED - {'kind'}))}"
         message = f"{self.kind}: there is no argument {unknown[:80]!r}"
@@ -279,29 +281,27 @@ _SCALARS = _TEXT_OR_WHOLE | {float}
 
 
 def _holds_naive(value: object) -> bool:
-    match value:
-        case datetime():
-            return value.tzinfo is None
-        case Mapping():
-            held: Iterable[object] = cast("Mapping[object, object]", value).values()
-        case list() | tuple() | set() | frozenset():
-            held = cast("list[object]", value)
-        case _:
-            return False
-    return any(_holds_naive(one) for one in held if type(one) not in _SCALARS)
+    if isinstance(value, datetime):
+        return value.tzinfo is None
+    return any(_holds_naive(one) for one in _held(value) if type(one) not in _SCALARS)
 
 
 def _holds_nan(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return any(_holds_nan(one) for one in _held(value) if type(one) not in _TEXT_OR_WHOLE)
+
+
+def _held(value: object) -> Iterable[object]:
     match value:
-        case float():
-            return not math.isfinite(value)
         case Mapping():
-            held: Iterable[object] = cast("Mapping[object, object]", value).values()
+            return cast("Mapping[object, object]", value).values()
         case list() | tuple() | set() | frozenset():
-            held = cast("list[object]", value)
+            return cast("list[object]", value)
         case _:
-            return False
-    return any(_holds_nan(one) for one in held if type(one) not in _TEXT_OR_WHOLE)
+            # Of a record, such as a dataclass, the fields; a moment stays one.
+            plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+            return cast("dict[str, object]", plain).values() if isinstance(plain, dict) else ()
 
 
 class Place(StrEnum):
