@@ -15,6 +15,7 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.store import Enqueued
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
+from headway.runtime.worker.claimer import LOOK_EVERY
 from headway.stores.ledger.lane_claim import FLOWS
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
@@ -410,9 +411,29 @@ async def test_closed_lane_starts_nothing_until_it_is_opened(
     assert view.state == "succeeded"
 
 
+class OneLook(hw.Timing):
+    """From a moment on looks once more at what is held ready, when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = False
+        self.holds, self.may_look = asyncio.Event(), asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        if not self.begun or seconds != LOOK_EVERY:
+            await super().pause(seconds)
+        elif self.holds.is_set():
+            await asyncio.Event().wait()
+        else:
+            self.holds.set()
+            await self.may_look.wait()
+
+
 async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
-    app: hw.App, store: WatchedStore
+    store: WatchedStore,
 ) -> None:
+    timing = OneLook()
+    app = hw.App(store=store, timing=timing)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.job()
@@ -425,17 +446,16 @@ async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
     first = await app.send_async(work, n=0)
     async with working(app, concurrency=1, name="busy", chores=False) as busy:
         await soon(begun)
+        held = await app.send_many_async([work.make(n=n) for n in range(1, 9)])
         current: Any = busy._current
         # As if its handlers had been quick so far, and there had been a backlog.
         current._claimer._prefetch.target = 20
         current._claimer._dry = False
-        held = [await app.send_async(work, n=n) for n in range(1, 9)]
+        timing.begun = True
         current.queue.asked.set()
-
-        async def all_held() -> bool:
-            return len(current.queue.plain) == len(held)
-
-        await store.until(all_held)
+        await soon(timing.holds)
+        assert len(current.queue.plain) == len(held)
+        timing.may_look.set()
         async with working(app, concurrency=2, name="idle", chores=False) as idle:
             for sent in held:
                 view = await store.ends(sent.id)
