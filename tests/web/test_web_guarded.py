@@ -64,7 +64,12 @@ async def test_an_open_page_ends_with_its_token():
                     async with asyncio.timeout(LIMIT_S):
                         async for _ in found:
                             pass
-                assert (await http.get("/ui/gates")).status_code == 303
+                away = await http.get("/ui/gates")
+                assert away.status_code == 303
+                asked = (await http.get(away.headers["location"])).text
+                assert "Your token has ended or was revoked: nothing was changed." in asked
+                assert 'name="token"' in asked
+                assert "autofocus" in asked
 
 
 async def test_no_more_pages_are_live_at_once_than_there_is_room_for():

@@ -356,8 +356,9 @@ class Dashboard:
             reply = RedirectResponse(f"{BASE}/-/sign-in?{urlencode({'next': inside(to)})}", 303)
             if token_of(request) is not None:
                 forget_token(request, reply)
+                say(request, reply, "Your token has ended or was revoked: nothing was changed.")
             return reply
-        titles = {403: "Refused", 404: "Not found"}
+        titles = {403: "Refused", 404: "Not found", 422: "Not understood"}
         shell = self._outside(request, titles.get(status, "Not now"))
         facts = {"error": error, "status": status}
         try:
