@@ -188,7 +188,10 @@ def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
         elif isinstance(one, FunctionType):
             # A verb of Job is async under its wrapper; a plain method of Client wraps an async one.
             fn = inspect.unwrap(one) if of is hw.Job else one
-            call = f"{'await ' * inspect.iscoroutinefunction(fn)}{name}{signature(one)}"
+            is_awaited = (
+                inspect.iscoroutinefunction(fn) or fn.__annotations__["return"] == "Written"
+            )
+            call = f"{'await ' * is_awaited}{name}{signature(one)}"
             methods[call] = summary(one)
     named = {name: text for name, text in attributes.items() if name not in skip}
     rows = [(f"`{name}`", text) for name, text in (*named.items(), *methods.items())]
@@ -299,6 +302,7 @@ TABLES: dict[str, Callable[[], str]] = {
             "signal_base",
             "stop",
             "handed",
+            "called",
             "handing",
             "forgotten",
             "touched",
