@@ -261,6 +261,25 @@ def test_a_reader_that_goes_away_early_is_no_error(headway: Headway):
         assert process.stderr.read() == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is full")
+@pytest.mark.parametrize("command", ["jobs", "export", "lanes"])
+def test_output_without_room_on_its_device_is_no_bug(headway: Headway, command: str):
+    headway("send", "noop")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        4,
+        "headway: the output cannot be written: no space is left on the device "
+        "(make room there, or write it elsewhere)\n",
+    )
+
+
 def test_a_zone_that_does_not_exist_is_an_error(headway: Headway, monkeypatch: pytest.MonkeyPatch):
     headway("send", "noop")
     monkeypatch.setenv("HEADWAY_ZONE", "Europe/Berln")

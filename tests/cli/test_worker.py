@@ -112,6 +112,7 @@ def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
     ran = headway("worker", "--drain", "--json")
     assert (ran.code, ran.document) == (0, {"settled": 300})
     assert "worker without an App" in ran.err
+    assert "name your App, or set app in headway.toml" in ran.err
     assert count("succeeded", "main") == 300
     assert count("waiting", "other") == 1
 

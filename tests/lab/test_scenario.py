@@ -119,6 +119,14 @@ def test_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None
     assert scenario.seed == 3
 
 
+def test_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        read_scenarios(tmp_path / "no.toml")
+    assert str(caught.value) == (
+        f"{tmp_path}/no.toml: the scenario cannot be read: No such file or directory"
+    )
+
+
 def test_several_faults_are_told_at_once(tmp_path: Path) -> None:
     text = GOOD.replace("limit = 7", "limit = true").replace("lost = 0.01", "lost = 2")
     with pytest.raises(InvalidValue, match=r"limit.*lost"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from errno import ENOSPC
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typer.main import get_command
 
 from headway.cli.failures import DONE, INTERRUPTED, report
 from headway.cli.global_options import JSON, STORE, VERSION, GlobalOptions, show_version
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, StoreFull
 
 
 class Entry(NamedTuple):
@@ -162,9 +163,19 @@ def call(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except UnicodeEncodeError as error:
         return report(_explained(error, arguments), json="--json" in options)
+    except OSError as error:
+        return report(_unwritten(error), json="--json" in options)
     except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can report)
         return report(error, json="--json" in options)
     return code if isinstance(code, int) else DONE
+
+
+def _unwritten(error: OSError) -> Exception:
+    """Return what to say of output for which there is no room; another error is a bug."""
+    if error.errno != ENOSPC:
+        return error
+    message = "the output cannot be written: no space is left on the device"
+    return StoreFull(message, hint="make room there, or write it elsewhere")
 
 
 def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:

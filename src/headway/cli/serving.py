@@ -157,7 +157,7 @@ async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
         # Not before a signal is handled: who reads this line may send one.
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
         if app.kinds.keys() == {NOOP}:
-            hint = "jobs of other kinds fail here: give --app, or app = in headway.toml"
+            hint = "jobs of other kinds fail here: name your App, or set app in headway.toml"
             log.warning("worker without an App", kinds=NOOP, hint=hint)
         if tether is not None:
             _tie(tether, worker)

@@ -57,7 +57,8 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        message = f"{path}: the scenario cannot be read: {error}"
+        said = error.strerror if isinstance(error, OSError) else error
+        message = f"{path}: the scenario cannot be read: {said}"
         raise InvalidValue(message) from None
 
 

@@ -27,6 +27,7 @@ from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import CallerError, HeadwayError, InvalidValue, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
+from headway.core.naming import did_you_mean
 from headway.runtime.app import App
 from headway.runtime.inserting import CalledOff, Importer
 from headway.runtime.records import job_record
@@ -374,11 +375,14 @@ async def _import(session: Session, work: Import, stream: BinaryIO, meter: Meter
 
 def _importer(opened: App, named: str | None) -> Importer:
     importers = opened.importers
-    known = ", ".join(importers) or "none; name with --app one that has an @app.importer(name)"
+    known = ", ".join(importers)
+    if not importers:
+        message = "the App has no importers"
+        raise InvalidValue(message, hint="name with --app one that has an @app.importer(name)")
     if named is not None:
         if named not in importers:
             message = f"the App has no importer {named!r}"
-            raise InvalidValue(message, hint=f"it has {known}")
+            raise InvalidValue(message, hint=did_you_mean(named, importers, f"it has {known}"))
         return importers[named]
     if len(importers) != 1:
         message = f"the App has {len(importers)} importers"
