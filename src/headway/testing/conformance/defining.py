@@ -247,6 +247,18 @@ class DefineGroup(ConformanceGroup):
         assert {f"line-{n:02}" for n in range(25)} <= set(names)
         assert sum(name.startswith("phone:") and "{" not in name for name in names) == 20
 
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7])
+    async def test_pools_stand_in_pages_of_gates_without_their_members(
+        self, rig: Rig, limit: int
+    ) -> None:
+        pool, unused, line = Pool("a-pool", {"a": 9}), Slots("b-line", 9), Slots("c-line", 9)
+        await rig.declare(pool, unused, line)
+        await rig.add_many(2, gates=(use_of(pool), use_of(line)))
+        assert len(await rig.worker.take(2)) == 2
+        gates = await rig.pages(lambda at: GatesQuery(cursor=at, limit=limit), limit)
+        expected = [("a-pool", 2), ("b-line", 0), ("c-line", 2)]
+        assert [(gate.name, gate.used) for gate in gates] == expected
+
 
 SHUT = Hours("shop", "12:00-12:01", tz="UTC")
 WIDER: list[tuple[GateSpec, GateSpec]] = [

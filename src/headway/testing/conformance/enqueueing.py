@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headway.contract.definitions import DeclareLane, LaneSpec
+from headway.contract.definitions import DeclareLane, LaneSpec, ResetLane, SetLane
 from headway.contract.operate import Verb
 from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobsQuery
@@ -32,7 +32,7 @@ from headway.core.job import (
 )
 from headway.core.state import State
 from headway.testing.clock import START_AT
-from headway.testing.conformance.rig import ConformanceGroup, Rig, policy_with
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import POLICY, JobFields, use_of
 
@@ -423,6 +423,18 @@ class EnqueueGroup(ConformanceGroup):
         again = jobs[1].changed(id=rig.jobs.make().id)
         replies = await rig.enqueue(jobs[0], again)
         assert replies == [(jobs[0].id, False), (jobs[1].id, False)]
+
+    async def test_backlog_is_what_the_operator_says_until_the_lane_is_reset(
+        self, rig: Rig
+    ) -> None:
+        await rig.add(subject=None, **SHORT)
+        await rig.define(SetLane(spec=LaneSpec(name=LANE, max_backlog=2)))
+        await rig.add(subject=None, **SHORT)
+        async with rig.refuses(BacklogFull, match=LANE):
+            await rig.add(subject=None, **SHORT)
+        await rig.define(ResetLane(name=LANE))
+        await rig.add(subject=None, **SHORT)
+        assert len(await rig.worker.take(9)) == 3
 
     async def test_finished_jobs_make_room_in_a_backlog(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=1)))

@@ -104,6 +104,18 @@ class FollowGroup(ConformanceGroup):
         alerted = json.loads(alert.args)
         assert alerted == {"job": job.id, "state": "dead", "reason": view.reason}
 
+    async def test_ends_that_one_request_reports_are_followed_in_their_order(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(4, policy=ALWAYS)
+        runs = await rig.worker.take(4)
+        ends: list[type[Succeeded | Died]] = [Succeeded, Died, Succeeded, Died]
+        await rig.worker.settle(
+            *(end(run.id, run.run) for end, run in zip(ends, runs, strict=True))
+        )
+        causes = [json.loads(job.args)["job"] for job in await followers(rig)]
+        assert causes == [run.id for run in runs]
+
     async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
         await rig.add_many(2, policy=ALERT)
         one, two = await rig.worker.take(2)

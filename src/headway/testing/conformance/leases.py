@@ -11,11 +11,12 @@ from headway.contract.outcomes import Failed, HandedOver, Released, Succeeded, V
 from headway.core.gates.slots import Slots
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig
+from headway.testing.conformance.rig import SHORT, UNKNOWN_ID, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import POLICY
+from headway.testing.jobs import POLICY, use_of
 
 LINE = Slots("line", 1)
+PHONE = Slots("phone:{phone}", 1)
 
 
 class LeaseGroup(ConformanceGroup):
@@ -225,6 +226,15 @@ class LeaseGroup(ConformanceGroup):
         assert (view.lanes, view.name, view.running) == ((LANE,), f"{rig.worker.id}@host", 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
+    async def test_worker_that_beat_before_it_claimed_is_shown_with_the_lanes_of_its_claim(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(2, subject=None, **SHORT)
+        await rig.store.beat(BeatRequest(worker=rig.worker.id, lease_ms=LEASE_MS))
+        await rig.worker.take()
+        (view,) = (await rig.dump()).workers
+        assert (view.lanes, view.running) == ((LANE,), 1)
+
     async def test_dead_worker_is_listed_for_an_hour(self, rig: Rig) -> None:
         await rig.worker.beat()
         await rig.pass_time(LEASE_MS + 3_500_000)
@@ -388,6 +398,18 @@ class SweepGroup(ConformanceGroup):
         assert rig.clock() + 7_000 <= expiry <= rig.clock() + 7_001
         await rig.worker.ask(lease_ms=3_000)
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
+
+    async def test_sweep_says_when_the_next_deadline_and_the_next_timer_come(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(PHONE)
+        run = await rig.start(expires_at=None)
+        await rig.worker.report(HandedOver(run.id, run.run, key="sid", timeout_ms=20_000))
+        assert (await rig.store.sweep(100)).next_at == rig.clock() + 20_000
+        await rig.add(gates=(use_of(PHONE, phone=1),), expires_at=None)
+        await rig.close_gate("phone:1", rig.clock() + 9_000)
+        assert await rig.worker.take() == []
+        assert (await rig.store.sweep(100)).next_at == rig.clock() + 9_000
 
     async def test_second_sweeper_finds_nothing_left(self, rig: Rig) -> None:
         await rig.start()

@@ -154,6 +154,20 @@ class MovingGroup(ConformanceGroup):
         await carry(rig, target, times=2)
         assert standing(await target.dump()) == standing(await rig.dump())
 
+    @pytest.mark.parametrize("part", ["templates", "tokens"])
+    async def test_definitions_that_are_imported_make_a_new_revision(
+        self, rig: Rig, target: Rig, part: str
+    ) -> None:
+        await rig.declare(LINE)
+        await rig.define(SetToken(spec=ORDERS))
+        chunks = await carry(rig, target)
+        before = (await target.dump()).stats.revision
+        assert isinstance(target.store, Movable)
+        for chunk in chunks:
+            if chunk.part == part:
+                await target.store.import_chunk(chunk)
+        assert (await target.dump()).stats.revision > before
+
     async def test_copy_goes_on_where_the_store_stood(self, rig: Rig, target: Rig) -> None:
         ids = await busy(rig)
         await carry(rig, target)

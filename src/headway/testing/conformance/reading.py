@@ -432,6 +432,24 @@ class StatsGroup(ConformanceGroup):
         ]
         assert waits == [0, 0, 4_500, 3_500, 0]
 
+    async def test_each_closing_of_a_shared_gate_is_counted_for_all_who_waited_through_it(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(Slots("line", 9))
+        jobs = await rig.add_many(2, gates=(Slots("line", 9),), due_at=rig.clock())
+        for shut_ms in (4_000, 3_000):
+            await rig.close_gate("line")
+            assert await rig.worker.take() == []
+            rig.clock.advance(shut_ms)
+            await rig.open_gate("line")
+            # The second starts after a claim has found the gate open.
+            await rig.worker.take_one()
+            rig.clock.advance(500)
+            await rig.worker.take_one()
+            jobs += await rig.add_many(2, gates=(Slots("line", 9),), due_at=rig.clock())
+        waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in jobs[:4]]
+        assert waits == [4_000, 4_000, 3_000, 3_000]
+
 
 class TrailGroup(ConformanceGroup):
     """Who did what, when and why; newest first."""

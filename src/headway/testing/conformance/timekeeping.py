@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from headway.contract.definitions import DeclareLane, LaneSpec
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Closing, Failed, Released, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
-from headway.testing.conformance.worker import LEASE_MS
+from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import HOUR_MS, use_of
 
 LINE = Slots("line", 1)
@@ -90,6 +91,15 @@ class WaitGroup(ConformanceGroup):
         await rig.add_many(2, gates=(LINE,))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
+        async with rig.wakes(reply.seen):
+            await rig.worker.report(Succeeded(run.id, run.run))
+
+    async def test_wait_returns_when_a_lane_of_few_places_has_room_again(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=1)))
+        await rig.add_many(2)
+        run = await rig.worker.take_one()
+        reply = await rig.new_worker().ask()
+        assert reply.jobs == []
         async with rig.wakes(reply.seen):
             await rig.worker.report(Succeeded(run.id, run.run))
 
