@@ -45,6 +45,16 @@ def test_mark_goes_back_to_what_waits_before_it() -> None:
     assert known.ranges(1)[1] == (5, 99, 9, 2**62)
 
 
+def test_mark_is_not_raised_by_what_was_read_before_another_step_let_a_job_wait() -> None:
+    known = Marks()
+    read_at = known.lowered
+    known.lower(1, 5, 99, 9)
+    known.rise(1, {5: (100, 7)}, 3, read_at)
+    assert known.ranges(1) is WHOLE
+    known.rise(1, {5: (100, 7)}, 3, known.lowered)
+    assert known.ranges(1)[1] == (5, 100, 7, 2**62)
+
+
 async def claimed(store: PostgresStore, n: int, request: int) -> list[str]:
     return [one.id for one in (await claim(store, request=request, n=n)).jobs]
 

@@ -85,6 +85,17 @@ class ClosingGroup(ConformanceGroup):
         rig.clock.advance(9_000)
         assert await rig.worker.take_ids(9) == [shut.id]
 
+    async def test_keyed_instance_that_was_closed_is_forgotten_when_it_is_open_and_idle(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(PHONE)
+        await rig.add(gates=(use_of(PHONE, phone="1"),))
+        await rig.close_gate("phone:1", rig.clock() + 9_000)
+        assert await rig.worker.take() == []
+        await rig.pass_time(9_000)
+        await rig.worker.take_and_report(Succeeded)
+        assert "phone:1" not in {gate.name for gate in await rig.gates()}
+
     async def test_keyed_instance_opened_by_hand_feeds_what_is_parked_there(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         await rig.close_gate("phone:1")

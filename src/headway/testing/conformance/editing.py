@@ -325,6 +325,14 @@ class EditGroup(ConformanceGroup):
         assert cascade.turn == ""
         assert (await rig.worker.take_one()).candidate == "b"
 
+    async def test_turn_that_was_cut_short_is_repeated_first_where_its_candidate_is_among_the_new(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
+        await rig.worker.take_and_report(NextStage, stage="two", gates=(use_of(SEAT),))
+        await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("c", "a")))
+        assert (await rig.worker.take_one()).candidate == "a"
+
     async def test_parked_cascade_goes_to_a_new_candidate_who_is_free(self, rig: Rig) -> None:
         await rig.declare(SEAT)
         uses = (use_of(SEAT),)

@@ -347,6 +347,20 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take(9, SIDE) == []
         assert await rig.worker.take_ids(9) == [big.id]
 
+    async def test_reservation_is_kept_though_its_gate_was_closed_for_a_part_of_it(
+        self, rig: Rig
+    ) -> None:
+        held = await hold(rig, LICENCE, 2)
+        big = await rig.add(kind="big", priority=0, gates=(use(LICENCE, 3),))
+        assert await rig.worker.take(9) == []
+        await rig.close_gate(use(LICENCE, 1).name, rig.clock() + 5_000)
+        await rig.pass_time(5_000)
+        await rig.pass_time(RESERVED_MS)
+        await rig.add(kind="small", lane=SIDE, gates=(use(LICENCE, 1),))
+        assert await rig.worker.take(9, SIDE) == []
+        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await rig.worker.take_ids(9) == [big.id]
+
     @pytest.mark.parametrize("why", ["never", "closed", "other"])
     async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
         self, rig: Rig, why: str

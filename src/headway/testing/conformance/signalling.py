@@ -111,6 +111,16 @@ class SignalGroup(ConformanceGroup):
         await rig.signal("CA77", event="end")
         assert (await rig.signal(call.key, event="end")).answer is Heard.ALREADY
 
+    @pytest.mark.parametrize("count", [16, 17, 18, 40])
+    async def test_each_of_many_events_of_a_run_is_known_again(self, rig: Rig, count: int) -> None:
+        call = await dial(rig)
+        events = [f"note-{n}" for n in range(count)]
+        for event in events:
+            await rig.signal(call.key, event=event, kind=SignalKind.NOTE)
+        for event in events:
+            reply = await rig.signal(call.key, event=event, kind=SignalKind.NOTE)
+            assert reply.answer is Heard.ALREADY
+
     async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
         call = await dial(rig)
         reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
