@@ -456,6 +456,16 @@ async def test_a_token_pulls_and_settles_in_its_lanes_alone(rig: Rig) -> None:
     assert (await ours.said("/ack", job))["answer"] == "done"
 
 
+async def test_a_token_is_not_told_that_a_job_of_another_lane_is_done(rig: Rig) -> None:
+    ours = Queue(rig.http, await rig.token(Role.WORKER, lanes=["send_*"]))
+    all_lanes = Queue(rig.http, await rig.token(Role.WORKER))
+    await Queue(rig.http, rig.tokens[Role.PRODUCER]).enqueue("other")
+    (job,) = await all_lanes.pull("other")
+    assert (await all_lanes.said("/ack", job))["answer"] == "done"
+    assert (await all_lanes.said("/ack", job))["answer"] == "already"
+    assert (await ours.say("/ack", job)).status_code == 409
+
+
 async def test_a_tenants_producer_sees_and_makes_only_its_own(rig: Rig) -> None:
     acme = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["acme"]))
     other = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["other"]))
