@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -31,11 +31,13 @@ class Pair:
         )
         self.after: dict[str, list[ClaimReply]] = {}
         self.parted = False
+        self.woken = [_Woken(store, self.clock) for store in self.stores]
 
     def ask(self, question: Callable[[Store], Awaitable[Reply]]) -> Reply | HeadwayError:
         """Asks both; the answer, which is the same, or the error that both raise."""
         one, two = (self._told(question(store)) for store in self.stores)
         self._same(plain(one), plain(two))
+        self._same_wakes()
         return one
 
     def claim(self, request: ClaimRequest, *, go_on: bool) -> ClaimReply | HeadwayError:
@@ -46,6 +48,7 @@ class Pair:
             for n, store in enumerate(self.stores)
         ]
         self._same(plain(replies[0]), plain(replies[1]))
+        self._same_wakes()
         if isinstance(replies[0], ClaimReply):
             self.after[request.worker] = [
                 reply for reply in replies if isinstance(reply, ClaimReply)
@@ -63,6 +66,10 @@ class Pair:
 
     def _dumped(self, store: Store) -> Dump:
         return unnumbered(self.loop.run_until_complete(dump(store)))
+
+    def _same_wakes(self) -> None:
+        one, two = (woken.take() for woken in self.woken)
+        self._same(one, two)
 
     def _same(self, one: object, two: object) -> None:
         self.parted = self.parted or one != two
@@ -84,6 +91,35 @@ class Pair:
             raise
         except HeadwayError as error:
             return error
+
+
+class _Woken:
+    """Lanes that a store has woken since they were taken, each with the first moment; None: now."""
+
+    def __init__(self, store: Any, clock: FakeClock) -> None:
+        self._clock = clock
+        self._lanes: dict[str | None, int | None] = {}
+        wakes = store._wakes
+        wake = wakes.wake
+
+        def record(lanes: Iterable[tuple[str | None, int | None]]) -> None:
+            given = list(lanes)
+            for lane, at in given:
+                self._note(lane, at)
+            wake(given)
+
+        wakes.wake = record
+
+    def _note(self, lane: str | None, at: int | None) -> None:
+        if at is not None and at <= self._clock():
+            at = None
+        known = self._lanes.get(lane, at)
+        self._lanes[lane] = None if at is None or known is None else min(at, known)
+
+    def take(self) -> dict[str | None, int | None]:
+        """What was woken since; nothing is left."""
+        taken, self._lanes = self._lanes, {}
+        return taken
 
 
 def plain(reply: object) -> object:
