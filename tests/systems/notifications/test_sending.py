@@ -15,7 +15,7 @@ from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.instant import parse_instant
 from headway.core.state import FINAL, State
-from headway.runtime.timing import REAL
+from headway.runtime.timing import REAL, pause
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
 from headway.systems.notifications.notification import Channel, Said, Status, body_of, known_as
@@ -627,6 +627,22 @@ async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: P
         assert "expired" in (await notify.becomes(late, "FAILED"))["reason"]
         assert "no recipient 'bo'" in (await notify.becomes(gone, "FAILED"))["reason"]
         assert notify.email.got == []
+
+
+async def test_one_that_expires_between_two_attempts_is_not_tried_again(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+
+        async def outlast(message: Message) -> Outcome:
+            left_ms = (message.expires_at or 0) - REAL.wall_at()
+            await pause(max(0, left_ms) / 1000)
+            return Unavailable("no route")
+
+        notify.email.answers.append(outlast)
+        one = await notify.send(expires_at="1s")
+        assert "expired" in (await notify.becomes(one, "FAILED"))["reason"]
+        # Slow as it may be, none was sent after that.
+        assert len(notify.email.got) <= 1
 
 
 async def test_a_template_that_cannot_be_rendered_fails_with_its_place(tmp_path: Path):
