@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -192,7 +193,7 @@ def test_a_store_that_is_suspect_is_a_problem_with_its_reason_and_remedy(headway
 
     async def be_replaced(store: Store) -> None:
         await store.lead("chores", "here", 1)
-        with sqlite3.connect("headway.db") as db:
+        with closing(sqlite3.connect("headway.db")) as db, db:
             # An older state: the highest time that it remembers is a minute less.
             db.execute("UPDATE number SET n = n - 60000 WHERE key = -1")
         with pytest.raises(StoreChanged):

@@ -11,6 +11,7 @@ from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
+from tests.passing_on import pass_on_extensions
 
 _FLOWS = (
     "SELECT DISTINCT flow FROM @job WHERE state = 1"
@@ -39,7 +40,7 @@ class Counted:
     refused: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class PlainFirstStore:
     """Tells the store before each claim what a claim with the turn would have taught it.
 
@@ -59,6 +60,7 @@ class PlainFirstStore:
 
     def __post_init__(self) -> None:
         self.counted.stores += 1
+        pass_on_extensions(self, self.inner)
         plain = self.inner._plain
         claim = plain.claim
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.contract.store import Store
 from headway.core.errors import CallerError
+from tests.passing_on import pass_on_extensions
 
 # What no caller repeats: a read and a wait change nothing, and a sweep is no request of anybody's.
 ONCE = {"read", "wait", "close", "sweep"}
@@ -17,6 +18,7 @@ class TwiceStore:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        pass_on_extensions(self, inner)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         operation = getattr(self.inner, name)

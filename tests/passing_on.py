@@ -1,0 +1,18 @@
+"""Wrappers of stores that pass on what they do not define themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.contract.extensions import InsertsWithin, Movable, Repairable
+
+
+def pass_on_extensions(wrapper: Any, inner: object) -> None:
+    """Give a wrapper with a `__getattr__` the extensions that the store in it has.
+
+    From Python 3.12 on `isinstance` does not ask `__getattr__` for the methods of a protocol.
+    """
+    for extension in (InsertsWithin, Movable, Repairable):
+        if isinstance(inner, extension):
+            names = [name for name in vars(extension) if not name.startswith("_")]
+            vars(wrapper).update({name: getattr(wrapper, name) for name in names})
