@@ -140,6 +140,13 @@ def test_same_arguments_in_any_order_give_the_same_body(app: hw.App) -> None:
     assert work.make(c="x", b=3, a=1).args == b'{"a":1,"b":3.0,"c":"x"}'
 
 
+def test_json_that_is_made_already_is_carried_as_it_is(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, body: Any) -> None: ...
+
+    assert work.make(body=msgspec.Raw(b'{"a":[1]}')).args == b'{"body":{"a":[1]}}'
+
+
 def test_rich_types_are_carried(app: hw.App) -> None:
     @app.job()
     async def work(

@@ -298,6 +298,8 @@ def _held(value: object) -> Iterable[object]:
             return cast("Mapping[object, object]", value).values()
         case list() | tuple() | set() | frozenset():
             return cast("list[object]", value)
+        case msgspec.Raw():
+            return ()
         case _:
             # Of a record, such as a dataclass, the fields; a moment stays one.
             plain = msgspec.to_builtins(value, builtin_types=(datetime,))
