@@ -54,6 +54,7 @@ NOT_OVER_HTTP = {
     "test_key_of_a_cascade_that_is_over_at_once_lives_its_span": "refused by the body",
     "test_as_many_gates_as_allowed_are_taken": "a body has 32 at most",
     "test_new_life_asks_those_given_again": "only a store is told of other candidates",
+    "test_signal_with_nul_in_a_name_is_refused": "one in `known_as` is left out",
     "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
         "0 asks without a number"
     ),

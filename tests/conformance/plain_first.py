@@ -28,7 +28,7 @@ class Counted:
     """What was claimed the plain way.
 
     Attributes:
-        stores: that counted here.
+        stores: that were claimed from.
         claims: plain claims that were answered.
         started: jobs that they started.
         refused: claims that were attempted so, and made with the turn.
@@ -56,10 +56,10 @@ class PlainFirstStore:
     inner: PostgresStore
     counted: Counted
     greets: bool = True
+    _claimed: bool = False
     _met: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        self.counted.stores += 1
         pass_on_extensions(self, self.inner)
         plain = self.inner._plain
         claim = plain.claim
@@ -80,6 +80,8 @@ class PlainFirstStore:
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """Claim, the plain way if the store accepts it; see `Store.claim`."""
+        self.counted.stores += not self._claimed
+        self._claimed = True
         check_claim(request)
         if len(request.lanes) == 1:
             await self._teach(request)

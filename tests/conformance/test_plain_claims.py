@@ -17,7 +17,7 @@ from tests.conformance.plain_first import Counted, PlainFirstStore
 from tests.servers.namespaces import Namespaces
 
 PART = 300
-"""Stores that are opened by a third of the suite, at least."""
+"""Stores that a third of the suite claims from, at least."""
 
 
 @pytest.fixture(scope="module")

@@ -116,9 +116,9 @@ class SignalGroup(ConformanceGroup):
         call = await dial(rig)
         events = [f"note-{n}" for n in range(count)]
         for event in events:
-            await rig.signal(call.key, event=event, kind=SignalKind.NOTE)
+            await rig.signal(call.key, event=event, kind=SignalKind.NOTE, label=event)
         for event in events:
-            reply = await rig.signal(call.key, event=event, kind=SignalKind.NOTE)
+            reply = await rig.signal(call.key, event=event, kind=SignalKind.NOTE, label=event)
             assert reply.answer is Heard.ALREADY
 
     async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
