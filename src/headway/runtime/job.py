@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Asked = ParamSpec("Asked")
 Written = Coroutine[Any, Any, None]
-_HAND_OVERS = ("hand_over", "offer")
+_HAND_OVERS = frozenset(("hand_over", "offer"))
 
 _log = logging.getLogger("headway.worker")
 
@@ -55,8 +55,6 @@ def _awaited(
         _check_async(job, name)
         written = verb(job, *args, **kwargs)
         job.touched = True
-        if name in _HAND_OVERS:
-            job.handing = written
         # Of calls that are awaited together the first stands for all.
         if not _is_forgotten(job.called.get(name)):
             job.called = {**job.called, name: written}
@@ -88,7 +86,6 @@ class Job:
         stop: why the handler is asked to stop; None while it is not.
         handed: whether this run has handed over.
         touched: whether its end is more than a plain one.
-        handing: the newest hand-over that was called, awaited or not.
         called: by the names of verbs, what is to be awaited.
     """
 
@@ -99,7 +96,6 @@ class Job:
     touched: bool = False
     _then: tuple[NewJob, ...] = ()
     _close: tuple[Closing, ...] = ()
-    handing: Written | None = None
     called: Mapping[str, Written] = {}
 
     def __init__(self, claimed: Claimed, context: HandlerContext) -> None:
@@ -175,6 +171,11 @@ class Job:
     def cancelled(self) -> bool:
         """Whether the handler is asked to stop, for whatever reason; look at it now and then."""
         return self.stop is not None
+
+    @property
+    def handing(self) -> bool:
+        """Whether a hand-over was called, awaited or not."""
+        return not _HAND_OVERS.isdisjoint(self.called)
 
     @property
     def signal_url(self) -> str | None:
