@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headway.client.client import Client
     from headway.contract.outcomes import Closing
     from headway.contract.signals import Decided, Heard, SignalReply
-    from headway.contract.store import Store
+    from headway.contract.store import Sent, Store
     from headway.core.errors import (
         AccessError,
         BacklogFull,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from headway.core.timetable.schedule import At, Cron, Every
     from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unfit, Unknown
     from headway.runtime.awaited import Awaited
-    from headway.runtime.inserting import CalledOff, Sent
+    from headway.runtime.inserting import CalledOff
     from headway.runtime.job import Job
     from headway.runtime.kind import Kind
     from headway.runtime.sources import Source, in_flight
@@ -153,7 +153,7 @@ _HOMES = {
     "headway.client.client": "Client",
     "headway.contract.outcomes": "Closing",
     "headway.contract.signals": "Decided Heard SignalReply",
-    "headway.contract.store": "Store",
+    "headway.contract.store": "Sent Store",
     "headway.core.gates.opening": "Hours",
     "headway.core.gates.pool": "Pool",
     "headway.core.gates.rate": "Rate",
@@ -164,7 +164,7 @@ _HOMES = {
     "headway.core.timetable.schedule": "At Cron Every",
     "headway.runtime.answers": "Dead Ended Next Retry Running Snooze Unfit Unknown",
     "headway.runtime.awaited": "Awaited",
-    "headway.runtime.inserting": "CalledOff Sent",
+    "headway.runtime.inserting": "CalledOff",
     "headway.runtime.job": "Job",
     "headway.runtime.kind": "Kind",
     "headway.runtime.sources": "Source in_flight",

@@ -13,7 +13,7 @@ from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Enqueued, InFlight, Store
+from headway.contract.store import InFlight, Sent, Store
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,
@@ -70,7 +70,7 @@ class ThroughStore:
     def runs_inline(self) -> bool:
         return False
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         if any(job.entry is not None for job in jobs):
             return await self.store.enqueue(jobs)
         return await self.remote.enqueue(jobs)
@@ -96,7 +96,7 @@ class ThroughStore:
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
         return await self.store.release_permit(gate, job, author, reason)
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return await self.store.restore(jobs)
 
     async def fire(self, request: FireRequest) -> FireReply:

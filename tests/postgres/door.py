@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import KeyConflict
 from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.connection import Connection
@@ -21,9 +21,7 @@ class Door(Inserting):
         self.woken: list[Woken] = []
         super().__init__(options, self.insert, self.woken.append)
 
-    def insert(
-        self, connection: Connection, jobs: Sequence[NewJob]
-    ) -> tuple[list[Enqueued], Woken]:
+    def insert(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[list[Sent], Woken]:
         connection.execute("SAVEPOINT part")
         try:
             with connection.pipeline():
@@ -34,7 +32,7 @@ class Door(Inserting):
             message = "it is there already"
             raise KeyConflict(message) from error
         connection.execute("RELEASE SAVEPOINT part")
-        return [Enqueued(job.id, created=True) for job in jobs], {("main", None): None}
+        return [Sent(job.id, created=True) for job in jobs], {("main", None): None}
 
 
 def job(number: int) -> NewJob:

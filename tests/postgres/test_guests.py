@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.postgres.connection import Connection
@@ -29,7 +29,7 @@ from tests.postgres.door import Door, job, there
 @pytest.mark.parametrize("keep", [True, False])
 def test_job_is_there_if_and_only_if_the_caller_commits(door: Door, door_url: str, keep: bool):
     with psycopg.connect(door_url) as db:
-        assert door.enqueue(db, [job(1)]) == [Enqueued(job(1).id, created=True)]
+        assert door.enqueue(db, [job(1)]) == [Sent(job(1).id, created=True)]
         assert there(door_url) == 0
         db.commit() if keep else db.rollback()
         assert there(door_url) == keep
@@ -165,7 +165,7 @@ async def test_cancelled_send_gives_the_connection_back_only_when_it_is_free(
     class Slow(Door):
         def insert(
             self, connection: Connection, jobs: Sequence[NewJob]
-        ) -> tuple[list[Enqueued], Woken]:
+        ) -> tuple[list[Sent], Woken]:
             entered.set()
             assert go_on.wait(30)
             return super().insert(connection, jobs)

@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.outcomes import Released, SettleRequest
 from headway.stores.postgres import listening
-from headway.stores.postgres.link import SYNC, Sent
+from headway.stores.postgres.link import SYNC, BoundStatement
 from headway.stores.postgres.listening import Listening
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.steps import Steps
@@ -40,7 +40,7 @@ def texts_of(steps: Steps) -> list[str]:
     link = steps.session.link
     run, sent = link.run, list[str]()
 
-    def noted(batch: Sequence[Sent]) -> list[Rows]:
+    def noted(batch: Sequence[BoundStatement]) -> list[Rows]:
         sent.extend(text for text, _ in batch)
         return run(batch)
 

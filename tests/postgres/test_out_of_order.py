@@ -18,7 +18,7 @@ from headway.contract.views import JobQuery, TrailQuery, WhyQuery
 from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.stores.postgres.link import Link, Sent, open_link
+from headway.stores.postgres.link import BoundStatement, Link, open_link
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.statement import StepKind
 from headway.stores.postgres.step_cache import StepCache
@@ -46,11 +46,11 @@ class Held:
         self.came = threading.Event()
         self.through = threading.Event()
         link = steps.session.link
-        self._run: Callable[[Sequence[Sent]], list[Rows]] = link.run
+        self._run: Callable[[Sequence[BoundStatement]], list[Rows]] = link.run
         self._link = link
         link.run = self._hold  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _hold(self, batch: Sequence[Sent]) -> list[Rows]:
+    def _hold(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         rows = self._run(batch)
         self._link.run = self._run  # pyright: ignore[reportAttributeAccessIssue]
         self.came.set()

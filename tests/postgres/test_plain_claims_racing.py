@@ -27,7 +27,7 @@ from headway.contract.outcomes import SettleRequest, Snoozed
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreChanged
 from headway.stores.postgres import marks
-from headway.stores.postgres.link import Link, Sent
+from headway.stores.postgres.link import BoundStatement, Link
 from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.store import PostgresStore
@@ -260,11 +260,11 @@ class Stray:
     def __init__(self, store: PostgresStore) -> None:
         link: Link = store._plain.steps.session.link
         self._run, self._close = link.run, link.close
-        self._batch: Sequence[Sent] = ()
+        self._batch: Sequence[BoundStatement] = ()
         link.run = self._keep  # pyright: ignore[reportAttributeAccessIssue]
         link.close = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _keep(self, batch: Sequence[Sent]) -> list[Rows]:
+    def _keep(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         self._batch = batch
         message = "the server said nothing"
         raise OperationalError(message)

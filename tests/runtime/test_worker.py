@@ -12,7 +12,7 @@ import pytest
 
 import headway as hw
 from headway.contract.definitions import CloseGate, DefineRequest
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
 from headway.runtime.worker.claimer import LOOK_EVERY
@@ -213,7 +213,7 @@ async def test_follow_up_of_a_dead_job_gets_its_id_and_reason(
 
 async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: WatchedStore) -> None:
     job = NewJob(id="01890000-0000-7000-8000-000000000001", kind="of another app")
-    assert await store.enqueue([job]) == [Enqueued(job.id, True)]
+    assert await store.enqueue([job]) == [Sent(job.id, True)]
     async with working(app, lanes="main"):
         view = await store.becomes(job.id, "scheduled")
     assert "unknown_kind" in view.runs[0].error

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
-from headway.contract.store import Enqueued, Store
+from headway.contract.store import Sent, Store
 from headway.core.job import NewJob
 from tests.torture.fate import Fate
 from tests.torture.witness import Witness
@@ -40,7 +40,7 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         self._fate.meet("before enqueue")
         reply = await self._store.enqueue(jobs)
         self._fate.meet("after enqueue")

@@ -17,7 +17,7 @@ from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.outcomes import Outcome, Verdict
 from headway.contract.signals import SignalReply
-from headway.contract.store import Store
+from headway.contract.store import Sent, Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery, WhyView
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
@@ -26,7 +26,7 @@ from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App, moved
 from headway.runtime.event_loop import Background
-from headway.runtime.inserting import Sent, send_in_steps
+from headway.runtime.inserting import send_in_steps
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
@@ -247,12 +247,12 @@ class Client:
 
     async def _send_of(self, kind: Kind, job: NewJob) -> Sent:
         try:
-            return Sent(*(await self.remote.enqueue([job]))[0])
+            return (await self.remote.enqueue([job]))[0]
         except UnknownGate:
             # As an App declares its gates when it first sends.
             items = tuple(DeclareGate(spec=spec) for spec in kind.gates)
             await self.remote.define(DefineRequest(items=items, author=kind.name))
-            return Sent(*(await self.remote.enqueue([job]))[0])
+            return (await self.remote.enqueue([job]))[0]
 
     # ------------------------------------------------------------------------------------ jobs
 

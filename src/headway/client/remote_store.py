@@ -37,7 +37,7 @@ from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Released, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Enqueued, InFlight
+from headway.contract.store import InFlight, Sent
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
 from headway.core.errors import (
     CallerError,
@@ -222,13 +222,13 @@ class RemoteStore:
 
     # ------------------------------------------------------------------------------ producers
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """As `Store.enqueue`."""
         if not jobs:
             return []
         now = self._timing.wall_at()
         reply = await self.post("/v1/jobs", [job_body(job, now) for job in jobs])
-        return [Enqueued(one["id"], one["created"]) for one in reply["jobs"]]
+        return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
 
     async def signal(self, signal: Signal) -> SignalReply:
         """As `Store.signal`."""
@@ -358,7 +358,7 @@ class RemoteStore:
 
     # ---------------------------------------------------------------- what is the server's own
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         """Refused."""
         _refuse("restore", jobs)
 

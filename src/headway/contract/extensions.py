@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.job import NewJob
 
 
@@ -19,7 +19,7 @@ class InsertsWithin(Protocol):
     stay open for as long as it likes.
     """
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """As `Store.enqueue`, in the transaction that is open on a connection.
 
         Runs on the caller's thread. When it raises, the transaction is as it was before, and can
@@ -37,9 +37,7 @@ class InsertsWithin(Protocol):
         """
         ...
 
-    async def enqueue_within_async(
-        self, connection: object, jobs: Sequence[NewJob]
-    ) -> list[Enqueued]:
+    async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """As `enqueue_within`, also for connections that are awaited."""
         ...
 

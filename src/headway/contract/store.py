@@ -28,7 +28,7 @@ class Clock(Protocol):
         ...
 
 
-class Enqueued(NamedTuple):
+class Sent(NamedTuple):
     """The reply for one job.
 
     Attributes:
@@ -81,7 +81,7 @@ class Store(Protocol):
         """
         ...
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """Make jobs that do not exist yet; inserts only.
 
         Guard: neither the id nor, within the tenant, a live key exists.
@@ -147,7 +147,7 @@ class Store(Protocol):
         """
         ...
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         """Make jobs that are already under way: awaiting, in doubt, with their permits.
 
         A job that is known stays as it is, unless it is said to be `newer`. One whose signal key

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import cast
 
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.core.gates.spec import GateUse, check_count
@@ -20,6 +22,12 @@ from headway.core.naming import check_name
 LATEST = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUIDS = re.compile(f"(?:{_UUID.pattern})*")
+_ID_SIZE = 36
+_NAMES = {what: attrgetter(what) for what in ("kind", "lane", "tenant", "subject", "key")}
+_OPTIONAL = {"subject", "key"}
+_TIMES = {"due": attrgetter("due_at"), "expires": attrgetter("expires_at")}
+_ID, _PRIORITY, _ARGS = attrgetter("id"), attrgetter("priority"), attrgetter("args")
 
 
 def is_job_id(text: str) -> bool:
@@ -41,42 +49,47 @@ def check_jobs(jobs: Sequence[NewJob]) -> None:
         InvalidValue: a name, a priority, a time, an id or the candidates are unusable.
         PayloadTooLarge: arguments are above the limit.
     """
-    checked: tuple[str, str, str] | None = None
-    for job in jobs:
-        place = (job.kind, job.lane, job.tenant)
-        # A batch has mostly one kind and lane; their names are looked at once.
-        if place != checked:
-            check_name("kind", job.kind)
-            check_name("lane", job.lane)
-            check_name("tenant", job.tenant, empty=True)
-            checked = place
-        _check_own(job)
-
-
-def _check_own(job: NewJob) -> None:
-    if job.subject is not None:
-        check_name("subject", job.subject)
-    if job.key is not None:
-        check_name("key", job.key)
-    # What callers without types pass is turned to text here, and refused as no UUID.
-    if not is_job_id(str(job.id)) or type(job.id) is not str:
-        message = f"the job's id {str(job.id)[:60]!r} is no UUID in text"
-        raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
-    if not 0 <= job.priority <= MAX_PRIORITY:
-        message = f"priority is {job.priority}"
-        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
-    for what, at in (("due", job.due_at), ("expires", job.expires_at)):
-        if at is not None and not 0 <= at <= LATEST:
-            message = f"{what} is {at} ms"
-            raise InvalidValue(message, hint="a time from 1970 to 9999")
-    if len(job.args) > MAX_ARGS:
+    # Column by column: in a batch most columns hold one value.
+    for what, column in _NAMES.items():
+        for name in set(map(column, jobs)):
+            if name is not None or what not in _OPTIONAL:
+                check_name(what, name, empty=what == "tenant")
+    _check_ids(list(map(_ID, jobs)))
+    _check_numbers(jobs)
+    if max(map(len, map(_ARGS, jobs)), default=0) > MAX_ARGS:
+        job = next(job for job in jobs if len(job.args) > MAX_ARGS)
         message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
-    if len(job.gates) > MAX_GATES:
-        message = f"job of kind {job.kind!r} asks for {len(job.gates)} gates"
-        raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
-    if job.candidates:
-        check_candidates(f"job of kind {job.kind!r}", job.candidates)
+    for job in jobs:
+        if len(job.gates) > MAX_GATES:
+            message = f"job of kind {job.kind!r} asks for {len(job.gates)} gates"
+            raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
+        if job.candidates:
+            check_candidates(f"job of kind {job.kind!r}", job.candidates)
+
+
+def _check_numbers(jobs: Sequence[NewJob]) -> None:
+    for priority in set(map(_PRIORITY, jobs)):
+        if not 0 <= priority <= MAX_PRIORITY:
+            message = f"priority is {priority}"
+            raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+    for what, column in _TIMES.items():
+        for at in set(map(column, jobs)):
+            if at is not None and not 0 <= at <= LATEST:
+                message = f"{what} is {at} ms"
+                raise InvalidValue(message, hint="a time from 1970 to 9999")
+
+
+def _check_ids(ids: Sequence[object]) -> None:
+    # All in one match, which takes a quarter of the time that one for each does.
+    if {str}.issuperset(map(type, ids)):
+        texts = cast("Sequence[str]", ids)
+        if {_ID_SIZE}.issuperset(map(len, texts)) and _UUIDS.fullmatch("".join(texts)):
+            return
+    # What callers without types pass is turned to text here, and refused as no UUID.
+    wrong = next(str(one) for one in ids if type(one) is not str or not is_job_id(one))
+    message = f"the job's id {wrong[:60]!r} is no UUID in text"
+    raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
 
 
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:

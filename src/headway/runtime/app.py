@@ -14,7 +14,7 @@ from uuid import uuid4
 from headway.contract.extensions import InsertsWithin
 from headway.contract.operate import Acted, ActReply, ActRequest, Verb
 from headway.contract.signals import SignalReply
-from headway.contract.store import Store
+from headway.contract.store import Sent, Store
 from headway.contract.views import JobQuery, JobView, LanesQuery, WhyQuery, WhyView
 from headway.core.duration import parse_duration
 from headway.core.errors import (
@@ -41,7 +41,6 @@ from headway.runtime.declaration import (
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import (
     Importer,
-    Sent,
     batches,
     checked,
     inserts_within,
@@ -729,27 +728,25 @@ class App:
         if connection is not None:
             insert = partial(inserts_within(store).enqueue_within_async, connection)
         try:
-            replies = await insert(jobs)
+            return await insert(jobs)
         except UnknownGate:
             # The store may have been lost since the gates were declared.
             if not self._declaration.forget():
                 raise
             await self.declare()
-            replies = await insert(jobs)
-        return [Sent(*reply) for reply in replies]
+            return await insert(jobs)
 
     def _enqueue_within(self, connection: object, jobs: list[NewJob]) -> list[Sent]:
         # On the caller's thread: the connection is its own.
         store = inserts_within(self.store)
         self._wait_for(self.declare())
         try:
-            replies = store.enqueue_within(connection, jobs)
+            return store.enqueue_within(connection, jobs)
         except UnknownGate:
             if not self._declaration.forget():
                 raise
             self._wait_for(self.declare())
-            replies = store.enqueue_within(connection, jobs)
-        return [Sent(*reply) for reply in replies]
+            return store.enqueue_within(connection, jobs)
 
 
 async def _asking(job: Job, **facts: object) -> None:

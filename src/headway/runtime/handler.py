@@ -79,12 +79,15 @@ class Arguments:
             return b"{}", self._default_values
         try:
             values = msgspec.structs.asdict(msgspec.convert(given, self._struct))
-            self._refuse_naive(given)
             if self.open:
                 values |= {name: given[name] for name in sorted(given.keys() - self._known)}
             data = _encode(self._without_defaults(values) if self._default_values else values)
-            # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
-            self._decoder.decode(data)
+            # Texts and whole numbers stay what they are.
+            doubtful = {name: one for name, one in given.items() if type(one) not in _TEXT_OR_WHOLE}
+            if doubtful:
+                self._refuse_naive(doubtful)
+                # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
+                self._decoder.decode(data)
         except InvalidArguments:
             raise
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
@@ -94,7 +97,7 @@ class Arguments:
         except RecursionError:
             message = f"{self.kind}: the arguments are nested too deeply"
             raise InvalidArguments(message, hint="store them, send a reference") from None
-        if b"null" in data and any(map(_holds_nan, given.values())):
+        if doubtful and b"null" in data and any(map(_holds_nan, doubtful.values())):
             message = f"{self.kind}: an argument holds NaN or an infinity, which JSON cannot carry"
             raise InvalidArguments(message, hint="send None or a text instead")
         if len(data) > MAX_ARGS:

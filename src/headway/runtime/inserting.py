@@ -1,4 +1,4 @@
-"""What a send returns, and how many jobs are sent in steps."""
+"""How many jobs are sent in steps."""
 
 from __future__ import annotations
 
@@ -6,27 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from headway.contract.extensions import InsertsWithin
-from headway.contract.store import Store
+from headway.contract.store import Sent, Store
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.runtime.timing import pause
 
 Item = TypeVar("Item")
-
-
-class Sent(NamedTuple):
-    """The job that exists now.
-
-    Attributes:
-        id: its id: a new job's, or that of the one that has the key.
-        created: whether this call made it.
-    """
-
-    id: str
-    created: bool
 
 
 def inserts_within(store: Store) -> InsertsWithin:

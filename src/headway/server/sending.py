@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from uuid_utils import uuid7
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import (
     HeadwayError,
     IdConflict,
@@ -345,7 +345,7 @@ def _follow_up(given: FollowUpBody | AcceptedBody | None) -> FollowUp | None:
 
 async def send_jobs(
     service: Service, jobs: Sequence[NewJob], *, caller: Caller = OPEN_CALLER
-) -> list[Enqueued]:
+) -> list[Sent]:
     """Store jobs, a thousand a step; each step is stored whole or not at all.
 
     Returns:
@@ -355,7 +355,7 @@ async def send_jobs(
         HeadwayError: a step is refused, or the store cannot do it now. Where there are several
             steps, its problem says of how many jobs the steps before were `stored`.
     """
-    replies: list[Enqueued] = []
+    replies: list[Sent] = []
     for start in range(0, len(jobs), MAX_BATCH):
         if start:
             await service.timing.pause(0)  # not every store lets others run
@@ -373,8 +373,8 @@ async def send_jobs(
     return replies
 
 
-async def _enqueue(service: Service, step: Sequence[NewJob]) -> list[Enqueued]:
+async def _enqueue(service: Service, step: Sequence[NewJob]) -> list[Sent]:
     if service.app is not None and service.app.store is service.store:
         # It declares its gates again if the store was lost since.
-        return [Enqueued(*sent) for sent in await service.app.send_many_async(step)]
+        return await service.app.send_many_async(step)
     return await service.store.enqueue(step)

@@ -11,7 +11,7 @@ from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Enqueued, InFlight, Store
+from headway.contract.store import InFlight, Sent, Store
 from headway.contract.views import Query
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob
@@ -37,7 +37,7 @@ class StoreProxy:
     def runs_inline(self) -> bool:
         return self.inner.runs_inline
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         return await self._call("enqueue", lambda: self.inner.enqueue(jobs))
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
@@ -52,7 +52,7 @@ class StoreProxy:
     async def signal(self, signal: Signal) -> SignalReply:
         return await self._call("signal", lambda: self.inner.signal(signal))
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return await self._call("restore", lambda: self.inner.restore(jobs))
 
     async def act(self, request: ActRequest) -> list[ActReply]:

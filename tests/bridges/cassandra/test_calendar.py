@@ -11,7 +11,7 @@ import pytest
 from headway.bridges.cassandra.link import Cql, Values
 from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.operate import Acted
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown
 from headway.core.job import NewJob
 from headway.core.state import State
@@ -25,7 +25,7 @@ async def test_the_stores_clock_decides_between_calendar_and_store() -> None:
     world = World()
     jobs = [world.job(LIMIT), world.job(LIMIT + 1), world.job(0), world.job(HOUR)]
     replies = await world.calendar().enqueue(jobs)
-    assert replies == [Enqueued(job.id, created=True) for job in jobs]
+    assert replies == [Sent(job.id, created=True) for job in jobs]
     assert await world.made() == 2
     assert world.link.left == 2
     assert set(await world.calendar().find([job.id for job in jobs])) == {jobs[1].id, jobs[3].id}
@@ -60,9 +60,7 @@ async def test_an_enqueue_that_is_repeated_makes_nothing_more() -> None:
     jobs = [world.job(HOUR + n) for n in range(3)]
     await world.calendar().enqueue(jobs)
     later = [job.changed(due_at=(job.due_at or 0) + HOUR) for job in jobs]
-    assert await world.calendar().enqueue(later) == [
-        Enqueued(one.id, created=False) for one in jobs
-    ]
+    assert await world.calendar().enqueue(later) == [Sent(one.id, created=False) for one in jobs]
     assert world.link.left == 3
     twice = world.job(HOUR)
     assert [one.created for one in await world.calendar().enqueue([twice, twice])] == [True, False]
@@ -92,12 +90,12 @@ async def test_a_key_makes_one_job_in_the_calendar() -> None:
     one, two = world.job(HOUR, key="k"), world.job(2 * HOUR, key="k")
     other = world.job(HOUR, key="k", tenant="t")
     assert await world.calendar().enqueue([one, two, other]) == [
-        Enqueued(one.id, created=True),
-        Enqueued(one.id, created=False),
-        Enqueued(other.id, created=True),
+        Sent(one.id, created=True),
+        Sent(one.id, created=False),
+        Sent(other.id, created=True),
     ]
     again = world.job(HOUR, key="k")
-    assert await world.calendar().enqueue([again]) == [Enqueued(one.id, created=False)]
+    assert await world.calendar().enqueue([again]) == [Sent(one.id, created=False)]
     with pytest.raises(KeyConflict):
         await world.calendar().enqueue([world.job(HOUR, key="k", kind="other")])
     assert world.link.left == 2
@@ -107,7 +105,7 @@ async def test_a_key_that_the_store_holds_is_held_against_the_calendar_too() -> 
     world = World()
     near, far = world.job(0, key="k"), world.job(HOUR, key="k")
     await world.calendar().enqueue([near])
-    assert await world.calendar().enqueue([far]) == [Enqueued(near.id, created=False)]
+    assert await world.calendar().enqueue([far]) == [Sent(near.id, created=False)]
     with pytest.raises(KeyConflict):
         await world.calendar().enqueue([world.job(HOUR, key="k", args=b"[]")])
     assert world.link.left == 0
@@ -166,9 +164,9 @@ async def test_near_jobs_go_the_way_that_the_caller_gives() -> None:
     world = World()
     sent: list[NewJob] = []
 
-    async def send(jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def send(jobs: Sequence[NewJob]) -> list[Sent]:
         sent.extend(jobs)
-        return [Enqueued(job.id, created=True) for job in jobs]
+        return [Sent(job.id, created=True) for job in jobs]
 
     near, far = world.job(0), world.job(HOUR)
     await world.calendar().enqueue([near, far], send=send)

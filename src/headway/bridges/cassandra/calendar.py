@@ -26,7 +26,7 @@ from headway.bridges.cassandra.rows import (
     write_stamp,
 )
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
-from headway.contract.store import Enqueued, Store
+from headway.contract.store import Sent, Store
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.check import check_jobs, is_job_id
 from headway.core.errors import CallerError, IdConflict, KeyConflict
@@ -36,7 +36,7 @@ from headway.core.state import State
 IDS_PER_READ = 10
 """Index entries read by one statement; few, since the coordinator fetches most from other nodes."""
 
-Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Enqueued]]]
+Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Sent]]]
 """Makes any number of jobs in the store."""
 
 
@@ -66,7 +66,7 @@ class Calendar:
         self._store = store
         self._begun = False
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, send: Send | None = None) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, send: Send | None = None) -> list[Sent]:
         """Make jobs; each lies in the calendar or in the store when this returns.
 
         It can be repeated after any error with the effect of one execution, if ids and due times
@@ -234,7 +234,7 @@ class Calendar:
         settings = self._link.settings
         return is_far(job, now, horizon_ms=settings.horizon, margin_ms=settings.margin)
 
-    async def _put(self, jobs: Sequence[NewJob], now: int, send: Send) -> list[Enqueued]:
+    async def _put(self, jobs: Sequence[NewJob], now: int, send: Send) -> list[Sent]:
         """Write jobs that are due far ahead.
 
         Raises:
@@ -263,7 +263,7 @@ class Calendar:
         if new and await self._now() - now >= LONGEST_WRITE_MS:
             # A partition may have been read and deleted before such a row arrived there.
             await send(list(new.values()))
-        return [Enqueued(job.id, created=new.pop(job.id, None) is not None) for job in jobs]
+        return [Sent(job.id, created=new.pop(job.id, None) is not None) for job in jobs]
 
     async def _with_keys(
         self, jobs: Sequence[NewJob], now: int
@@ -321,8 +321,8 @@ class Calendar:
             taken.update(one.id for one in page.rows)
         return taken
 
-    async def _send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        replies: list[Enqueued] = []
+    async def _send(self, jobs: Sequence[NewJob]) -> list[Sent]:
+        replies: list[Sent] = []
         for start in range(0, len(jobs), MAX_BATCH):
             replies += await self._store.enqueue(jobs[start : start + MAX_BATCH])
         return replies

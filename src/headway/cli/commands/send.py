@@ -16,7 +16,7 @@ from headway.cli.options import AppName, check_span, complete_kind
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.cli.text import to_json
-from headway.contract.store import Enqueued, Store
+from headway.contract.store import Sent, Store
 from headway.contract.views import StatsQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
@@ -57,7 +57,7 @@ class SendOptions:
     ] = None
 
 
-class Sent(NamedTuple):
+class SentJobs(NamedTuple):
     """What was sent.
 
     Attributes:
@@ -65,7 +65,7 @@ class Sent(NamedTuple):
         created: how many jobs were made, of all.
     """
 
-    replies: list[Enqueued]
+    replies: list[Sent]
     created: int
 
 
@@ -142,16 +142,16 @@ def plain_job(
     )
 
 
-async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> Sent:
+async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> SentJobs:
     """Enqueue as many jobs, a thousand a step."""
-    replies: list[Enqueued] = []
+    replies: list[Sent] = []
     created = 0
     for start in range(0, count, MAX_BATCH):
         step = await store.enqueue([make() for _ in range(min(MAX_BATCH, count - start))])
         created += sum(reply.created for reply in step)
         replies += step[: KEPT - len(replies)]
         meter(start + len(step))
-    return Sent(replies, created)
+    return SentJobs(replies, created)
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -251,7 +251,7 @@ def send(
     texts = read_pairs(arguments or [])
     due = optional_moment("--due", options.due)
 
-    async def into(store: Store) -> Sent:
+    async def into(store: Store) -> SentJobs:
         now = (await store.read(StatsQuery())).now
         due_at = None if due is None else due.resolved(now)
 
@@ -270,7 +270,7 @@ def send(
     _print_sent(session, sent)
 
 
-def _print_sent(session: Session, sent: Sent) -> None:
+def _print_sent(session: Session, sent: SentJobs) -> None:
     if session.json:
         jobs = [{"id": one.id, "created": one.created} for one in sent.replies]
         session.terminal.document({"jobs": jobs, "created": sent.created})

@@ -46,7 +46,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.job import NewJob
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL
@@ -220,7 +220,7 @@ class Recorder:
             tracer.id_generator = self._ids
             self._sampler = tracer.sampler
 
-    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Enqueued], began: int) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Sent], began: int) -> None:
         """Begin the trace of each job that was made, linked with what made it.
 
         Args:
@@ -273,7 +273,7 @@ class Recorder:
             _record_failure(span, outcome, verdict)
             if verdict is not Verdict.LOST:
                 for job in outcome.then:
-                    follower = self._made(job, Enqueued(job.id, created=True), span, began)
+                    follower = self._made(job, Sent(job.id, created=True), span, began)
                     follower.end()
             span.end()
 
@@ -296,7 +296,7 @@ class Recorder:
             began,
         ).end()
 
-    def _made(self, job: NewJob, reply: Enqueued, cause: Span, began: int) -> Span:
+    def _made(self, job: NewJob, reply: Sent, cause: Span, began: int) -> Span:
         attributes = of_new(job, reply.id)
         attributes["headway.created"] = reply.created
         with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():

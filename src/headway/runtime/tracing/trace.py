@@ -19,7 +19,7 @@ from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.extensions import InsertsWithin, Repairable
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Enqueued, Store
+from headway.contract.store import Sent, Store
 from headway.core.job import NewJob
 from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App
@@ -51,7 +51,7 @@ class TracedStore:
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """As the store, traced."""
         began = now_ns()
         replies = await self._inner.enqueue(jobs)
@@ -83,16 +83,14 @@ class TracedStore:
 class _TracedInserting(TracedStore):
     """The same, with jobs that are inserted within the caller's transaction."""
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """As the store, traced; also where the transaction is rolled back later."""
         began = now_ns()
         replies = cast("InsertsWithin", self._inner).enqueue_within(connection, jobs)
         self._recorder.enqueued(jobs, replies, began)
         return replies
 
-    async def enqueue_within_async(
-        self, connection: object, jobs: Sequence[NewJob]
-    ) -> list[Enqueued]:
+    async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """As `enqueue_within`, also for connections that are awaited."""
         began = now_ns()
         inner = cast("InsertsWithin", self._inner)

@@ -8,7 +8,7 @@ from fastapi import Body, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.contract.views import FlowsQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
@@ -247,5 +247,5 @@ async def why(
     return answer({**record(found), **facts})
 
 
-def _made(one: Enqueued) -> dict[str, object]:
+def _made(one: Sent) -> dict[str, object]:
     return {"id": one.id, "created": one.created}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.cascade import Cascade
 from headway.core.check import check_gates, check_jobs
 from headway.core.errors import BacklogFull, IdConflict, InvalidValue, KeyConflict, UnknownGate
@@ -166,7 +166,7 @@ class Insertion:
         self.follow: list[NewJob] = []
         self.now = ledger.now
 
-    def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def add(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """Insert jobs that do not exist; the replies are in the order of the jobs."""
         check_jobs(jobs)
         self._know_flows(jobs)
@@ -176,23 +176,23 @@ class Insertion:
         standing = self._standing(jobs)
         in_parts = self.limited and len(jobs) > AT_ONCE and self._may_split(jobs)
         seen: dict[str, NewJob] = {}
-        replies: list[Enqueued] = []
+        replies: list[Sent] = []
         for job in jobs:
             if job.id in known:
                 self._check_same(job)
-                replies.append(Enqueued(job.id, created=False))
+                replies.append(Sent(job.id, created=False))
                 continue
             if job.id in seen:
                 _refuse_other_body(job, seen[job.id].body_hash())
-                replies.append(Enqueued(job.id, created=False))
+                replies.append(Sent(job.id, created=False))
                 continue
             holder = self._holder(job, job.key, standing) if job.key else None
             if holder is not None:
-                replies.append(Enqueued(holder, created=False))
+                replies.append(Sent(holder, created=False))
                 continue
             seen[job.id] = job
             self._make(job)
-            replies.append(Enqueued(job.id, created=True))
+            replies.append(Sent(job.id, created=True))
             if in_parts and len(self.rows) == AT_ONCE:
                 self._write()
         self._write()
@@ -384,7 +384,7 @@ def insert_new(
     limited: bool = True,
     derived: bool = False,
     created: Mapping[str, int] = NOW,
-) -> list[Enqueued]:
+) -> list[Sent]:
     """Insert jobs that do not exist yet, within a step.
 
     Args:

@@ -12,7 +12,7 @@ from headway.contract.extensions import ExportChunk
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Clock, Enqueued, InFlight
+from headway.contract.store import Clock, InFlight, Sent
 from headway.contract.views import Query
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
@@ -119,7 +119,7 @@ class MemoryStore:
             self._wakes.wake(woken)
         return answer
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         return self._step(lambda ledger: verbs.enqueue(ledger, jobs))
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
@@ -136,7 +136,7 @@ class MemoryStore:
     async def signal(self, signal: Signal) -> SignalReply:
         return self._step(lambda ledger: verbs.signal(ledger, signal))
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return self._step(lambda ledger: verbs.restore(ledger, jobs))
 
     async def act(self, request: ActRequest) -> list[ActReply]:

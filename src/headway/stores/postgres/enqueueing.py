@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Semaphore
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import CallerError
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.gatebook import GateBook, ensure_hours
@@ -18,7 +18,7 @@ from headway.stores.postgres.shared import Done, Woken
 from headway.stores.postgres.statement import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
-Replies = list[Enqueued]
+Replies = list[Sent]
 
 PATIENT = 2
 """How many at once may wait for the end of others' transactions, each with a connection."""

@@ -15,7 +15,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.stores.postgres.connection import ADAPTERS, Connection
@@ -209,7 +209,7 @@ def _begin(connection: Driver) -> str:
     return " ".join(words)
 
 
-Insert = Callable[[Connection, Sequence[NewJob]], tuple[list[Enqueued], Woken]]
+Insert = Callable[[Connection, Sequence[NewJob]], tuple[list[Sent], Woken]]
 """Inserts in a part of the open transaction, which it rolls back if it raises; returns the lanes
 to wake."""
 
@@ -230,7 +230,7 @@ class Inserting:
         self._insert = insert
         self._announce = announce
 
-    def enqueue(self, given: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue(self, given: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """See `InsertsWithin.enqueue_within`.
 
         Raises:
@@ -245,7 +245,7 @@ class Inserting:
         self._notify(given, driver, woken)
         return replies
 
-    async def enqueue_async(self, given: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue_async(self, given: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """See `InsertsWithin.enqueue_within_async`.
 
         Raises:
@@ -256,7 +256,7 @@ class Inserting:
         if isinstance(driver, psycopg.Connection):
             with_lock = driver
 
-            def locked() -> tuple[list[Enqueued], Woken]:
+            def locked() -> tuple[list[Sent], Woken]:
                 with with_lock.lock:
                     return self._within(with_lock, jobs)
 
@@ -267,7 +267,7 @@ class Inserting:
         self._notify(given, driver, woken)
         return replies
 
-    def _within(self, driver: Driver, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], Woken]:
+    def _within(self, driver: Driver, jobs: Sequence[NewJob]) -> tuple[list[Sent], Woken]:
         check_usable(driver)
         try:
             with as_guest(driver) as guest:

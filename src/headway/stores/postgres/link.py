@@ -43,7 +43,7 @@ def _packs() -> dict[type, tuple[int, Pack]]:
 
 _PACKS = _packs()
 
-Sent = tuple[str, Sequence[Any]]
+BoundStatement = tuple[str, Sequence[Any]]
 """A statement and its parameters."""
 SYNC = "SYNC"
 """In a batch: another step follows."""
@@ -92,7 +92,7 @@ class Link:
         # What comes back: a result for each statement, and one more where it is prepared first.
         self._counted: list[bool] = []
 
-    def run(self, batch: Sequence[Sent]) -> list[Rows]:
+    def run(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Execute statements in order, in one round trip, and return the rows of each.
 
         Those that were sent ahead come first. Outside a step, each part of the batch, up to a SYNC
@@ -121,7 +121,7 @@ class Link:
                 found.append([])
         return found
 
-    def send_ahead(self, batch: Sequence[Sent]) -> None:
+    def send_ahead(self, batch: Sequence[BoundStatement]) -> None:
         """Let the server begin with statements of the next `run`.
 
         Raises:
@@ -134,7 +134,7 @@ class Link:
             self.connection.close()
             raise
 
-    def _send(self, batch: Sequence[Sent]) -> int:
+    def _send(self, batch: Sequence[BoundStatement]) -> int:
         """Queue statements, and return how many steps they end."""
         pgconn, plans, fresh, counted = self._pgconn, self._plans, self._fresh, self._counted
         if not counted:
@@ -161,7 +161,7 @@ class Link:
             counted.append(True)
         return syncs
 
-    def _exchange(self, batch: Sequence[Sent]) -> list[abc.PGresult]:
+    def _exchange(self, batch: Sequence[BoundStatement]) -> list[abc.PGresult]:
         """Return the result of each statement; if one failed, only the first that did."""
         pgconn = self._pgconn
         syncs = self._send(batch) + 1
@@ -258,7 +258,7 @@ def open_link(options: PostgresOptions) -> Link:
 class GuestLink(Link):
     """A link over a connection of the caller, who keeps it."""
 
-    def run(self, batch: Sequence[Sent]) -> list[Rows]:
+    def run(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Execute statements in order through the driver; see `Link.run`."""
         with self.connection.pipeline():
             cursors = [self._execute(text, bound) for text, bound in batch]

@@ -20,7 +20,7 @@ from headway.stores.ledger.packing import encode
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
-from headway.stores.postgres.link import Sent
+from headway.stores.postgres.link import BoundStatement
 from headway.stores.postgres.marks import WHOLE, Range
 from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, same_store
 from headway.stores.postgres.shared import Done, Lanes
@@ -300,7 +300,7 @@ class PlainClaims:
         ranges = {flow: self.steps.shared.marks.ranges(flow) for flow in flows}
         return {} if all(parts is WHOLE for parts in ranges.values()) else ranges
 
-    def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> Sent:
+    def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> BoundStatement:
         shared = self.steps.shared
         # Each is read once, because other threads replace them.
         sight, templates, lanes = shared.sight(), shared.templates, shared.lanes
@@ -329,7 +329,7 @@ class PlainClaims:
         marked: Mapping[int, tuple[Range, ...]],
         version: int,
         spare: int,
-    ) -> Sent:
+    ) -> BoundStatement:
         words = self.steps.session.words.number
         spells = [spell for flow in lane.flows if (spell := self.shut_spells.get(flow))]
         if any(spell.until is None for spell in spells):

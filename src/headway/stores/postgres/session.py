@@ -12,7 +12,7 @@ from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.connection import setting
-from headway.stores.postgres.link import SYNC, Link, Sent, leads_where_new_ones_lead
+from headway.stores.postgres.link import SYNC, BoundStatement, Link, leads_where_new_ones_lead
 from headway.stores.postgres.numbers import (
     BEHIND,
     CLOCK,
@@ -120,7 +120,7 @@ class Session:
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self._standing: set[int] = set()
-        self._queue: list[Sent] = []
+        self._queue: list[BoundStatement] = []
         self._gathered: dict[Write, tuple[Columns, dict[Thing, Any]]] = {}
 
     # The connection
@@ -178,7 +178,7 @@ class Session:
         """Send a query, with what was written so far; see `fetch_all`."""
         return self.fetch_all([(text, bound)])[0]
 
-    def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
+    def fetch_all(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Send several queries in one trip, with what was written so far.
 
         Raises:
@@ -323,7 +323,7 @@ class Session:
                 self.cache.answers[asked] = rows
         return found
 
-    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
+    def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Run statements as one shared step, in one trip, and return the rows of each.
 
         What would end another step after its facts are read must make a statement of this one
@@ -342,10 +342,10 @@ class Session:
             self.drop()
             self.shared.forget()
 
-    def _send(self, batch: Sequence[Sent]) -> list[Rows]:
+    def _send(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Send the head of the step with `batch`, and apply the store's facts."""
         terms, time = self._terms, self.shared.time
-        head: list[Sent] = [(terms.begin, ())] if terms.begin else []
+        head: list[BoundStatement] = [(terms.begin, ())] if terms.begin else []
         if self._settings and self.mode is not Mode.GUEST:
             head.append((self._settings, ()))
         if terms.lock:
@@ -478,7 +478,7 @@ class Session:
         if self._kind is not None and self._forgotten == self.shared.forgotten:
             self.shared.learn(self._kind, self.cache)
 
-    def _last_writes(self) -> list[Sent]:
+    def _last_writes(self) -> list[BoundStatement]:
         self._queue_gathered()
         batch, self._queue = self._queue, []
         shared = self.shared
@@ -503,7 +503,7 @@ class Session:
                 batch.append((PUT, _pair(self._changed)))
         return batch
 
-    def _guarded(self, batch: list[Sent]) -> list[Sent]:
+    def _guarded(self, batch: list[BoundStatement]) -> list[BoundStatement]:
         """Put the check of what the step assumes before the first statements that it sends."""
         if self.mode is not Mode.BLIND or self._guards or not batch:
             return batch

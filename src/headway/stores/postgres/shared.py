@@ -15,7 +15,7 @@ from headway.stores.ledger.fingerprint import FingerprintWatch
 from headway.stores.ledger.gaterows import GateRow, TemplateRow, place_of
 from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.postgres.link import Sent
+from headway.stores.postgres.link import BoundStatement
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
@@ -35,7 +35,7 @@ MOST_SPECS = 10_000
 
 Woken = dict[tuple[str | None, int | None], None]
 """Lanes to wake (None: any), each with the moment (None: now)."""
-MakeNotice = Callable[[Woken], Sent | None]
+MakeNotice = Callable[[Woken], BoundStatement | None]
 """Makes the statement that notifies other processes of a commit, if one is to be sent."""
 
 

@@ -14,7 +14,7 @@ from headway.stores.ledger.ledger import Ahead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.ledger import PostgresLedger, reads_of
-from headway.stores.postgres.link import Link, Sent, open_link
+from headway.stores.postgres.link import BoundStatement, Link, open_link
 from headway.stores.postgres.prefetch import begin_with_prefetch
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Done, MakeNotice, Shared, no_notice
@@ -199,7 +199,7 @@ class Steps:
             raise
         return answer, done
 
-    def whole(self, batch: Sequence[Sent]) -> list[Rows]:
+    def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Run statements as one step that is committed in the trip of its begin.
 
         Returns:

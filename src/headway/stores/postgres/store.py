@@ -12,7 +12,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Clock, Enqueued
+from headway.contract.store import Clock, Sent
 from headway.core.errors import (
     InvariantBroken,
     OutcomeUnknown,
@@ -107,14 +107,14 @@ class PostgresStore(SqlStore):
 
     # Producing
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
         try:
             return await _ask(self._insert_queue, call)
         except KeyHeld:
             return await self._enqueue_patiently(jobs)
 
-    async def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Sent]:
         if running_loop() is None:
             replies, done = self._enqueues.patiently(jobs)
         else:
@@ -123,12 +123,10 @@ class PostgresStore(SqlStore):
             self._wakes.announce(done.woken, notified=done.notified)
         return replies
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         return self._inserting.enqueue(connection, jobs)
 
-    async def enqueue_within_async(
-        self, connection: object, jobs: Sequence[NewJob]
-    ) -> list[Enqueued]:
+    async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         return await self._inserting.enqueue_async(connection, jobs)
 
     def wake(self, lanes: Sequence[str]) -> None:
@@ -236,7 +234,7 @@ class PostgresStore(SqlStore):
 
     def _insert_as_guest(
         self, connection: Connection, jobs: Sequence[NewJob]
-    ) -> tuple[list[Enqueued], Woken]:
+    ) -> tuple[list[Sent], Woken]:
         if not self._shared.identity:
             self._ask_inserts(self._enqueues.look)
         try:

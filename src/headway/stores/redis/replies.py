@@ -13,7 +13,7 @@ from headway.contract.extensions import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
 from headway.contract.signals import Heard, SignalReply
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core import errors
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.core.gates.hours import HoursSpec, intervals
@@ -191,19 +191,19 @@ def hours_asked(value: msgspec.Raw, now: int) -> dict[str, Any]:
     }
 
 
-def enqueued(value: msgspec.Raw, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def enqueued(value: msgspec.Raw, jobs: Sequence[NewJob]) -> list[Sent]:
     """Return a reply for each job."""
     reply = _created(value)
     others = dict(reply.ids)
     return [
-        Enqueued(others.get(place, job.id), letter == "c")
+        Sent(others.get(place, job.id), letter == "c")
         for place, (job, letter) in enumerate(zip(jobs, reply.created, strict=True), 1)
     ]
 
 
-def restored(value: msgspec.Raw) -> list[Enqueued]:
+def restored(value: msgspec.Raw) -> list[Sent]:
     """Return a reply for each job in flight."""
-    return [Enqueued(job, created) for job, created in read(value, list[tuple[str, bool]])]
+    return [Sent(job, created) for job, created in read(value, list[tuple[str, bool]])]
 
 
 def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:

@@ -15,7 +15,7 @@ from headway.contract.extensions import ExportChunk, Suspicion
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Clock, Enqueued, InFlight
+from headway.contract.store import Clock, InFlight, Sent
 from headway.contract.views import Query
 from headway.core.errors import (
     HeadwayError,
@@ -110,18 +110,18 @@ class RedisStore:
 
     # Producing
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         batch = requests.enqueue_request(jobs)
         if not jobs:
             return []
         if batch.plain:
             reply = await self._do("verbs.enqueue_plain", batch.request)
             if replies.read(reply.value, bool):
-                return [Enqueued(job.id, created=True) for job in jobs]
+                return [Sent(job.id, created=True) for job in jobs]
         reply = await self._do("verbs.enqueue", batch.request)
         return replies.enqueued(reply.value, jobs)
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         request = requests.restore_request(jobs)
         reply = await self._do("verbs.restore", request)
         return replies.restored(reply.value)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.extensions import ExportChunk, Suspicion
 from headway.contract.operate import ActReply, ActRequest
-from headway.contract.store import Enqueued, InFlight
+from headway.contract.store import InFlight, Sent
 from headway.contract.views import Query
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
@@ -62,7 +62,7 @@ class SqlStore(ABC):
     def _close(self) -> None:
         """Release everything. Blocks until running operations have ended."""
 
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return await self._decide(lambda ledger: verbs.restore(ledger, jobs), adds=True)
 
     async def fire(self, request: FireRequest) -> FireReply:

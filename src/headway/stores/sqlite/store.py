@@ -9,7 +9,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.store import Clock, Enqueued
+from headway.contract.store import Clock, Sent
 from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
@@ -82,7 +82,7 @@ class SqliteStore(SqlStore):
 
     # Producing
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
         return await self._ask(self._writer.queue, call)
 

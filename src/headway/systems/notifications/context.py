@@ -9,7 +9,7 @@ from typing import Annotated
 
 from headway.bridges.cassandra.calendar import Calendar
 from headway.bridges.cassandra.history import History
-from headway.contract.store import Enqueued
+from headway.contract.store import Sent
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
 from headway.server.caller import Caller
@@ -64,7 +64,7 @@ class NotifyContext(SystemContext):
         link = self.parts.cassandra
         return History(link) if link is not None and link.settings.history else None
 
-    async def send(self, service: Service, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+    async def send(self, service: Service, jobs: Sequence[NewJob]) -> Sequence[Sent]:
         """Store jobs: in the calendar, if there is one, or in the store; see `send_jobs`."""
         send = partial(send_jobs, service)
         if self.calendar is None:

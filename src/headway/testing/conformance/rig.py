@@ -37,7 +37,7 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.contract.signals import Decided, Signal, SignalKind, SignalReply
-from headway.contract.store import Enqueued, Store
+from headway.contract.store import Sent, Store
 from headway.contract.views import (
     GatesQuery,
     GateState,
@@ -133,7 +133,7 @@ class Rig:
         self._workers += 1
         return PlayedWorker(self.store, f"worker-{self._workers}")
 
-    async def enqueue(self, *jobs: NewJob) -> list[Enqueued]:
+    async def enqueue(self, *jobs: NewJob) -> list[Sent]:
         """Enqueue jobs in one step."""
         return await self.store.enqueue(jobs)
 

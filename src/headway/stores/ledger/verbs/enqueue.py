@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.contract.definitions import FireReply, FireRequest
-from headway.contract.store import Enqueued, InFlight
+from headway.contract.store import InFlight, Sent
 from headway.core.check import read_reference
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
@@ -22,7 +22,7 @@ from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.signal import apply_kept
 
 
-def enqueue(ledger: Ledger, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def enqueue(ledger: Ledger, jobs: Sequence[NewJob]) -> list[Sent]:
     """See `Store.enqueue`."""
     check_batch("enqueue", len(jobs))
     book = GateBook(ledger)
@@ -77,7 +77,7 @@ def _job(row: EntryRow, job: NewJob, moment: int) -> NewJob:
     )
 
 
-def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
+def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Sent]:
     """See `Store.restore`."""
     check_batch("restore", len(jobs))
     step = Step(ledger)
@@ -100,21 +100,17 @@ def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
     return replies
 
 
-def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Enqueued]:
+def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Sent]:
     """Insert jobs that do not exist; one that exists may have been edited since."""
     known = step.ledger.jobs.known([one.job.id for one in jobs])
     new = [one.job for one in jobs if one.job.id not in known]
     # Its run began before the restore, and a job is never younger than its run.
     created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
     made = iter(insert_new(step.ledger, step.book, new, created=created))
-    return [
-        Enqueued(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs
-    ]
+    return [Sent(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs]
 
 
-def _requeue_outdated(
-    step: Step, jobs: Sequence[InFlight], replies: Sequence[Enqueued]
-) -> set[str]:
+def _requeue_outdated(step: Step, jobs: Sequence[InFlight], replies: Sequence[Sent]) -> set[str]:
     """Requeue jobs of which the store has an older state; queued ones stay queued.
 
     Returns:

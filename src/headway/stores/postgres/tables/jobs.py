@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from headway.core.flow import Head, Order
@@ -32,6 +33,7 @@ TOGETHER = 32
 """Flows whose heads are read in one go."""
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
+_STATE = attrgetter("state")
 
 
 class PostgresJobs(SqlJobs[Session]):
@@ -89,17 +91,19 @@ class PostgresJobs(SqlJobs[Session]):
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
         lane = session.lanes.number
         values = [new_values(row, lane(row.lane)) for row in rows]
-        if not all(row.state in QUEUED for row in rows):
+        if not QUEUED.issuperset(map(_STATE, rows)):
             # In one statement all the same: they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
-            final = [(*one, *end) for one, end in zip(values, ends, strict=True)]
-            session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, final))
+            columns = *_columns(values), *_columns(ends)
+            session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, columns))
         elif len(rows) == 1:
             session.write(sql.INSERT_ONE, *values[0])
-        elif _is_alike(values):
-            session.write(sql.INSERT_ALIKE, *_packed(NEW, values, sql.OWN))
         else:
-            session.write(sql.INSERT, *_packed(NEW, values))
+            columns = _columns(values)
+            if _is_alike(columns):
+                session.write(sql.INSERT_ALIKE, *_packed(NEW, columns, sql.OWN))
+            else:
+                session.write(sql.INSERT, *_packed(NEW, columns))
         if len(rows) == AT_ONCE:
             session.send_ahead()
 
@@ -124,7 +128,7 @@ class PostgresJobs(SqlJobs[Session]):
             self._moved()
             values = [saved_values(row, self._session.words.number) for row in changed]
             ids = Ids(row.id for row in changed)
-            self._session.write(sql.SAVE, ids, *_packed(SAVED, values))
+            self._session.write(sql.SAVE, ids, *_packed(SAVED, _columns(values)))
             self._session.cache.parked.leave(row.seq for row in changed)
             for row in changed:
                 if row.state is State.WAITING:
@@ -405,24 +409,31 @@ def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:
     return Numbers(seqs), Texts(gates), Numbers(amounts)
 
 
-def _is_alike(rows: Sequence[Row]) -> bool:
+Columns = tuple[tuple[Any, ...], ...]
+
+
+def _columns(rows: Sequence[Row]) -> Columns:
+    return tuple(zip(*rows, strict=True))
+
+
+def _is_alike(columns: Columns) -> bool:
     """Return whether new jobs differ only in what each has of its own."""
-    columns = zip(NEW, zip(*rows, strict=True), strict=True)
+    named = zip(NEW, columns, strict=True)
     return all(
-        values.count(values[0]) == len(values) for name, values in columns if name not in sql.OWN
+        values.count(values[0]) == len(values) for name, values in named if name not in sql.OWN
     )
 
 
 def _packed(
-    columns: Sequence[str], rows: Sequence[Row], listed: Collection[str] | None = None
+    names: Sequence[str], columns: Columns, listed: Collection[str] | None = None
 ) -> list[Any]:
-    """Return one list for each column of some rows; None for a column without any value.
+    """Return one list for each column; None for a column without any value.
 
     Args:
         listed: the columns that are lists, None for all; the others have the first row's value.
     """
     packed: list[Any] = []
-    for name, values in zip(columns, zip(*rows, strict=True), strict=True):
+    for name, values in zip(names, columns, strict=True):
         kind = sql.KINDS[name]
         if listed is not None and name not in listed:
             packed.append(values[0])
