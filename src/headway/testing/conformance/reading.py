@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.contract.operate import Acted
 from headway.contract.outcomes import Died, Failed, HandedOver, Snoozed, Succeeded
 from headway.contract.views import (
     FlowsQuery,
@@ -137,9 +138,14 @@ class ListingGroup(ConformanceGroup):
         assert [run.run for run in with_runs.runs] == [1, 2]
         assert without.runs == ()
 
-    async def test_unknown_job_is_none(self, rig: Rig) -> None:
-        assert await rig.store.read(JobQuery(id=UNKNOWN_ID)) is None
-        assert await rig.store.read(WhyQuery(id=UNKNOWN_ID)) is None
+    @pytest.mark.parametrize("other", [UNKNOWN_ID, "no id", "a\0b"])
+    async def test_unknown_job_is_none_and_so_is_what_cannot_be_an_id(
+        self, rig: Rig, other: str
+    ) -> None:
+        assert await rig.store.read(JobQuery(id=other)) is None
+        assert await rig.store.read(WhyQuery(id=other)) is None
+        job = await rig.add()
+        assert await rig.cancel(other, job.id) == [Acted.UNKNOWN, Acted.DONE]
 
     async def test_read_changes_nothing(self, rig: Rig) -> None:
         await rig.add_many(3, due_at=rig.clock() + 5)

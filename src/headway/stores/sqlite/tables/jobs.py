@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headway.core.check import is_job_id
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED
 from headway.stores.ledger.columns import STATES, read_heads, read_job
@@ -67,7 +68,8 @@ class SqliteJobs(SqlJobs[Session]):
         return set(flat(self._db.execute(sql.KNOWN, (text_list(ids),))))
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
-        wanted = tuple(dict.fromkeys(ids))
+        # SQLite takes no text with a NUL, and callers ask for what they were given.
+        wanted = tuple(filter(is_job_id, dict.fromkeys(ids)))
         if not wanted:
             return {}
         rows = self._rows(self._db.execute(sql.LOAD, (text_list(wanted),)))
