@@ -82,6 +82,16 @@ def hand(job: hw.Job) -> None:
 
 
 @app.job(processes=True, retry=hw.Backoff(attempts=1))
+def fail_late(job: hw.Job, *, handed: bool) -> None:
+    if handed:
+        job.sync.hand_over()
+    job.then(square.make(n=12))
+    job.close("desk", after="1h", reason="it fails")
+    message = "it failed"
+    raise ValueError(message)
+
+
+@app.job(processes=True, retry=hw.Backoff(attempts=1))
 def hang(job: hw.Job) -> None:
     job.sync.progress("hangs")
     threading.Event().wait()

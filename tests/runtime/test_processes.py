@@ -13,7 +13,7 @@ import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
-from headway.contract.views import GatesQuery
+from headway.contract.views import GatesQuery, JobsQuery
 from tests.runtime.watched import WatchedStore, beat_soon, working
 
 NAME = "tests.runtime.process_app"
@@ -67,6 +67,24 @@ async def test_answers_and_errors_come_through_whole(far: Any, store: WatchedSto
     assert "not JSON-serialisable" in strange.error
     assert snoozed.runs[0].outcome == "snoozed"
     assert (retried.runs[0].error, gate.open, gate.closed_reason) == ("busy", False, "busy")
+
+
+@pytest.mark.parametrize(("handed", "follow"), [(False, []), (True, ["square"])])
+async def test_what_follows_a_failure_in_a_process_follows_as_from_any_handler(
+    far: Any, store: WatchedStore, *, handed: bool, follow: list[str]
+) -> None:
+    async def told() -> bool:
+        settled = [one for asked, _ in store.asked("settle") for one in asked.outcomes]
+        return any("it failed" in getattr(one, "error", "") for one in settled)
+
+    async with working(far.app, concurrency=1):
+        sent = await far.app.send_async(far.fail_late, handed=handed)
+        await store.until(told)
+    made = await store.read(JobsQuery(kind="square"))
+    (gate,) = (await store.read(GatesQuery(names=("desk",)))).rows
+    assert (await store.job(sent.id)).state == ("awaiting" if handed else "dead")
+    assert [job.kind for job in made.rows] == follow
+    assert (gate.open, gate.closed_reason) == (False, "it fails")
 
 
 async def test_result_that_cannot_be_kept_is_not_tried_again(far: Any, store: WatchedStore) -> None:

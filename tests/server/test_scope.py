@@ -165,6 +165,24 @@ async def test_why_names_no_job_of_another_tenant(rig: Rig):
     assert holder in whole.text
 
 
+async def test_why_names_no_job_of_another_tenant_that_only_a_member_of_a_pool_shows(rig: Rig):
+    pool = {"kind": "pool", "members": {"a": 10, "b": 10}}
+    await rig.call(Role.ADMIN, "PUT", "/v1/gates/lines", pool)
+    tenants = ["acme"] * 10 + ["other"] * 10
+    jobs = [await rig.send(tenant=one, lane="l", gates=["lines"]) for one in tenants]
+    asked = ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),), n=20, free=20)
+    assert len((await rig.store.claim(asked)).jobs) == 20
+    waiting = await rig.send(tenant="acme", lane="l", gates=["lines"])
+
+    async def shown(who: Role | str) -> set[str]:
+        (gate,) = (await rig.ask(who, f"/v1/jobs/{waiting}/why"))["closed"]
+        assert len(gate["holders"]) <= 10  # of the twenty that its members show
+        return {one["job"] for member in gate["members"] for one in member["holders"]}
+
+    assert await shown(Role.VIEWER) == set(jobs)
+    assert await shown(await of_acme(rig, Role.VIEWER)) == set(jobs[:10])
+
+
 async def test_why_names_no_job_of_another_tenant_for_which_a_gate_keeps_its_permits(rig: Rig):
     await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 2})
 

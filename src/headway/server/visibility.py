@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
 from headway.core.check import is_job_id
 from headway.core.errors import CallerError, IdConflict, InvalidValue, UnknownJob
 from headway.server.caller import Caller
+from headway.server.finding import MOST_ROWS
 from headway.server.service import Service
 
 _OTHER = "another's job"
@@ -30,14 +31,16 @@ async def visible_job(service: Service, caller: Caller, id: str) -> JobView:  # 
 
 
 async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
-    """Return which of up to 1000 jobs the caller sees; no read if it may see all."""
+    """Return which jobs the caller sees; no read if it may see all."""
     usable = [one for one in dict.fromkeys(ids) if is_job_id(one)]
     if caller.tenants is None and caller.lanes is None:
         return frozenset(usable)
-    if not usable:
-        return frozenset()
-    page = await service.store.read(JobsQuery(ids=tuple(usable), limit=1_000))
-    return frozenset(job.id for job in page.rows if caller.sees(job))
+    seen: set[str] = set()
+    for first in range(0, len(usable), MOST_ROWS):
+        ids = tuple(usable[first : first + MOST_ROWS])
+        page = await service.store.read(JobsQuery(ids=ids, limit=MOST_ROWS))
+        seen.update(job.id for job in page.rows if caller.sees(job))
+    return seen
 
 
 async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
@@ -69,10 +72,8 @@ async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobVie
     if why is None:
         message = f"there is no job {id[:64]!r} any more"
         raise UnknownJob(message, hint="final ones are kept for a time")
-    holders = [one.job for gate in why.closed for one in gate.holders]
-    holders += [gate.reserved_for for gate in why.closed if gate.reserved_for]
-    seen = await visible_ids(service, caller, holders)
-    hidden = set(holders).difference(seen)
+    named = [job for gate in why.closed for job in _named(gate)]
+    hidden = set(named).difference(await visible_ids(service, caller, named))
     if not hidden:
         return job, why
     sentence = why.sentence
@@ -80,6 +81,15 @@ async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobVie
         sentence = sentence.replace(one, _OTHER)
     closed = tuple(_without(gate, hidden) for gate in why.closed)
     return job, replace(why, sentence=sentence, closed=closed)
+
+
+def _named(gate: GateState) -> Iterator[str]:
+    """Yield the jobs that a gate's state names; a pool's members name more than the pool itself."""
+    yield from (one.job for one in gate.holders)
+    if gate.reserved_for:
+        yield gate.reserved_for
+    for member in gate.members:
+        yield from _named(member)
 
 
 def _without(gate: GateState, hidden: Collection[str]) -> GateState:

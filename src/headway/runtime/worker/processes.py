@@ -299,7 +299,9 @@ def _do(order: Order, pipe: Pipe) -> Done:
         then, close = job.take_follow()
         return _raised(error, then, close)
     except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
-        return Done(error=describe(error))
+        # After a hand-over what it wanted to follow still does, and the gates close in any case.
+        then, close = job.take_follow()
+        return Done(error=describe(error), then=then, close=close)
 
 
 def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> Done:
