@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import headway as hw
+from headway.client.address import read_address
+from headway.client.calls import HttpCall, HttpCalls
 from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
 from headway.core.state import State
@@ -37,6 +41,39 @@ async def test_lost_reply_is_told_as_unknown_where_nobody_has_patience() -> None
             again = await client.send_async("noop", key="order-17")
             assert not again.created
             await client.close_async()
+
+
+class Leaping(hw.Timing):
+    """A clock that each pause moves on at once."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def pause(self, seconds: float) -> None:
+        self.now += seconds
+        await super().pause(0)
+
+
+async def test_call_that_may_have_been_written_is_told_so_though_later_tries_were_refused() -> None:
+    statuses = iter([502])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        status = next(statuses, 503)
+        writer.write(b"HTTP/1.1 %d .\r\nContent-Length: 0\r\nRetry-After: 7\r\n" % status)
+        writer.write(b"Connection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = read_address(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        clock = Leaping()
+        calls = HttpCalls(address, timeout_s=60, timing=clock)
+        with pytest.raises(hw.OutcomeUnknown):
+            await calls.ask(HttpCall(method="POST", path="/v1/jobs", patience_s=20))
+        assert clock.now == 14  # twice as long as it was told to wait
+        await calls.close()
 
 
 async def test_unreachable_server_is_told_as_unavailable() -> None:

@@ -13,8 +13,9 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from headway.core.errors import TooManyRequests
 from headway.runtime.timing import Timing
-from headway.server.access import needs
+from headway.server.access import RateLimiter, needs
 from headway.server.build import alive, build
 from headway.server.caller import Caller, Permission
 from headway.server.listener import ListenAddress, Listener
@@ -205,6 +206,27 @@ async def test_a_caller_who_asks_too_often_is_told_to_wait():
         refused = [one for one in replies if one.status_code != 200]
         assert problem(refused[0]) == (429, "too_many_requests")
         assert int(refused[0].headers["retry-after"]) >= 1
+
+
+class Hand(Timing):
+    """A clock that a test moves."""
+
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_requests_that_are_refused_use_up_nothing():
+    clock = Hand()
+    limiter = RateLimiter(2, clock)
+    for _ in range(2):
+        limiter.take("c", "shop")
+    for _ in range(10):
+        with pytest.raises(TooManyRequests):
+            limiter.take("c", "shop")
+    clock.now += 0.5
+    limiter.take("c", "shop")
 
 
 async def test_an_unknown_path_and_method_are_problems():

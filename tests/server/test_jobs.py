@@ -94,6 +94,12 @@ async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
     }
 
 
+async def test_a_job_that_is_due_now_expires_so_long_after_now(rig: Rig):
+    before = (await rig.ask(Role.VIEWER, "/v1/stats"))["now"]
+    made = await rig.ask(Role.VIEWER, f"/v1/jobs/{await rig.send(expires='1h')}")
+    assert before <= made["expires_at"] - 3_600_000 <= made["created_at"]
+
+
 async def test_a_key_makes_one_job_and_the_next_sender_gets_its_id(rig: Rig):
     first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
     again = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
@@ -276,6 +282,15 @@ async def test_gates_resolved_by_the_sender_are_taken_as_they_are(rig: Rig):
     made = await rig.send(kind="a", gates=[gate])
     job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
     assert job["gates"][0]["name"] == "customer:7"
+
+
+async def test_no_argument_stands_for_the_tenant_lane_or_kind_in_a_gates_name(rig: Rig):
+    await declare(rig, Slots("{tenant}:{lane}:{kind}:{n}", 1))
+    args = {"tenant": "other", "lane": "x", "kind": "y", "n": 1}
+    gates = ["{tenant}:{lane}:{kind}:{n}"]
+    made = await rig.send(kind="a", tenant="acme", lane="calls", args=args, gates=gates)
+    job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+    assert job["gates"][0]["name"] == "acme:calls:a:1"
 
 
 async def test_a_cascade_keeps_its_candidates_and_their_place_in_a_gates_name(rig: Rig):

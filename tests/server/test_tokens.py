@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 import pytest
 
-from headway.contract.definitions import Role
-from headway.contract.views import TokensQuery
+import headway as hw
+from headway.contract.definitions import DefineRequest, Role, SetToken, TokenSpec
+from headway.contract.views import Query, StatsQuery, TokensQuery
+from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import Timing
+from headway.runtime.tokens import new_token
+from headway.server.access import AWAY_S, Authenticator
+from headway.stores import open_store
+from headway.testing.faulty import StoreProxy
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
 ADMIN = Role.ADMIN
+Reply = TypeVar("Reply")
 
 
 @pytest.fixture
@@ -141,3 +150,70 @@ async def test_tokens_are_listed_in_pages(rig: Rig):
 )
 async def test_what_cannot_be_a_token_is_refused(rig: Rig, body: object):
     problem(await rig.call(ADMIN, "POST", "/v1/tokens", body), 422, "invalid_value")
+
+
+class Together(StoreProxy):
+    """Two reads of the store's counts are answered together, once that is asked for."""
+
+    meeting: asyncio.Barrier | None = None
+
+    async def read(self, query: Query[Reply]) -> Reply:
+        reply = await super().read(query)
+        if self.meeting is not None and isinstance(query, StatsQuery):
+            await self.meeting.wait()
+        return reply
+
+
+async def test_of_two_who_rotate_a_token_at_once_one_is_told_that_its_secret_is_not_set():
+    store = Together(open_store("memory://"))
+    async with serving(app=hw.App(store=store)) as rig:
+        made = await make(rig)
+        store.meeting = asyncio.Barrier(2)
+        path = f"/v1/tokens/{made['id']}/rotate"
+        replies = await asyncio.gather(*(rig.call(ADMIN, "POST", path) for _ in range(2)))
+        done, refused = sorted(replies, key=lambda one: one.status_code)
+        problem(refused, 409, "revision_conflict")
+        assert (await rig.ask(done.json()["token"], "/v1/me"))["id"] == made["id"]
+    await store.close()
+
+
+class Hand(Timing):
+    """A clock that a test moves."""
+
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Leaving(StoreProxy):
+    """A store that is away while a test says so."""
+
+    away = False
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if self.away:
+            raise StoreUnavailable(name)
+        return await operation()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_what_was_read_is_believed_for_a_while_only_while_the_store_is_away(*, is_open: bool):
+    store, clock, new = Leaving(open_store("memory://")), Hand(), new_token()
+    if not is_open:
+        spec = TokenSpec(id=new.id, name="shop", roles=(Role.VIEWER,), secrets=(new.secret,))
+        await store.define(DefineRequest(items=(SetToken(spec=spec),), author="tester"))
+    callers = Authenticator(store, clock, open_here=is_open)
+    store.away = True
+    with pytest.raises(StoreUnavailable):  # nothing was read yet
+        await callers.caller(new.text)
+    store.away = False
+    assert await callers.caller(new.text) is not None
+    store.away = True
+    for _ in range(3):
+        clock.now += AWAY_S / 4
+        assert await callers.caller(new.text) is not None
+    clock.now += AWAY_S / 4
+    with pytest.raises(StoreUnavailable):
+        await callers.caller(new.text)
+    await store.close()

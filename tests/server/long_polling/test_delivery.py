@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.runtime.timing import REAL
-from headway.server.routes.claims import ClientWatch, TrackedReply
+from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -31,3 +31,20 @@ async def test_a_reply_written_to_a_connection_whose_end_was_just_read_is_not_wh
     reply = TrackedReply(b"{}", presence=presence, timing=REAL, unread=lambda: unread.append(True))
     await reply({}, receive, send)
     assert (reply.is_whole, unread) == (not gone, [True] * gone)
+
+
+async def test_what_work_brings_although_it_was_cancelled_is_undone():
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "jobs"
+        raise AssertionError
+
+    undone: list[str] = []
+    with pytest.raises(ClientGone):
+        await ClientWatch(receive).during(work(), undone.append)
+    assert undone == ["jobs"]

@@ -72,6 +72,11 @@ async def test_a_long_poll_is_answered_when_a_job_comes(rig: Rig) -> None:
     assert [one["id"] for one in (await poll)["jobs"]] == [job]
 
 
+async def test_a_claim_waits_no_longer_than_the_server_lets_it() -> None:
+    async with serving(longest_wait_s=0.05) as rig:
+        assert (await claim(rig, wait="24h"))["jobs"] == []
+
+
 async def test_a_claim_of_nothing_is_empty(rig: Rig) -> None:
     reply = await claim(rig, wait=30)
     assert reply["jobs"] == []
@@ -164,6 +169,16 @@ async def test_a_token_claims_from_its_lanes_alone(rig: Rig) -> None:
     assert refused.status_code == 403
     reply = await claim(rig, who=token, lanes="*", max=10)
     assert [one["lane"] for one in reply["jobs"]] == ["send_mail"]
+
+
+async def test_a_token_for_tenants_claims_nothing_as_a_claim_would_bring_jobs_of_any(
+    rig: Rig,
+) -> None:
+    token = await rig.token(Role.ADMIN, name="acme", tenants=["acme"])
+    job = await rig.send(tenant="acme")
+    refused = await rig.call(token, "POST", "/v1/claims", {"worker": "w", "lanes": "main"})
+    assert refused.status_code == 403
+    assert await state(rig, job) is State.WAITING
 
 
 async def test_what_follows_must_be_in_the_tokens_lanes(rig: Rig) -> None:
@@ -306,6 +321,17 @@ async def test_the_next_stage_takes_gates_named_over_the_jobs_arguments(rig: Rig
     body = {"worker": "w", "outcomes": [unknown]}
     reply = await rig.call(Role.WORKER, "POST", "/v1/settlements", body)
     assert (reply.status_code, reply.json()["code"]) == (422, "unknown_gate")
+
+
+async def test_no_argument_stands_for_the_tenant_in_a_gate_of_the_next_stage(rig: Rig) -> None:
+    spec = GateSpec(name="{tenant}:{phone}", kind=GateKind.SLOTS, shared=False, capacity=1)
+    await rig.store.define(DefineRequest(items=(DeclareGate(spec=spec),), author="t"))
+    job = await rig.send(tenant="acme", args={"phone": "+1", "tenant": "other"})
+    (one,) = (await claim(rig))["jobs"]
+    said = {**of(one), "outcome": "next_stage", "stage": "dial", "gates": ["{tenant}:{phone}"]}
+    assert await settle(rig, said) == ["done"]
+    gates = (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["gates"]
+    assert [one["name"] for one in gates] == ["acme:+1"]
 
 
 @pytest.mark.parametrize(
