@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 import headway as hw
 from headway.client.address import read_address
-from headway.client.calls import HttpCall, HttpCalls
+from headway.client.calls import HttpCall, HttpCalls, Method
 from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
 from headway.core.state import State
@@ -48,6 +50,13 @@ class Leaping(hw.Timing):
 
     now = 0.0
 
+    def __init__(self) -> None:
+        self.limits: list[float | None] = []
+
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
+        self.limits.append(seconds)
+        return super().limit(seconds)
+
     def monotonic(self) -> float:
         return self.now
 
@@ -56,8 +65,10 @@ class Leaping(hw.Timing):
         await super().pause(0)
 
 
-async def test_call_that_may_have_been_written_is_told_so_though_later_tries_were_refused() -> None:
-    statuses = iter([502])
+@asynccontextmanager
+async def refusing(first: int, clock: Leaping) -> AsyncIterator[HttpCalls]:
+    """Calls that are answered with this status, and then with 503."""
+    statuses = iter([first])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -68,12 +79,28 @@ async def test_call_that_may_have_been_written_is_told_so_though_later_tries_wer
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         address = read_address(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        clock = Leaping()
         calls = HttpCalls(address, timeout_s=60, timing=clock)
-        with pytest.raises(hw.OutcomeUnknown):
-            await calls.ask(HttpCall(method="POST", path="/v1/jobs", patience_s=20))
-        assert clock.now == 14  # twice as long as it was told to wait
+        yield calls
         await calls.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_call_that_may_have_been_written_is_told_so_though_later_tries_were_refused(
+    method: Method,
+) -> None:
+    clock = Leaping()
+    async with refusing(502, clock) as calls:
+        with pytest.raises(hw.OutcomeUnknown):
+            await calls.ask(HttpCall(method=method, path="/v1/jobs", patience_s=20))
+    assert clock.now == 14  # twice as long as it was told to wait
+
+
+async def test_long_poll_has_its_wait_beyond_the_time_of_a_call() -> None:
+    clock = Leaping()
+    async with refusing(503, clock) as calls:
+        with pytest.raises(hw.StoreUnavailable):
+            await calls.ask(HttpCall(method="POST", path="/v1/claims", waits_s=25))
+    assert clock.limits == [85]
 
 
 async def test_unreachable_server_is_told_as_unavailable() -> None:

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.core.errors import StoreCorrupt
+from headway.contract.claims import BeatReply, BeatRequest
+from headway.contract.views import JobQuery
+from headway.core.errors import StoreCorrupt, StoreUnavailable
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing
 from headway.runtime.worker.lease import Heartbeat, Held, Lease
+from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
-from headway.testing.faulty import Fault, FaultyStore
+from headway.testing.faulty import Fault, FaultyStore, StoreProxy
 from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
 
 
@@ -145,6 +149,49 @@ async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_thro
     view = await store.job(sent.id)
     assert view.state in {"waiting", "running"}
     assert view.run == 1
+
+
+def test_jobs_held_ready_are_handed_back_when_no_beat_gets_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+
+    class Unheard(StoreProxy):
+        async def beat(self, request: BeatRequest) -> BeatReply:
+            message = "away"
+            raise StoreUnavailable(message)
+
+    async def work(loop: VirtualLoop) -> str:
+        timing, begun = VirtualTiming(loop), asyncio.Event()
+        app = hw.App(store=Unheard(open_store("memory://", clock=loop.clock)), timing=timing)
+
+        @app.job()
+        async def first(job: hw.Job) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        @app.job()
+        async def second(job: hw.Job) -> None: ...
+
+        await app.send_async(first)
+        worker = app.worker(concurrency=1, heartbeat="task", chores=False, lease="1s")
+        running = asyncio.ensure_future(worker.run())
+        await begun.wait()
+        sent = await app.send_async(second)
+        current: Any = worker._current
+        current._claimer._prefetch.target = 5
+        current.queue.asked.set()
+        outcome = ""
+        while not outcome:
+            await timing.pause(0.01)
+            view = await app.store.read(JobQuery(id=sent.id))
+            assert view is not None
+            outcome = next((run.outcome or "" for run in view.runs), "")
+        worker.stop(now=True)
+        await running
+        return outcome
+
+    assert run_virtually(work, 1_700_000_000_000) == "released"
 
 
 async def test_store_that_cannot_go_on_stops_the_worker_loudly(store: WatchedStore) -> None:

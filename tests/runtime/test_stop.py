@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import GaveBack, SettleRequest, Succeeded, Verdict
 from headway.contract.views import WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import MAX_BATCH, derived_id
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
 from headway.stores.memory import MemoryStore
@@ -57,6 +58,44 @@ async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
     done = await store.job(first.id)
     assert (done.state, done.result) == ("succeeded", b"1")
     assert (back.attempt, back.runs[0].outcome) == (0, "released")
+
+
+async def test_stop_hands_back_at_once_what_a_claim_under_way_brings(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on, claimed, brought = (asyncio.Event() for _ in range(4))
+    claim = store.claim
+
+    async def slow(request: ClaimRequest) -> ClaimReply:
+        reply = await claim(request)
+        if begun.is_set() and reply.jobs:
+            claimed.set()
+            await brought.wait()
+        return reply
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> None:
+        begun.set()
+        await go_on.wait()
+
+    vars(store)["claim"] = slow
+    worker = app.worker(concurrency=1, chores=False)
+    task = asyncio.create_task(worker.run())
+    first = await app.send_async(work, n=1)
+    await soon(begun)
+    ready = await app.send_async(work, n=2)
+    current: Any = worker._current
+    current._claimer._prefetch.target = 5
+    current.queue.asked.set()
+    await soon(claimed)
+    worker.stop()
+    while not current._claimer._stopping:
+        await pause(0)
+    brought.set()
+    await store.becomes(ready.id, "waiting")
+    assert (await store.job(first.id)).state == "running"
+    go_on.set()
+    await ended(task)
 
 
 async def test_handlers_that_outlast_the_grace_are_stopped_and_handed_back(

@@ -42,6 +42,39 @@ async def test_cancel_is_told_to_an_async_handler_by_the_next_beat(
     assert later.state == "succeeded"
 
 
+async def test_handler_that_cleans_up_is_not_cancelled_again_by_later_beats(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, cleaning, go_on, cleaned = (asyncio.Event() for _ in range(4))
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await go_on.wait()
+            cleaned.set()
+
+    async def beaten() -> bool:
+        return len(store.asked("beat")) > beats
+
+    sent = await app.send_async(work)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        await store.move(Verb.CANCEL, sent.id)
+        beat_soon(worker)
+        await soon(cleaning)
+        for _ in range(2):  # when the second is sent, the answer to the first was passed on
+            beats = len(store.asked("beat"))
+            beat_soon(worker)
+            await store.until(beaten)
+        go_on.set()
+        await store.ends(sent.id)
+    assert cleaned.is_set()
+
+
 async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
     app: hw.App, store: WatchedStore
 ) -> None:
@@ -105,6 +138,42 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
         view = await store.ends(sent.id)
         go_on.set()
     assert view.state == "cancelled"
+
+
+async def test_job_held_ready_whose_run_was_lost_is_not_started(
+    app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+    begun, go_on, started = (asyncio.Event() for _ in range(3))
+
+    @app.job()
+    async def first(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    @app.job()
+    async def second(job: hw.Job) -> None:
+        started.set()
+
+    async def beaten() -> bool:
+        return len(store.asked("beat")) > beats
+
+    one = await app.send_async(first, priority=1)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        current: Any = worker._current
+        current._claimer._prefetch.target = 5
+        sent = await app.send_async(second)
+        current.queue.asked.set()
+        await store.becomes(sent.id, "running")
+        assert await store.move(Verb.KILL, sent.id) == ["done"]
+        for _ in range(2):  # when the second is sent, the answer to the first was passed on
+            beats = len(store.asked("beat"))
+            beat_soon(worker)
+            await store.until(beaten)
+        go_on.set()
+        await store.ends(one.id)
+    assert not started.is_set()
 
 
 @pytest.mark.parametrize("swallow", [False, True])

@@ -4,13 +4,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, SetLane
 from headway.contract.outcomes import SettleRequest, Succeeded
-from headway.contract.views import JobsQuery, WhyQuery, WorkersQuery
+from headway.contract.views import JobsQuery, Query, WhyQuery, WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
@@ -428,6 +429,26 @@ async def test_a_lane_of_another_process_is_met_by_listing(
     await store.enqueue([job(1, "enrich"), job(2, "send_push")])
     await until(lambda: pullers.got)
     assert pullers.jobs == [job(2, "send_push").id]
+
+
+async def test_lanes_are_listed_again_after_the_store_was_away(
+    store: Counted, pullers: Pullers
+) -> None:
+    await pullers.wait(1, "send_*")
+    real, failed = store.store.read, []
+
+    async def away(query: Query[Any]) -> object:
+        if not failed:
+            failed.append(query)
+            message = "away"
+            raise StoreUnavailable(message)
+        return await real(query)
+
+    store.read = away  # pyright: ignore[reportAttributeAccessIssue]
+    await until(lambda: failed)
+    await store.enqueue([job(1, "send_push")])
+    await until(lambda: pullers.got)
+    assert pullers.jobs == [job(1, "send_push").id]
 
 
 async def test_a_pattern_reaches_no_lane_beyond_its_callers(

@@ -98,12 +98,14 @@ async def test_a_repeated_number_hears_the_same_jobs(rig: Rig) -> None:
 
 
 async def test_a_later_number_of_a_worker_ends_its_waiting_poll(rig: Rig) -> None:
-    poll = asyncio.create_task(claim(rig, wait="20s", request=1))
+    first = asyncio.create_task(claim(rig, wait="20s", request=1))
     await until(lambda: len(rig.service.long_polls) == 1)
-    await claim(rig, request=2)
-    ended = await poll
-    assert ended["jobs"] == []
-    assert ended["again"] is True
+    second = asyncio.create_task(claim(rig, wait="20s", request=2))
+    ended = await first
+    assert (ended["jobs"], ended["again"]) == ([], True)
+    await claim(rig, request=3)
+    ended = await second
+    assert (ended["jobs"], ended["again"]) == ([], True)
 
 
 async def test_a_worker_without_numbers_may_poll_twice_at_once(rig: Rig) -> None:
