@@ -13,7 +13,7 @@ from headway.contract.claims import BeatReply, BeatRequest
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreCorrupt, StoreUnavailable
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
-from headway.runtime.timing import Timing
+from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Heartbeat, Held, Lease
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
@@ -149,6 +149,44 @@ async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_thro
     view = await store.job(sent.id)
     assert view.state in {"waiting", "running"}
     assert view.run == 1
+
+
+def test_answer_that_comes_after_a_later_one_shortens_no_lease() -> None:
+    lease = Lease(3_000)
+    lease.extend(10.0, 3_000)
+    lease.extend(5.0, 3_000)
+    assert lease.ends == 13.0
+
+
+def test_progress_whose_beat_failed_replaces_none_that_is_newer() -> None:
+    held = Held()
+    held.note_progress(("a", 1), b"1")
+    failed = held.take_progress()
+    held.note_progress(("a", 1), b"2")
+    held.put_back(failed)
+    assert held.take_progress() == (("a", 1, b"2"),)
+
+
+async def test_lapse_that_a_claim_has_put_off_stops_no_handler(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    sent = await app.send_async(work)
+    async with working(app) as worker:
+        await soon(begun)
+        current: Any = worker._current
+        current._on_lapse()
+        for _ in range(3):
+            await pause(0)
+        go_on.set()
+        view = await store.ends(sent.id)
+    assert (view.state, view.run) == ("succeeded", 1)
 
 
 def test_jobs_held_ready_are_handed_back_when_no_beat_gets_through(

@@ -12,12 +12,14 @@ import pytest
 import headway as hw
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import GaveBack, SettleRequest, Succeeded, Verdict
-from headway.contract.views import WorkersQuery
+from headway.contract.views import JobQuery, WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import MAX_BATCH, derived_id
+from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
+from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.watched import LIMIT, WatchedStore, soon, working
@@ -120,6 +122,37 @@ async def test_handlers_that_outlast_the_grace_are_stopped_and_handed_back(
     view = await store.job(sent.id)
     assert cleaned.is_set()
     assert (view.state, view.attempt, view.runs[0].outcome) == ("waiting", 0, "released")
+
+
+def test_handler_that_cleans_up_after_a_cancel_may_do_so_while_its_worker_stops() -> None:
+    async def work(loop: VirtualLoop) -> tuple[str, list[str | None]]:
+        timing, begun, cleaning = VirtualTiming(loop), asyncio.Event(), asyncio.Event()
+        app = hw.App(store=open_store("memory://", clock=loop.clock), timing=timing)
+        cleaned: list[str | None] = []
+
+        @app.job()
+        async def call(job: hw.Job) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaning.set()
+                await timing.pause(2)
+                cleaned.append(job.stop)
+
+        sent = await app.send_async(call)
+        worker = app.worker(heartbeat="task", chores=False, lease="1s")
+        running = asyncio.ensure_future(worker.run())
+        await begun.wait()
+        await app.cancel_async(sent.id)
+        await cleaning.wait()
+        worker.stop(now=True)
+        await running
+        view = await app.store.read(JobQuery(id=sent.id))
+        assert view is not None
+        return view.state, cleaned
+
+    assert run_virtually(work, 1_700_000_000_000) == ("cancelled", ["cancel"])
 
 
 async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: WatchedStore) -> None:
