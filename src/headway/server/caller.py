@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -221,3 +221,14 @@ def caller_of(spec: TokenSpec) -> Caller:
         lanes=spec.lanes,
         closes=spec.closes,
     )
+
+
+def whole_lanes(*lanes: str) -> Callable[[Caller], None]:
+    """Return a check that refuses callers that are limited to some tenants or to other lanes."""
+
+    def check(caller: Caller) -> None:
+        caller.every_tenant()
+        for lane in lanes:
+            caller.check_lane(lane)
+
+    return check

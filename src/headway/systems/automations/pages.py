@@ -15,7 +15,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from headway.contract.views import EntryView, GatesQuery, JobsQuery, JobView
+from headway.contract.views import EntryView, GatesQuery, GateState, JobsQuery, JobView
 from headway.core.errors import UnknownRecord
 from headway.core.local_time import DAY_MS
 from headway.core.state import State
@@ -235,7 +235,7 @@ def _document(text: bytes | None) -> Mapping[str, object]:
     return {}
 
 
-async def _limit(look: Look) -> object:
+async def _limit(look: Look) -> GateState:
     (gate,) = (await look.service.store.read(GatesQuery(names=(LIMIT,)))).rows
     return gate
 
@@ -445,8 +445,7 @@ RELEASE = Action(
 
 
 async def _most(look: Look) -> Values:
-    query = GatesQuery(names=(LIMIT,))
-    (gate,) = (await look.service.store.read(query)).rows
+    gate = await _limit(look)
     return {"max": "" if gate.capacity is None or not gate.overridden else str(gate.capacity)}
 
 

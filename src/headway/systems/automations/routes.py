@@ -10,7 +10,7 @@ from pydantic import Field
 from headway.runtime.records import record
 from headway.server.access import needs
 from headway.server.bodies.base import Body, Name, QueryModel
-from headway.server.caller import Caller, Permission
+from headway.server.caller import Caller, Permission, whole_lanes
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
 from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
@@ -35,14 +35,8 @@ from headway.systems.automations.session import session_id
 ROUTES = router("system: automations", prefix="/api/automations")
 
 
-def check_caller(caller: Caller) -> None:
-    """Check that a caller's token is not limited to some tenants or to other lanes.
-
-    Raises:
-        Forbidden: it is.
-    """
-    caller.every_tenant()
-    caller.check_lane(LANE)
+check_caller = whole_lanes(LANE)
+"""Refuses a caller whose token is limited to some tenants or to other lanes."""
 
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE, reach=check_caller)]

@@ -44,16 +44,9 @@ class CallsSystem:
 
     def __init__(self, context: CallsContext) -> None:
         self.context = context
-
-    @property
-    def routers(self) -> Sequence[APIRouter]:
-        """Its routes."""
-        return (*OWN, *(() if self.context.table is None else self.context.table.routers))
-
-    @property
-    def pages(self) -> Sequence[Page]:
-        """Its pages of the dashboard."""
-        return pages_of(self.context)
+        self.pages: Sequence[Page] = pages_of(context)
+        own_table = () if context.table is None else context.table.routers
+        self.routers: Sequence[APIRouter] = (*OWN, *own_table)
 
     def declare(self, app: App) -> None:
         """Add its kinds to an app."""

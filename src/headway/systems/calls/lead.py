@@ -101,12 +101,8 @@ class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     row: str = ""
 
 
-_decode = msgspec.json.Decoder(LeadArgs).decode
-
-
-def read_args(args: bytes) -> LeadArgs:
-    """Read the arguments of a stored lead."""
-    return _decode(args)
+read_args = msgspec.json.Decoder(LeadArgs).decode
+"""The arguments of a stored lead."""
 
 
 REPEATED = frozenset({"next", "released", "snoozed", "unused"})

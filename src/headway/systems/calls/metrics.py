@@ -22,11 +22,11 @@ from headway.server.metrics import (
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds, call_rules
+from headway.systems.calls.lead import LANE
 from headway.systems.calls.overview import (
     CallsOverview,
     Event,
     LinePool,
-    lane_of,
     look_at_backlog,
     look_at_calls,
     look_at_dials,
@@ -35,6 +35,7 @@ from headway.systems.calls.overview import (
     workers_of,
 )
 from headway.systems.directory.tally import COUNTED, Counted, SystemMetrics, Tally, quantiles
+from headway.systems.jobs import find_lane
 
 _LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
 
@@ -159,7 +160,7 @@ def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
     async def look(overview: Overview) -> Iterable[Metric]:
         now = overview.stats.now
         pools = await look_at_lines(store)
-        backlog = await look_at_backlog(store, lane_of(overview))
+        backlog = await look_at_backlog(store, find_lane(overview, LANE))
         dials = await look_at_dials(store, now)
         live = sum(worker.lease_until > now for worker in workers_of(overview))
         return [

@@ -304,17 +304,12 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOvervi
     return CallsOverview(
         at=facts.at,
         now=now,
-        backlog=await look_at_backlog(store, lane_of(overview)),
+        backlog=await look_at_backlog(store, find_lane(overview, LANE)),
         pools=await look_at_lines(store),
         dials=await look_at_dials(store, now),
         workers=workers_of(overview),
         totals=await tally.totals(),
     )
-
-
-def lane_of(overview: Overview) -> LaneView | None:
-    """Return the lane of calls; None if there was no lead yet."""
-    return find_lane(overview, LANE)
 
 
 def workers_of(overview: Overview) -> tuple[WorkerView, ...]:

@@ -46,11 +46,7 @@ class FieldService:
 
     def __init__(self, context: FieldContext) -> None:
         self.context = context
-
-    @property
-    def pages(self) -> Sequence[Page]:
-        """Its pages of the dashboard."""
-        return pages_of(self.context)
+        self.pages: Sequence[Page] = pages_of(context)
 
     def declare(self, app: App) -> None:
         """Add its kinds to the app whose worker runs them."""

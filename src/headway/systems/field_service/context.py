@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headway.core.job import NewJob, derived_id
-from headway.server.caller import Caller
+from headway.server.caller import whole_lanes
 from headway.server.routing import system_service
 from headway.systems.field_service.request import LOOK_OVER, NAME, OFFERS, TEXT
 from headway.systems.field_service.settings import FieldSettings
@@ -54,11 +54,5 @@ TheContext = Annotated[FieldContext, system_service(NAME)]
 """A route's parameter: `context: TheContext`."""
 
 
-def check_caller(caller: Caller) -> None:
-    """Check that a caller's token is not limited to some tenants or to other lanes.
-
-    Raises:
-        Forbidden: it is not.
-    """
-    caller.every_tenant()
-    caller.check_lane(OFFERS)
+check_caller = whole_lanes(OFFERS)
+"""Refuses a caller whose token is limited to some tenants or to other lanes."""

@@ -5,6 +5,7 @@ Also the names that the parts of this system share: lanes, kinds, gates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -123,18 +124,10 @@ class Request:
     assigned: Assigned | None = None
 
 
-_decode = msgspec.json.Decoder(Request).decode
-_encode = msgspec.json.Encoder().encode
-
-
-def read_request(args: bytes) -> Request:
-    """Return the request of a job's arguments."""
-    return _decode(args)
-
-
-def args_of(request: Request) -> bytes:
-    """Return the arguments of a request's job."""
-    return _encode(request)
+read_request = msgspec.json.Decoder(Request).decode
+"""The request of a job's arguments."""
+args_of: Callable[[Request], bytes] = msgspec.json.Encoder().encode
+"""The arguments of a request's job."""
 
 
 class Status(StrEnum):

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha1
 from importlib import metadata
 from itertools import count
@@ -302,8 +303,8 @@ class _Dispenserd:
         self._routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/jobs": self._jobs,
             "/schedule": self._schedule,
-            "/receive_block": self._receive_block,
-            "/receive_noblock": self._receive_noblock,
+            "/receive_block": partial(self._receive, block=True),
+            "/receive_noblock": partial(self._receive, block=False),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -344,12 +345,6 @@ class _Dispenserd:
     async def _schedule(self, request: Request) -> Response:
         await self._queue.schedule(read_scheduling(await request.body()))
         return _reply({"status": "ok", "code": DONE})
-
-    async def _receive_block(self, request: Request) -> Response:
-        return await self._receive(request, block=True)
-
-    async def _receive_noblock(self, request: Request) -> Response:
-        return await self._receive(request, block=False)
 
     async def _receive(self, request: Request, *, block: bool) -> Response:
         lane = read_lane(await request.body())

@@ -12,12 +12,12 @@ from headway.bridges.cassandra.history import History
 from headway.contract.store import Sent
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
-from headway.server.caller import Caller
+from headway.server.caller import whole_lanes
 from headway.server.routing import system_service
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.notifications.metrics import Thresholds
-from headway.systems.notifications.notification import NAME, NOTIFICATION, Channel, Tallied
+from headway.systems.notifications.notification import LANES, NAME, NOTIFICATION, Channel, Tallied
 from headway.systems.notifications.records import Reader
 from headway.systems.notifications.sender import Sender
 from headway.systems.notifications.settings import NotificationSettings
@@ -83,12 +83,5 @@ TheContext = Annotated[NotifyContext, system_service(NAME)]
 """A route's parameter: `context: TheContext`."""
 
 
-def check_caller(caller: Caller) -> None:
-    """Check that a caller's token is not limited to some tenants or to other lanes.
-
-    Raises:
-        Forbidden: it is not.
-    """
-    caller.every_tenant()
-    for channel in Channel:
-        caller.check_lane(channel.lane)
+check_caller = whole_lanes(*LANES)
+"""Refuses a caller whose token is limited to some tenants or to other lanes."""

@@ -62,9 +62,7 @@ class Exchange:
 
     async def close(self) -> None:
         """Close the connections of all."""
-        for one in {
-            id(each): each for each in (*self.voices.values(), *self.texts.values())
-        }.values():
+        for one in {*self.voices.values(), *self.texts.values()}:
             await one.close()
 
 

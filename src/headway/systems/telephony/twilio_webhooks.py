@@ -9,7 +9,7 @@ from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word, whole
 
 CALLS: Mapping[str, CallStatus] = {
     "queued": CallStatus.QUEUED,
@@ -65,7 +65,7 @@ def read_status(request: HookRequest) -> CallEvent | None:
         ref=request.asked("ref"),
         status=status,
         event=event_id(NAME, call_id, said, only(form, "SequenceNumber") or ""),
-        duration_s=_whole(only(form, "CallDuration")) if status.ended else None,
+        duration_s=whole(only(form, "CallDuration")) if status.ended else None,
         reason=_reason(form),
         body=dict(form),
     )
@@ -140,10 +140,6 @@ def _sid(form: Form, name: str) -> str:
         message = f"{name} is no id of Twilio's"
         raise InvalidValue(message)
     return sid
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _reason(form: Form) -> str:

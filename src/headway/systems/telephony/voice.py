@@ -269,6 +269,12 @@ def known_status(provider: str, words: Mapping[str, CallStatus], said: str) -> C
     return status
 
 
+def whole(said: object) -> int | None:
+    """Return a number of seconds, which providers write as text or not; None if it is none."""
+    text = str(said)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 def call_of(run: RunView) -> tuple[str, str] | None:
     """Return the provider of a run's call and its id there; None if no call is known."""
     for key in run.keys:

@@ -56,6 +56,7 @@ from headway.systems.telephony.voice import (
     Spoken,
     known_status,
     the_one,
+    whole,
 )
 from headway.systems.telephony.vonage_webhooks import (
     CALLS,
@@ -63,7 +64,6 @@ from headway.systems.telephony.vonage_webhooks import (
     check_vonage,
     read_pressed,
     read_status,
-    whole,
 )
 from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire, understood
 

@@ -14,7 +14,7 @@ from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
 from headway.server.hooks.request import HookRequest, any_same, check_fresh, is_object, refuse
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.strict_json import read_json
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word, whole
 
 CALLS: Mapping[str, CallStatus] = {
     "started": CallStatus.QUEUED,
@@ -134,12 +134,6 @@ def read_pressed(request: HookRequest) -> Pressed | None:
         digits=digits,
         event=event_id(NAME, call_id, "pressed", digits),
     )
-
-
-def whole(said: object) -> int | None:
-    """Return a number of seconds, which Vonage writes as text or not; None if it is none."""
-    text = str(said)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _object(request: HookRequest) -> Mapping[str, object]:

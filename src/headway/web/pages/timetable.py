@@ -307,19 +307,9 @@ def _clock(zone: ZoneInfo, at: int) -> str:
     return f"{wall_clock(zone, at):%H:%M}"
 
 
-@lru_cache(maxsize=1024)
-def _latest(schedule: Schedule, after_at: int, until_at: int, most: int) -> Sequence[int]:
-    return latest_fires(schedule, after_at, until_at, most)
-
-
-@lru_cache(maxsize=1024)
-def _next(schedule: Schedule, after_at: int, most: int) -> Sequence[int]:
-    return next_fires(schedule, after_at, most)
-
-
-@lru_cache(maxsize=1024)
-def _between(schedule: Schedule, after_at: int, until_at: int, most: int) -> Sequence[int]:
-    return fires_between(schedule, after_at, until_at, most)
+_latest = lru_cache(maxsize=1024)(latest_fires)
+_next = lru_cache(maxsize=1024)(next_fires)
+_between = lru_cache(maxsize=1024)(fires_between)
 
 
 def _path(values: Values) -> Call:

@@ -116,13 +116,12 @@ async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) ->
 
 async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> None:
     (one,) = await take_in(table, [lead(1)])
-    assert not await table.put_back(one.row.id, ref="j:1", due_at=None)
+    assert not await table.put_back(one.row.id, ref="j:1")
     await table.begin(one.row.id, ref="j:1", number="+15550001", at=AT)
-    assert not await table.put_back(one.row.id, ref="j:2", due_at=AT + 5)
-    assert await table.put_back(one.row.id, ref="j:1", due_at=AT + 5_000)
-    assert not await table.put_back(one.row.id, ref="j:1", due_at=AT + 9)
-    (row,) = await all_pending(table)
-    assert row.due_at == AT + 5_000
+    assert not await table.put_back(one.row.id, ref="j:2")
+    assert await table.put_back(one.row.id, ref="j:1")
+    assert not await table.put_back(one.row.id, ref="j:1")
+    assert await all_pending(table) == [one.row]
 
 
 async def test_an_end_is_written_once(table: LeadTable) -> None:
@@ -131,7 +130,7 @@ async def test_an_end_is_written_once(table: LeadTable) -> None:
     assert await table.end(one.row.id, outcome="BUSY", at=AT)
     assert not await table.end(one.row.id, outcome="COMPLETED", at=AT)
     assert not await table.begin(one.row.id, ref="j:2", number="+15550001", at=AT)
-    assert not await table.put_back(one.row.id, ref="j:1", due_at=None)
+    assert not await table.put_back(one.row.id, ref="j:1")
 
 
 # ----------------------------------------------------------------------------------------- owners

@@ -143,17 +143,14 @@ class LeadTable:
         which = and_(self.is_at("running"), self.columns["ref"] == before)
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
 
-    async def put_back(self, row_id: str, *, ref: str, due_at: int | None) -> bool:
+    async def put_back(self, row_id: str, *, ref: str) -> bool:
         """Write that a call is over and another will be made: to a row that this call has.
 
         Returns:
             Whether the row was so, and is pending now.
         """
-        values: dict[str, object] = {"status": "pending"}
-        if due_at is not None:
-            values["due_at"] = due_at
         which = and_(self.is_at("running"), self.columns["ref"] == ref)
-        return await self._change(row_id, which, values)
+        return await self._change(row_id, which, {"status": "pending"})
 
     async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
         """Write the final outcome of a lead, to a row that is ours and not done."""

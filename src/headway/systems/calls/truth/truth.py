@@ -346,7 +346,7 @@ class Truth:
         Returns:
             Whether the row was running under this reference, and is pending now.
         """
-        return await self.table.put_back(row_id, ref=ref, due_at=None)
+        return await self.table.put_back(row_id, ref=ref)
 
     async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
         """Write the outcome of a lead to the table; a repetition changes nothing."""
