@@ -123,13 +123,20 @@ class AnyText(PathConvertor):
 register_url_convertor("path", AnyText())
 
 
-def router(tag: str, *, prefix: str = "", any_type: bool = False) -> APIRouter:
-    """Return an empty router."""
+def router(
+    tag: str, *, prefix: str = "", operations: str = "", any_type: bool = False
+) -> APIRouter:
+    """Return an empty router.
+
+    Args:
+        operations: stands before the name of a route's function in the id of its operation.
+    """
     return APIRouter(
         prefix=prefix,
         tags=[tag],
         route_class=AnyType if any_type else Strict,
         responses={"4XX": PROBLEM, "5XX": PROBLEM},
+        generate_unique_id_function=lambda route: f"{operations}{route.name}",
     )
 
 

@@ -295,7 +295,6 @@ _REPLY = reply(
 
 @ROUTES.post(
     "/v1/claims",
-    operation_id="claim",
     summary="Claim jobs",
     response_model=_REPLY,
     openapi_extra={

@@ -71,8 +71,8 @@ class GatesAsked(PageQuery):
     parked: bool = Field(default=False, description="Only those at which jobs are parked.")
 
 
-@ROUTES.get("/gates", operation_id="list_gates", summary="List gates", response_model=GATES)
-async def listing(
+@ROUTES.get("/gates", summary="List gates", response_model=GATES)
+async def list_gates(
     asked: Annotated[GatesAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
     """List gates that are declared, capped, closed or held, by name."""
@@ -89,8 +89,8 @@ async def listing(
     return listed(stats, page.rows, encode_cursor(page.cursor))
 
 
-@ROUTES.get("/gates/{name:path}", operation_id="get_gate", summary="One gate", response_model=GATE)
-async def one(name: Name, service: TheService, caller: Observer) -> Response:
+@ROUTES.get("/gates/{name:path}", summary="One gate", response_model=GATE)
+async def get_gate(name: Name, service: TheService, caller: Observer) -> Response:
     """A gate as it stands: how full, who holds it, when it opens.
 
     Raises:
@@ -105,13 +105,8 @@ async def one(name: Name, service: TheService, caller: Observer) -> Response:
     return answer(page.rows[0], headers=etag(revision))
 
 
-@ROUTES.put(
-    "/gates/{name:path}",
-    operation_id="declare_gate",
-    summary="Declare a gate",
-    response_model=DEFINED,
-)
-async def declare(
+@ROUTES.put("/gates/{name:path}", summary="Declare a gate", response_model=DEFINED)
+async def declare_gate(
     name: Name,
     body: Annotated[AnyGate, Body(openapi_examples=_EXAMPLES)],
     service: TheService,
@@ -128,10 +123,8 @@ async def declare(
     return await define(service, caller, item, if_match=if_match)
 
 
-@ROUTES.patch(
-    "/gates/{name:path}", operation_id="set_gate", summary="Set numbers", response_model=DEFINED
-)
-async def set_numbers(
+@ROUTES.patch("/gates/{name:path}", summary="Set numbers", response_model=DEFINED)
+async def set_gate(
     name: Name,
     body: GateNumbersBody,
     service: TheService,
@@ -147,10 +140,8 @@ async def set_numbers(
     return await define(service, caller, body.change(name), reason=body.reason, if_match=if_match)
 
 
-@ROUTES.delete(
-    "/gates/{name:path}", operation_id="reset_gate", summary="Reset numbers", response_model=DEFINED
-)
-async def reset(
+@ROUTES.delete("/gates/{name:path}", summary="Reset numbers", response_model=DEFINED)
+async def reset_gate(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Forget an operator's numbers; what is declared holds again. The gate itself stays."""
@@ -158,10 +149,8 @@ async def reset(
     return await define(service, caller, ResetGate(name=name), if_match=if_match)
 
 
-@ROUTES.get(
-    "/closures", operation_id="list_closures", summary="List closed gates", response_model=CLOSURES
-)
-async def closures(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+@ROUTES.get("/closures", summary="List closed gates", response_model=CLOSURES)
+async def list_closures(asked: WhichPage, service: TheService, caller: Observer) -> Response:
     """List closed gates, by name; a page examines `limit` gates."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
@@ -186,13 +175,8 @@ async def close(
         return await close_gate(service, caller, body.gate, body, if_match)
 
 
-@ROUTES.delete(
-    "/closures/{gate:path}",
-    operation_id="open_gate",
-    summary="End a closing",
-    response_model=DEFINED,
-)
-async def open_(
+@ROUTES.delete("/closures/{gate:path}", summary="End a closing", response_model=DEFINED)
+async def open_gate(
     gate: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """End a closing, by any author; a gate that is not closed stays as it is."""
@@ -200,13 +184,8 @@ async def open_(
     return await define(service, caller, OpenGate(name=gate), if_match=if_match)
 
 
-@ROUTES.delete(
-    "/permits",
-    operation_id="release_permit",
-    summary="Take a permit by force",
-    response_model=RELEASED,
-)
-async def release(
+@ROUTES.delete("/permits", summary="Take a permit by force", response_model=RELEASED)
+async def release_permit(
     body: PermitBody, service: TheService, caller: Annotated[Caller, needs(Permission.ACT)]
 ) -> Response:
     """Take a permit from its holder by force; it is on the trail. The job is left as it is."""

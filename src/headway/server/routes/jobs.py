@@ -134,8 +134,8 @@ async def send(
     return json_reply({"jobs": [_made(one) for one in made]})
 
 
-@ROUTES.get("", operation_id="list_jobs", summary="List jobs", response_model=JOBS)
-async def listing(
+@ROUTES.get("", summary="List jobs", response_model=JOBS)
+async def list_jobs(
     asked: Annotated[JobsAsked, Query()],
     service: TheService,
     caller: Reader,
@@ -181,8 +181,8 @@ def _refuse_beside_underway(asked: JobsAsked) -> None:
         raise InvalidValue(message, hint="filter by lane, tenant, kind and state")
 
 
-@FLOWS.get("", operation_id="list_flows", summary="List jobs that wait", response_model=FLOWS_PAGE)
-async def flows(
+@FLOWS.get("", summary="List jobs that wait", response_model=FLOWS_PAGE)
+async def list_flows(
     asked: Annotated[FlowsAsked, Query()],
     service: TheService,
     caller: Reader,
@@ -214,8 +214,8 @@ async def flows(
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get("/{id}", operation_id="get_job", summary="One job", response_model=reply_model(JobView))
-async def one(
+@ROUTES.get("/{id}", summary="One job", response_model=reply_model(JobView))
+async def get_job(
     id: str,  # noqa: A002  (the path's word)
     service: TheService,
     caller: Reader,
@@ -224,7 +224,7 @@ async def one(
     return answer(await visible_job(service, caller, id))
 
 
-@ROUTES.get("/{id}/why", operation_id="why", summary="Why a job is not running", response_model=WHY)
+@ROUTES.get("/{id}/why", summary="Why a job is not running", response_model=WHY)
 async def why(
     id: str,  # noqa: A002  (the path's word)
     service: TheService,

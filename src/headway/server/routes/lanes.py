@@ -56,8 +56,8 @@ class LanesAsked(PageQuery, LaneAsked):
     )
 
 
-@ROUTES.get("", operation_id="list_lanes", summary="List lanes", response_model=LANES)
-async def listing(
+@ROUTES.get("", summary="List lanes", response_model=LANES)
+async def list_lanes(
     asked: Annotated[LanesAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
     """List the lanes that the caller covers, with their jobs by state and their live workers.
@@ -76,8 +76,8 @@ async def listing(
     return listed(stats, rows, page.cursor)
 
 
-@ROUTES.get("/{name:path}", operation_id="get_lane", summary="One lane", response_model=LANE)
-async def one(
+@ROUTES.get("/{name:path}", summary="One lane", response_model=LANE)
+async def get_lane(
     name: Name,
     asked: Annotated[LaneAsked, Query()],
     service: TheService,
@@ -92,13 +92,8 @@ async def one(
     return answer(rows[0], headers=etag(revision))
 
 
-@ROUTES.put(
-    "/{name:path}",
-    operation_id="set_lane",
-    summary="Set what a lane carries",
-    response_model=DEFINED,
-)
-async def set_(
+@ROUTES.put("/{name:path}", summary="Set what a lane carries", response_model=DEFINED)
+async def set_lane(
     name: Name,
     asked: Annotated[LaneChange, Query()],
     body: LaneBody,
@@ -116,10 +111,8 @@ async def set_(
     return await define(service, caller, item, if_match=if_match)
 
 
-@ROUTES.delete(
-    "/{name:path}", operation_id="reset_lane", summary="Reset a lane", response_model=DEFINED
-)
-async def reset(
+@ROUTES.delete("/{name:path}", summary="Reset a lane", response_model=DEFINED)
+async def reset_lane(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Forget an operator's values; what code declares holds again. Its jobs stay."""
@@ -127,20 +120,16 @@ async def reset(
     return await define(service, caller, ResetLane(name=name), if_match=if_match)
 
 
-@ROUTES.post(
-    "/{name:path}/pause", operation_id="pause_lane", summary="Pause a lane", response_model=CLOSED
-)
-async def pause(
+@ROUTES.post("/{name:path}/pause", summary="Pause a lane", response_model=CLOSED)
+async def pause_lane(
     name: Name, service: TheService, caller: Definer, body: UntilBody = _FOR_GOOD
 ) -> Response:
     """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
     return await close_gate(service, caller, f"lane:{name}", body)
 
 
-@ROUTES.post(
-    "/{name:path}/resume", operation_id="resume_lane", summary="End a pause", response_model=DEFINED
-)
-async def resume(name: Name, service: TheService, caller: Definer) -> Response:
+@ROUTES.post("/{name:path}/resume", summary="End a pause", response_model=DEFINED)
+async def resume_lane(name: Name, service: TheService, caller: Definer) -> Response:
     """End a pause, by any author; a lane that is not paused stays as it is."""
     gate = f"lane:{name}"
     caller.check_gate(gate)

@@ -53,8 +53,8 @@ class AuditAsked(QueryModel):
     limit: int = Field(default=10_000, ge=1, le=10_000, description="Gates, permits and jobs.")
 
 
-@WHOLE.get("/workers", operation_id="list_workers", summary="List workers", response_model=WORKERS)
-async def workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+@WHOLE.get("/workers", summary="List workers", response_model=WORKERS)
+async def list_workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
     """List workers that live, or died less than an hour ago, by id.
 
     Of a worker over HTTP the id begins with the id of the token that it has.
@@ -65,12 +65,7 @@ async def workers(asked: WhichPage, service: TheService, caller: Observer) -> Re
     return answer(page_of(seen, attrgetter("id"), asked))
 
 
-@WHOLE.get(
-    "/stats",
-    operation_id="stats",
-    summary="Counts of the whole store",
-    response_model=reply_model(StatsView),
-)
+@WHOLE.get("/stats", summary="Counts of the whole store", response_model=reply_model(StatsView))
 async def stats(service: TheService, caller: Observer) -> Response:
     """Jobs by state, totals since the store was made, the store's time, identity and revision."""
     caller.whole()
@@ -78,10 +73,7 @@ async def stats(service: TheService, caller: Observer) -> Response:
 
 
 @WHOLE.get(
-    "/overview",
-    operation_id="overview",
-    summary="Lanes, gates, workers and counts",
-    response_model=reply_model(Overview),
+    "/overview", summary="Lanes, gates, workers and counts", response_model=reply_model(Overview)
 )
 async def overview(service: TheService, caller: Observer) -> Response:
     """All lanes, the first 500 gates by name, all workers, and the counts, in one reply."""
@@ -89,7 +81,7 @@ async def overview(service: TheService, caller: Observer) -> Response:
     return answer(await read_overview(service.store))
 
 
-@WHOLE.get("/trail", operation_id="trail", summary="Who did what", response_model=TRAIL)
+@WHOLE.get("/trail", summary="Who did what", response_model=TRAIL)
 async def trail(
     asked: Annotated[TrailAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
@@ -101,12 +93,7 @@ async def trail(
     return answer(await service.store.read(query))
 
 
-@WHOLE.get(
-    "/audit",
-    operation_id="audit",
-    summary="Compare permits with holders",
-    response_model=reply_model(AuditView),
-)
+@WHOLE.get("/audit", summary="Compare permits with holders", response_model=reply_model(AuditView))
 async def audit(
     asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
@@ -133,12 +120,7 @@ async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator
         service.feed.leave(subscriber)
 
 
-@ROUTES.get(
-    "/events",
-    operation_id="events",
-    summary="What changes, as it changes",
-    response_class=EventSourceResponse,
-)
+@ROUTES.get("/events", summary="What changes, as it changes", response_class=EventSourceResponse)
 async def events(
     request: Request,
     service: TheService,
@@ -161,7 +143,6 @@ async def events(
 
 @ROUTES.get(
     "/metrics",
-    operation_id="metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
     responses={
@@ -198,19 +179,13 @@ _HEALTH = reply("Health", "That all is well.", status=(Literal["ok"], "Always ok
 _log = logging.getLogger("headway.server")
 
 
-@ROUTES.get("/healthz", operation_id="healthz", summary="Alive", response_model=_HEALTH)
+@ROUTES.get("/healthz", summary="Alive", response_model=_HEALTH)
 async def healthz(_: Public) -> Response:
     """Return whether the process answers at all; never asks the store."""
     return answer({"status": "ok"})
 
 
-@ROUTES.get(
-    "/readyz",
-    operation_id="readyz",
-    summary="Ready",
-    response_model=_HEALTH,
-    responses={503: PROBLEM},
-)
+@ROUTES.get("/readyz", summary="Ready", response_model=_HEALTH, responses={503: PROBLEM})
 async def readyz(request: Request, service: TheService, _: Public) -> Response:
     """Whether requests should come here: the store answers within two seconds and is current.
 

@@ -286,9 +286,7 @@ cancel = _operate(
 )
 
 
-@ROUTES.post(
-    "/jobs/{id}/retry", operation_id="retry", summary="Retry a job", response_model=MOVED_ONE
-)
+@ROUTES.post("/jobs/{id}/retry", summary="Retry a job", response_model=MOVED_ONE)
 async def retry(
     id: str,  # noqa: A002  (the path's word)
     service: TheService,
@@ -309,9 +307,7 @@ run_now = _operate(
 )
 
 
-@ROUTES.post(
-    "/jobs/{id}/edit", operation_id="edit", summary="Change a job", response_model=MOVED_ONE
-)
+@ROUTES.post("/jobs/{id}/edit", summary="Change a job", response_model=MOVED_ONE)
 async def edit(
     id: str,  # noqa: A002  (the path's word)
     body: EditBody,
@@ -345,13 +341,8 @@ _operate(
 )
 
 
-@ROUTES.post(
-    "/moves",
-    operation_id="move_jobs",
-    summary="One move on many jobs",
-    response_model=MOVED_MANY,
-)
-async def moves(
+@ROUTES.post("/moves", summary="One move on many jobs", response_model=MOVED_MANY)
+async def move_jobs(
     body: MovesBody,
     service: TheService,
     caller: Operator,

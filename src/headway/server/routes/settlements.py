@@ -204,7 +204,7 @@ _REPLY = reply(
 )
 
 
-@ROUTES.post("/v1/settlements", operation_id="settle", summary="Settle runs", response_model=_REPLY)
+@ROUTES.post("/v1/settlements", summary="Settle runs", response_model=_REPLY)
 async def settle(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK)],
@@ -234,7 +234,7 @@ _LEASE_REPLY = reply(
 )
 
 
-@LEASES.post("/v1/leases", operation_id="beat", summary="Keep leases", response_model=_LEASE_REPLY)
+@LEASES.post("/v1/leases", summary="Keep leases", response_model=_LEASE_REPLY)
 async def beat(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK, apart=True)],

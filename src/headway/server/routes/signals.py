@@ -159,7 +159,6 @@ def _parameter(name: str, kind: str) -> dict[str, Any]:
 
 @ROUTES.post(
     "/v1/signals/{key:path}",
-    operation_id="signal",
     summary="Signal a job",
     response_model=reply_model(SignalReply),
     openapi_extra={
@@ -176,7 +175,7 @@ def _parameter(name: str, kind: str) -> dict[str, Any]:
         },
     },
 )
-async def hear(
+async def signal(
     request: Request,
     service: TheService,
     caller: Annotated[Caller, Depends(TokenOrSignature(Permission.SIGNAL))],
@@ -227,14 +226,12 @@ _log = logging.getLogger("headway.server")
 
 @HOOKS.post(
     "/hooks/{provider}",
-    operation_id="hear_webhook",
     status_code=204,
-    response_class=Response,
     summary="Receive a provider's webhook",
     responses={204: {"description": "It was received; also if it came late, or came before."}},
     openapi_extra=PROVIDER_BODY,
 )
-async def receive_webhook(
+async def hear_webhook(
     request: Request,
     service: TheService,
     _: Public,

@@ -56,8 +56,8 @@ class EntryAsked(QueryModel):
     fires: int = Field(default=10, ge=0, le=100, description="How many of its next fires.")
 
 
-@ROUTES.get("", operation_id="list_entries", summary="List the timetable", response_model=ENTRIES)
-async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+@ROUTES.get("", summary="List the timetable", response_model=ENTRIES)
+async def list_entries(asked: WhichPage, service: TheService, caller: Observer) -> Response:
     """List the entries by name, each with its next three fires."""
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
@@ -70,8 +70,8 @@ async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Re
     return listed(stats, rows, page.cursor)
 
 
-@ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
-async def one(
+@ROUTES.get("/{name:path}", summary="One entry", response_model=ENTRY)
+async def get_entry(
     name: Name,
     asked: Annotated[EntryAsked, Query()],
     service: TheService,
@@ -86,10 +86,8 @@ async def one(
     return answer(body, headers=etag(stats.revision))
 
 
-@ROUTES.put(
-    "/{name:path}", operation_id="declare_entry", summary="Declare an entry", response_model=DEFINED
-)
-async def declare(
+@ROUTES.put("/{name:path}", summary="Declare an entry", response_model=DEFINED)
+async def declare_entry(
     name: Name,
     body: EntryBody,
     service: TheService,
@@ -115,10 +113,8 @@ async def declare(
     return reply
 
 
-@ROUTES.delete(
-    "/{name:path}", operation_id="remove_entry", summary="Remove an entry", response_model=DEFINED
-)
-async def remove(
+@ROUTES.delete("/{name:path}", summary="Remove an entry", response_model=DEFINED)
+async def remove_entry(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Forget an entry but for the moment it fired last; its queued fires fall."""
@@ -126,10 +122,8 @@ async def remove(
     return await define(service, caller, RemoveEntry(name=name), if_match=if_match)
 
 
-@ROUTES.post(
-    "/{name:path}/enable", operation_id="enable_entry", summary="Switch on", response_model=DEFINED
-)
-async def enable(name: Name, service: TheService, caller: Definer) -> Response:
+@ROUTES.post("/{name:path}/enable", summary="Switch on", response_model=DEFINED)
+async def enable_entry(name: Name, service: TheService, caller: Definer) -> Response:
     """Switch an entry on; what would have fired while it was off is not missed."""
     await _entry(service, caller, name)
     reply = await define(service, caller, EnableEntry(name=name, enabled=True))
@@ -137,13 +131,8 @@ async def enable(name: Name, service: TheService, caller: Definer) -> Response:
     return reply
 
 
-@ROUTES.post(
-    "/{name:path}/disable",
-    operation_id="disable_entry",
-    summary="Switch off",
-    response_model=DEFINED,
-)
-async def disable(name: Name, service: TheService, caller: Definer) -> Response:
+@ROUTES.post("/{name:path}/disable", summary="Switch off", response_model=DEFINED)
+async def disable_entry(name: Name, service: TheService, caller: Definer) -> Response:
     """Switch an entry off; its queued fires fall."""
     await _entry(service, caller, name)
     return await define(service, caller, EnableEntry(name=name, enabled=False))
@@ -151,14 +140,13 @@ async def disable(name: Name, service: TheService, caller: Definer) -> Response:
 
 @ROUTES.post(
     "/{name:path}/fire",
-    operation_id="fire_entry",
     summary="Fire now",
     status_code=201,
     response_model=MADE,
     response_description="The job was made.",
     responses={200: {"model": MADE, "description": "It was there, by the request's key."}},
 )
-async def fire(
+async def fire_entry(
     name: Name,
     service: TheService,
     caller: Sender,

@@ -97,10 +97,8 @@ _ROTATED = reply(
 )
 
 
-@ROUTES.get(
-    "", operation_id="list_tokens", summary="List tokens", response_model=page_model(ShownToken)
-)
-async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Response:
+@ROUTES.get("", summary="List tokens", response_model=page_model(ShownToken))
+async def list_tokens(asked: WhichPage, service: TheService, caller: Admin) -> Response:
     """List tokens by id, when each was used last and when it ends; never their secrets."""
     now = await service.now()
     found = await service.store.read(TokensQuery())
@@ -108,10 +106,8 @@ async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Respo
     return answer(page_of(shown, attrgetter("id"), asked))
 
 
-@ROUTES.post(
-    "", operation_id="make_token", summary="Make a token", status_code=201, response_model=_NEW
-)
-async def make(
+@ROUTES.post("", summary="Make a token", status_code=201, response_model=_NEW)
+async def make_token(
     body: TokenBody, service: TheService, caller: Admin, repeat_key: RepeatKey = None
 ) -> Response:
     """Create a token and return its text, only once: the store keeps only a digest of its secret.
@@ -144,10 +140,8 @@ async def make(
     return answer({"id": made.id, "token": made.text, "expires_at": spec.expires_at}, 201)
 
 
-@ROUTES.delete(
-    "/{id}", operation_id="revoke_token", summary="Revoke a token", response_model=DEFINED
-)
-async def revoke(id: TokenId, service: TheService, caller: Admin) -> Response:  # noqa: A002
+@ROUTES.delete("/{id}", summary="Revoke a token", response_model=DEFINED)
+async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Response:  # noqa: A002
     """Forget a token; this server refuses it at once, others within seconds."""
     await _token(service, caller, id)
     request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
@@ -156,13 +150,8 @@ async def revoke(id: TokenId, service: TheService, caller: Admin) -> Response:  
     return defined(revision)
 
 
-@ROUTES.post(
-    "/{id}/rotate",
-    operation_id="rotate_token",
-    summary="Give a token another secret",
-    response_model=_ROTATED,
-)
-async def rotate_(
+@ROUTES.post("/{id}/rotate", summary="Give a token another secret", response_model=_ROTATED)
+async def rotate_token(
     id: TokenId,  # noqa: A002  (the path's word)
     service: TheService,
     caller: Admin,
@@ -252,7 +241,7 @@ _ME = reply(
 )
 
 
-@ME.get("", operation_id="me", summary="Who am I", response_model=_ME)
+@ME.get("", summary="Who am I", response_model=_ME)
 async def me(caller: Reader) -> Response:
     """Return what the token that was sent may do, and for which tenants and lanes."""
     return answer(

@@ -37,8 +37,8 @@ from headway.systems.automations.reports import sessions, status
 from headway.systems.automations.routes import (
     check_caller,
     dispatch,
-    release_route,
-    run,
+    release_lock,
+    run_automation,
     set_concurrency_route,
 )
 from headway.systems.automations.session import session_id
@@ -412,7 +412,7 @@ RUN = Action(
     title="Run {automation} now",
     explains="Makes one session due now, whatever the schedule. It waits for its repository and "
     "its place like any other.",
-    endpoint=run,
+    endpoint=run_automation,
     call=lambda values: Call(path={"automation_id": values["automation"]}),
     done="A session of {automation} is due.",
     of=("automation",),
@@ -425,7 +425,7 @@ RELEASE = Action(
     explains="Ends the session that has this repository; the lock is free once its processes are "
     "gone. At once, another session may be let in beside the old one for a third of the lease: "
     "only for one whose machine is gone for good.",
-    endpoint=release_route,
+    endpoint=release_lock,
     call=lambda values: Call(
         path={"repo": values["repository"]},
         query={"force": "true"} if values.get("force") == "true" else {},

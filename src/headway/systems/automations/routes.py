@@ -105,23 +105,13 @@ class ReleaseAsked(QueryModel):
     force: bool = Field(default=False, description="Free it before its session is gone.")
 
 
-@ROUTES.get(
-    "",
-    operation_id="automations",
-    summary="Entries with next fire and newest session",
-    response_model=LISTED,
-)
-async def listed(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
+@ROUTES.get("", summary="Entries with next fire and newest session", response_model=LISTED)
+async def automations(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
     """Each entry of the file with its next fire and its newest session."""
     return answer({"automations": await listing(service.store, dispatcher)})
 
 
-@ROUTES.post(
-    "/dispatch",
-    operation_id="dispatch",
-    summary="Start what is due, and say what did",
-    response_model=RESULT,
-)
+@ROUTES.post("/dispatch", summary="Start what is due, and say what did", response_model=RESULT)
 async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> Response:
     """Apply the file, let start what is due, and say what did.
 
@@ -140,58 +130,43 @@ async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> 
 
 @ROUTES.get(
     "/dispatcher/health",
-    operation_id="dispatcher_health",
     summary="How the dispatcher is",
     response_model=HEALTH,
     responses={503: {"model": HEALTH, "description": "Unhealthy."}},
 )
-async def health_route(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
+async def dispatcher_health(
+    service: TheService, dispatcher: TheDispatcher, _: Observer
+) -> Response:
     """Return whether everything fires when it should; 503 when it does not."""
     found = await health(service.store, dispatcher)
     return answer(found, 503 if found["status"] == "unhealthy" else 200)
 
 
-@ROUTES.get(
-    "/dispatcher/metrics",
-    operation_id="dispatcher_metrics",
-    summary="What the dispatcher has done",
-    response_model=METRICS,
-)
-async def metrics_route(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
+@ROUTES.get("/dispatcher/metrics", summary="What the dispatcher has done", response_model=METRICS)
+async def dispatcher_metrics(
+    service: TheService, dispatcher: TheDispatcher, _: Observer
+) -> Response:
     """What the dispatcher has done; for Prometheus the same is in /metrics."""
     return answer(await metrics(service.store, dispatcher))
 
 
-@ROUTES.get(
-    "/notices",
-    operation_id="automation_notices",
-    summary="Notices about entries and sessions",
-    response_model=NOTICES,
-)
-async def notices_route(dispatcher: TheDispatcher, _: Observer) -> Response:
+@ROUTES.get("/notices", summary="Notices about entries and sessions", response_model=NOTICES)
+async def automation_notices(dispatcher: TheDispatcher, _: Observer) -> Response:
     """The last notices of this server since it started, the newest first."""
     notices = dispatcher.runner.notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 
-@ROUTES.get(
-    "/locks",
-    operation_id="automation_locks",
-    summary="Repositories that sessions have",
-    response_model=LOCKS,
-)
-async def locks_route(service: TheService, _: Observer) -> Response:
+@ROUTES.get("/locks", summary="Repositories that sessions have", response_model=LOCKS)
+async def automation_locks(service: TheService, _: Observer) -> Response:
     """The repositories that sessions have."""
     return answer({"locks": [record(one) for one in await locks(service.store)]})
 
 
 @ROUTES.delete(
-    "/locks/{repo:path}",
-    operation_id="release_lock",
-    summary="End a session, and so its lock",
-    response_model=reply_model(Lock),
+    "/locks/{repo:path}", summary="End a session, and so its lock", response_model=reply_model(Lock)
 )
-async def release_route(
+async def release_lock(
     repo: Name,
     asked: Annotated[ReleaseAsked, Query()],
     service: TheService,
@@ -227,13 +202,8 @@ async def set_concurrency_route(
     return answer(await set_concurrency(service.store, body.max, author=caller.name))
 
 
-@ROUTES.post(
-    "/{automation_id}/run",
-    operation_id="run_automation",
-    summary="Make a session due now",
-    response_model=STARTED,
-)
-async def run(
+@ROUTES.post("/{automation_id}/run", summary="Make a session due now", response_model=STARTED)
+async def run_automation(
     automation_id: Name, service: TheService, dispatcher: TheDispatcher, _: Actor
 ) -> Response:
     """Make one session due now; it waits for its repository and its place like any other."""

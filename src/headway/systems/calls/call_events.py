@@ -291,21 +291,19 @@ async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> 
         await _hang_up(context, job, call)
 
 
-ROUTES = router("system: calls")
+ROUTES = router("system: calls", operations="calls_")
 
 
 @ROUTES.post(
     "/calls/hooks/{provider}",
-    operation_id="calls_hear",
     summary="Receive a call's status",
     status_code=204,
-    response_class=Response,
     responses={
         204: {"description": "It was received; also if it came twice, late, or of no call."}
     },
     openapi_extra=PROVIDER_BODY,
 )
-async def hook(
+async def hear(
     request: Request,
     service: TheService,
     context: TheContext,

@@ -65,7 +65,7 @@ async def changing(
         context.changed.set()
 
 
-ROUTES = router("system: calls")
+ROUTES = router("system: calls", operations="calls_")
 Row = TypeVar("Row", NumberRecord, TemplateRecord)
 
 TheNumber = Annotated[str, Path(max_length=16, description="E.164.", examples=["+15550001000"])]
@@ -78,13 +78,8 @@ class NumbersAsked(PageQuery):
     pool: Label | None = Field(default=None, description="Only of this pool.")
 
 
-@ROUTES.get(
-    "/numbers",
-    operation_id="calls_numbers",
-    summary="List numbers",
-    response_model=page_model(Number),
-)
-async def list_numbers(
+@ROUTES.get("/numbers", summary="List numbers", response_model=page_model(Number))
+async def numbers(
     asked: Annotated[NumbersAsked, Query()],
     context: TheContext,
     caller: Observer,
@@ -101,11 +96,7 @@ async def list_numbers(
 
 
 @ROUTES.post(
-    "/numbers",
-    operation_id="calls_add_number",
-    summary="Add a number",
-    status_code=201,
-    response_model=reply_model(Number),
+    "/numbers", summary="Add a number", status_code=201, response_model=reply_model(Number)
 )
 async def add_number(
     body: NumberBody, service: TheService, context: TheContext, caller: Definer
@@ -129,12 +120,7 @@ async def add_number(
     return answer(record.read(), 201)
 
 
-@ROUTES.patch(
-    "/numbers/{number}",
-    operation_id="calls_change_number",
-    summary="Change a number",
-    response_model=reply_model(Number),
-)
+@ROUTES.patch("/numbers/{number}", summary="Change a number", response_model=reply_model(Number))
 async def change_number(
     number: TheNumber, body: NumberChange, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
@@ -158,13 +144,7 @@ async def change_number(
     return answer(record.read())
 
 
-@ROUTES.delete(
-    "/numbers/{number}",
-    operation_id="calls_remove_number",
-    summary="Remove a number",
-    status_code=204,
-    response_class=Response,
-)
+@ROUTES.delete("/numbers/{number}", summary="Remove a number", status_code=204)
 async def remove_number(
     number: TheNumber, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
@@ -209,10 +189,8 @@ PAGE = reply(
 )
 
 
-@ROUTES.get(
-    "/templates", operation_id="calls_templates", summary="List templates", response_model=PAGE
-)
-async def list_templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
+@ROUTES.get("/templates", summary="List templates", response_model=PAGE)
+async def templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
     """List the templates, by name."""
     caller.whole()
     async with context.directory.read() as session:
@@ -223,10 +201,8 @@ async def list_templates(asked: WhichPage, context: TheContext, caller: Observer
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get(
-    "/templates/{name}", operation_id="calls_template", summary="One template", response_model=NAMED
-)
-async def one_template(name: TheName, context: TheContext, caller: Observer) -> Response:
+@ROUTES.get("/templates/{name}", summary="One template", response_model=NAMED)
+async def template(name: TheName, context: TheContext, caller: Observer) -> Response:
     """A template as it is now.
 
     Raises:
@@ -239,13 +215,8 @@ async def one_template(name: TheName, context: TheContext, caller: Observer) -> 
         return answer(_named(name, (await _found(session, TemplateRecord, name)).body))
 
 
-@ROUTES.put(
-    "/templates/{name}",
-    operation_id="calls_set_template",
-    summary="Make or replace a template",
-    response_model=NAMED,
-)
-async def put_template(
+@ROUTES.put("/templates/{name}", summary="Make or replace a template", response_model=NAMED)
+async def set_template(
     name: TheName, body: TemplateBody, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
     """Make a template, or replace it whole; leads that wait already go by it from now on.
@@ -272,13 +243,7 @@ async def put_template(
     return answer(_named(name, said))
 
 
-@ROUTES.delete(
-    "/templates/{name}",
-    operation_id="calls_remove_template",
-    summary="Remove a template",
-    status_code=204,
-    response_class=Response,
-)
+@ROUTES.delete("/templates/{name}", summary="Remove a template", status_code=204)
 async def remove_template(
     name: TheName, service: TheService, context: TheContext, caller: Definer
 ) -> Response:

@@ -60,7 +60,7 @@ from headway.systems.calls.lead import (
 from headway.systems.jobs import act, seen_job
 from headway.systems.telephony.phone import Phone
 
-ROUTES = router("system: calls")
+ROUTES = router("system: calls", operations="calls_")
 LeadId = Annotated[str, Path(alias="id")]
 """The id of a lead in a path."""
 MOST = 20_000
@@ -86,12 +86,7 @@ class CountAsked(QueryModel):
     reseller: TenantName | None = Field(default=None, description="Only of this one's leads.")
 
 
-@ROUTES.get(
-    "/leads/outcomes",
-    operation_id="calls_outcomes",
-    summary="Count attempts by outcome",
-    response_model=COUNTED,
-)
+@ROUTES.get("/leads/outcomes", summary="Count attempts by outcome", response_model=COUNTED)
 async def outcomes(
     asked: Annotated[CountAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
@@ -240,10 +235,8 @@ async def _standing(
     return found
 
 
-@ROUTES.get(
-    "/leads", operation_id="calls_leads", summary="List leads", response_model=page_model(Lead)
-)
-async def listing(
+@ROUTES.get("/leads", summary="List leads", response_model=page_model(Lead))
+async def leads(
     asked: Annotated[LeadsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
     """List the leads that the caller sees, oldest intake first.
@@ -283,8 +276,8 @@ async def listing(
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get("/leads/{id}", operation_id="calls_lead", summary="One lead", response_model=ONE)
-async def one(lead: LeadId, service: TheService, caller: Reader) -> Response:
+@ROUTES.get("/leads/{id}", summary="One lead", response_model=ONE)
+async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
     """A lead with its attempts; of one that waits, why."""
     job = await lead_seen(service, caller, lead)
     why = None
@@ -364,7 +357,6 @@ QUEUED = reply(
 
 @ROUTES.post(
     "/leads/{id}/dispatch-now",
-    operation_id="calls_dispatch_now",
     summary="Call a lead as soon as it may be called",
     response_model=QUEUED,
 )

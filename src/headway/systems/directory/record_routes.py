@@ -207,7 +207,6 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         summary=f"Remove {about}",
         description=texts.remove,
         status_code=204,
-        response_class=Response,
     )(remove)
     routes.post(
         "/import",

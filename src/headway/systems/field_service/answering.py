@@ -291,18 +291,14 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
     await store.signal(signal)
 
 
-ROUTES = router("system: field_service")
+ROUTES = router("system: field_service", operations="field_")
 """There is no token: the provider's own signature proves a webhook."""
 
 
 @ROUTES.post(
-    "/field-service/hooks/{provider}/status",
-    operation_id="field_hear_status",
-    summary="Receive a call's status",
-    status_code=204,
-    response_class=Response,
+    "/field-service/hooks/{provider}/status", summary="Receive a call's status", status_code=204
 )
-async def status(
+async def hear_status(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a call's status; a repeated webhook has no further effect.
@@ -318,11 +314,10 @@ async def status(
 
 @ROUTES.post(
     "/field-service/hooks/{provider}/answer",
-    operation_id="field_hear_answer",
     summary="Receive a pressed key",
     response_class=Response,
 )
-async def hear_keys(
+async def hear_answer(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a technician's key: 1 accepts, 2 declines.
@@ -351,11 +346,10 @@ async def hear_keys(
 
 @ROUTES.post(
     "/field-service/hooks/{provider}/texts",
-    operation_id="field_hear_text",
     summary="Receive a technician's message",
     response_class=Response,
 )
-async def texts(
+async def hear_text(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a message from a technician's phone; the reply says whether they have the job.

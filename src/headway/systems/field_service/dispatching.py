@@ -198,14 +198,11 @@ class Dispatcher:
         return reply.answer in {Acted.DONE, Acted.ASKED}
 
 
-ROUTES = router("system: field_service")
+ROUTES = router("system: field_service", operations="field_")
 
 
 @ROUTES.post(
-    "/service-requests/{id}/assign",
-    operation_id="field_assign",
-    summary="Give it to a technician",
-    response_model=REQUEST,
+    "/service-requests/{id}/assign", summary="Give it to a technician", response_model=REQUEST
 )
 async def assign(
     request: RequestId, body: AssignBody, service: TheService, context: TheContext, caller: Operator
@@ -224,12 +221,7 @@ async def assign(
     )
 
 
-@ROUTES.post(
-    "/service-requests/{id}/redispatch",
-    operation_id="field_redispatch",
-    summary="Offer it again",
-    response_model=REQUEST,
-)
+@ROUTES.post("/service-requests/{id}/redispatch", summary="Offer it again", response_model=REQUEST)
 async def redispatch(
     request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
@@ -241,12 +233,7 @@ async def redispatch(
     return await respond_with(service, job)
 
 
-@ROUTES.delete(
-    "/service-requests/{id}",
-    operation_id="field_withdraw",
-    summary="Withdraw it",
-    response_model=REQUEST,
-)
+@ROUTES.delete("/service-requests/{id}", summary="Withdraw it", response_model=REQUEST)
 async def withdraw(
     request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
@@ -276,12 +263,7 @@ class OfferTimesNow:
 TIMES = reply_model(OfferTimesNow)
 
 
-@ROUTES.get(
-    "/field-service/settings",
-    operation_id="field_times",
-    summary="How long offers stand",
-    response_model=TIMES,
-)
+@ROUTES.get("/field-service/settings", summary="How long offers stand", response_model=TIMES)
 async def times(context: TheContext, caller: Observer) -> Response:
     """How long the next offers stand, by urgency."""
     caller.every_tenant()

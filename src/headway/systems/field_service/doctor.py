@@ -66,7 +66,7 @@ def reach_concerns(settings: FieldSettings) -> list[Concern]:
     ]
 
 
-ROUTES = router("system: field_service")
+ROUTES = router("system: field_service", operations="field_")
 
 CONCERNS = reply(
     "Concerns",
@@ -75,12 +75,7 @@ CONCERNS = reply(
 )
 
 
-@ROUTES.get(
-    "/field-service/doctor",
-    operation_id="field_doctor",
-    summary="What needs attention",
-    response_model=CONCERNS,
-)
+@ROUTES.get("/field-service/doctor", summary="What needs attention", response_model=CONCERNS)
 async def doctor(context: TheContext, caller: Observer) -> Response:
     """What keeps requests from being dealt with, though everything runs.
 
@@ -92,11 +87,7 @@ async def doctor(context: TheContext, caller: Observer) -> Response:
 
 
 @ROUTES.get(
-    "/field-service/live",
-    operation_id="field_live",
-    summary="The live page",
-    status_code=307,
-    response_class=RedirectResponse,
+    "/field-service/live", summary="The live page", status_code=307, response_class=RedirectResponse
 )
 async def live(_: Public) -> Response:
     """Lead to the requests on the dashboard, that asks for a token where there are tokens."""

@@ -50,7 +50,7 @@ from headway.systems.field_service.views import (
     service_request,
 )
 
-ROUTES = router("system: field_service")
+ROUTES = router("system: field_service", operations="field_")
 
 
 @ROUTES.post(
@@ -120,10 +120,7 @@ class RequestsAsked(PageQuery):
 
 
 @ROUTES.get(
-    "/service-requests",
-    operation_id="field_requests",
-    summary="Service requests",
-    response_model=page_model(ServiceRequest),
+    "/service-requests", summary="Service requests", response_model=page_model(ServiceRequest)
 )
 async def requests(
     asked: Annotated[RequestsAsked, Query()], service: TheService, caller: Reader
@@ -182,10 +179,7 @@ _TOO_LATE = {
 
 
 @ROUTES.post(
-    "/service-requests/{id}/accept",
-    operation_id="field_accept",
-    summary="A technician accepts",
-    response_model=REQUEST,
+    "/service-requests/{id}/accept", summary="A technician accepts", response_model=REQUEST
 )
 async def accept(
     request: RequestId,
@@ -200,10 +194,7 @@ async def accept(
 
 
 @ROUTES.post(
-    "/service-requests/{id}/decline",
-    operation_id="field_decline",
-    summary="A technician declines",
-    response_model=REQUEST,
+    "/service-requests/{id}/decline", summary="A technician declines", response_model=REQUEST
 )
 async def decline(
     request: RequestId,
@@ -218,12 +209,7 @@ async def decline(
     return await respond_with(service, job)
 
 
-@ROUTES.post(
-    "/service-requests/{id}/complete",
-    operation_id="field_complete",
-    summary="The work is done",
-    response_model=REQUEST,
-)
+@ROUTES.post("/service-requests/{id}/complete", summary="The work is done", response_model=REQUEST)
 async def complete(
     request: RequestId, service: TheService, context: TheContext, caller: Signaller
 ) -> Response:

@@ -231,7 +231,7 @@ def _places(technician: Technician) -> Iterator[dict[str, Any]]:
         yield place | {"skill": key, "skills": held(sorted(keys))}
 
 
-ROUTES = router("system: field_service", prefix="/technicians")
+ROUTES = router("system: field_service", operations="field_", prefix="/technicians")
 
 
 # Before the others: their paths would take "nearby" for an id.

@@ -161,7 +161,7 @@ async def users_with_role(session: AsyncSession, role: str) -> list[User]:
     return list(await session.scalars(_with_role(select(User), role).order_by(User.id)))
 
 
-ROUTES = router("system: field_service", prefix="/users")
+ROUTES = router("system: field_service", operations="field_", prefix="/users")
 
 add_routes(
     ROUTES,

@@ -54,7 +54,7 @@ from headway.systems.lanes.views import (
     status_of,
 )
 
-ROUTES = router("system: lanes", any_type=True)
+ROUTES = router("system: lanes", operations="lanes_", any_type=True)
 Puller = Annotated[Caller, needs(Permission.WORK)]
 
 POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8, cap="1h"))
@@ -70,7 +70,6 @@ ENQUEUED = reply(
 
 @ROUTES.post(
     "/enqueue",
-    operation_id="lanes_enqueue",
     summary="Make a job",
     status_code=201,
     response_model=ENQUEUED,
@@ -127,10 +126,8 @@ PULLED = reply(
 )
 
 
-@ROUTES.post("/pull", operation_id="lanes_pull", summary="Take jobs", response_model=PULLED)
-async def pull_jobs(
-    body: PullBody, request: Request, service: TheService, caller: Puller
-) -> Response:
+@ROUTES.post("/pull", summary="Take jobs", response_model=PULLED)
+async def pull(body: PullBody, request: Request, service: TheService, caller: Puller) -> Response:
     """Take up to `max` jobs; while there is none, waits up to `wait`.
 
     A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
@@ -184,7 +181,7 @@ EXTENDED = reply(
 _STOP = "its lease has ended, or it was never pulled so; stop"
 
 
-@ROUTES.post("/ack", operation_id="lanes_ack", summary="A job is done", response_model=SETTLED)
+@ROUTES.post("/ack", summary="A job is done", response_model=SETTLED)
 async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
     """Acknowledge a job. If it is done already, also by another worker, this is a no-op.
 
@@ -196,9 +193,7 @@ async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
     return await _settle(service, caller, body, said)
 
 
-@ROUTES.post(
-    "/fail", operation_id="lanes_fail", summary="An attempt failed", response_model=SETTLED
-)
+@ROUTES.post("/fail", summary="An attempt failed", response_model=SETTLED)
 async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
     """Says that an attempt failed: tried again later, or dead after the last attempt.
 
@@ -221,9 +216,7 @@ async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
     return await _settle(service, caller, body, said)
 
 
-@ROUTES.post(
-    "/extend", operation_id="lanes_extend", summary="A job takes longer", response_model=EXTENDED
-)
+@ROUTES.post("/extend", summary="A job takes longer", response_model=EXTENDED)
 async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Response:
     """Keep a job, and all others that the worker has pulled, for another lease from now.
 
@@ -279,7 +272,7 @@ def _not_yours(body: PulledBody) -> str:
     return f"run {body.run} of the job {body.job_id[:64]!r} is not {body.worker[:64]!r}'s"
 
 
-VIEWS = router("system: lanes")
+VIEWS = router("system: lanes", operations="lanes_")
 
 LANES = reply("LaneStatuses", "Lanes.", lanes=(list[reply_model(LaneStatus)], "By name."))
 
@@ -298,8 +291,8 @@ class JobAsked(QueryModel):
     )
 
 
-@VIEWS.get("/lanes", operation_id="lanes_status", summary="Lanes", response_model=LANES)
-async def lanes(
+@VIEWS.get("/lanes", summary="Lanes", response_model=LANES)
+async def status(
     asked: Annotated[LanesAsked, Query()],
     service: TheService,
     caller: Observer,
@@ -312,12 +305,7 @@ async def lanes(
     return answer({"lanes": [one for one in found if caller.covers(one.lane)]})
 
 
-@VIEWS.get(
-    "/jobs/{job_id:path}",
-    operation_id="lanes_job",
-    summary="One job",
-    response_model=reply_model(LaneJob),
-)
+@VIEWS.get("/jobs/{job_id:path}", summary="One job", response_model=reply_model(LaneJob))
 async def job(
     job_id: str,
     asked: Annotated[JobAsked, Query()],
@@ -352,9 +340,7 @@ class DeadAsked(PageQuery):
     tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
 
 
-@ROUTES.get(
-    "/dead", operation_id="lanes_dead", summary="Dead jobs", response_model=page_model(LaneJob)
-)
+@ROUTES.get("/dead", summary="Dead jobs", response_model=page_model(LaneJob))
 async def dead(
     asked: Annotated[DeadAsked, Query()],
     service: TheService,
@@ -381,9 +367,7 @@ async def dead(
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.post(
-    "/retry", operation_id="lanes_retry", summary="Retry dead jobs", response_model=RETRIED
-)
+@ROUTES.post("/retry", summary="Retry dead jobs", response_model=RETRIED)
 async def retry(
     body: RetryBody, service: TheService, caller: Operator, repeat_key: RepeatKey = None
 ) -> Response:

@@ -45,7 +45,7 @@ _log = logging.getLogger("headway.notifications")
 UNDELIVERED = frozenset({"bounce", "dropped"})
 """Events of SendGrid after which a mail will not arrive."""
 
-ROUTES = router("system: notifications", prefix="/notifications/hooks")
+ROUTES = router("system: notifications", operations="notify_", prefix="/notifications/hooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,10 @@ def _gone(event: MailEvent) -> str:
     return str(event.body.get("email", "")) if gone else ""
 
 
-@ROUTES.post(
-    "/sendgrid",
-    operation_id="notify_hear_mail",
-    summary="Apply SendGrid's events of mail",
-    status_code=204,
-    response_class=Response,
-)
-async def mail(request: Request, service: TheService, context: TheContext, _: Public) -> Response:
+@ROUTES.post("/sendgrid", summary="Apply SendGrid's events of mail", status_code=204)
+async def hear_mail(
+    request: Request, service: TheService, context: TheContext, _: Public
+) -> Response:
     """Apply what SendGrid says of mail; a repeated event has no further effect.
 
     There is no token: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
@@ -137,14 +133,8 @@ async def mail(request: Request, service: TheService, context: TheContext, _: Pu
     return Response(status_code=204)
 
 
-@ROUTES.post(
-    "/{provider}/status",
-    operation_id="notify_hear_text",
-    summary="Receive a text message's status",
-    status_code=204,
-    response_class=Response,
-)
-async def status(
+@ROUTES.post("/{provider}/status", summary="Receive a text message's status", status_code=204)
+async def hear_text(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Apply a status webhook; a repeated one has no further effect.

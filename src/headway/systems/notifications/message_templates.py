@@ -230,7 +230,7 @@ def forms_of(template: MessageTemplate, channel: Channel) -> Forms:
     return cast("Forms", found)
 
 
-ROUTES = router("system: notifications", prefix="/message-templates")
+ROUTES = router("system: notifications", operations="notify_", prefix="/message-templates")
 
 add_routes(
     ROUTES,
@@ -265,12 +265,7 @@ PREVIEW = reply(
 )
 
 
-@ROUTES.post(
-    "/{id}/preview",
-    operation_id="notify_preview",
-    summary="Render a message template",
-    response_model=PREVIEW,
-)
+@ROUTES.post("/{id}/preview", summary="Render a message template", response_model=PREVIEW)
 async def preview(
     id: Annotated[str, Path(max_length=MAX_ID, examples=["hello"])],  # noqa: A002  (the path's word)
     body: PreviewAsked,

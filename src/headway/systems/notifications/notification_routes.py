@@ -43,7 +43,7 @@ from headway.systems.notifications.notification import (
     status_of,
 )
 
-ROUTES = router("system: notifications")
+ROUTES = router("system: notifications", operations="notify_")
 
 Which = Annotated[str, Path(description="The notification's.")]
 
@@ -63,7 +63,6 @@ STATE = reply("NotificationState", "Where it stands.", id=(str, "Of it."), statu
 
 @ROUTES.post(
     "/notifications",
-    operation_id="notify_take",
     summary="Take in one notification, or up to 10,000",
     status_code=201,
     response_model=TAKEN,
@@ -106,10 +105,7 @@ async def listing(
 
 
 @ROUTES.get(
-    "/notifications/{id}",
-    operation_id="notify_one",
-    summary="One notification",
-    response_model=reply_model(Notification),
+    "/notifications/{id}", summary="One notification", response_model=reply_model(Notification)
 )
 async def one(id: Which, context: TheContext, caller: Reader) -> Response:  # noqa: A002  (the path's word)
     """A notification with its history."""
@@ -118,7 +114,6 @@ async def one(id: Which, context: TheContext, caller: Reader) -> Response:  # no
 
 @ROUTES.delete(
     "/notifications/{id}",
-    operation_id="notify_cancel",
     summary="Cancel a notification",
     response_model=STATE,
     responses={202: {"model": STATE, "description": "It is cancelled before it is sent."}},
@@ -149,7 +144,6 @@ def _check_waits(job: JobView) -> None:
 
 @ROUTES.post(
     "/notifications/{id}/delivered",
-    operation_id="notify_delivered",
     summary="Confirm that an app has shown a notification",
     response_model=STATE,
 )
@@ -160,10 +154,7 @@ async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
 
 
 @ROUTES.get(
-    "/recipients/{id}/timeline",
-    operation_id="notify_timeline",
-    summary="A recipient's notifications",
-    response_model=TIMELINE,
+    "/recipients/{id}/timeline", summary="A recipient's notifications", response_model=TIMELINE
 )
 async def timeline(
     id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],  # noqa: A002  (as above)

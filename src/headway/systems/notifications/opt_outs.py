@@ -41,7 +41,7 @@ PAGE = (
 )
 CSP = "default-src 'none'; form-action 'self'; frame-ancestors 'none'"
 
-ROUTES = router("system: notifications")
+ROUTES = router("system: notifications", operations="notify_")
 
 _log = logging.getLogger("headway.notifications")
 
@@ -92,11 +92,10 @@ Link = Annotated[_Link, Depends(_link)]
 
 @ROUTES.get(
     PATH + "/{signature}",
-    operation_id="notify_ask_unsubscribe",
     summary="Show the button that ends a category of e-mails",
     response_class=HTMLResponse,
 )
-async def ask(link: Link, _: Public) -> Response:
+async def ask_unsubscribe(link: Link, _: Public) -> Response:
     """Show a page with a button that posts here, and change nothing: mail scanners fetch links.
 
     There is no token: the link is signed.
@@ -107,7 +106,6 @@ async def ask(link: Link, _: Public) -> Response:
 
 @ROUTES.post(
     PATH + "/{signature}",
-    operation_id="notify_unsubscribe",
     summary="End a category of e-mails by one click",
     response_class=HTMLResponse,
 )
@@ -124,11 +122,10 @@ async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
 
 @ROUTES.post(
     "/notifications/hooks/{provider}/texts",
-    operation_id="notify_hear_stop",
     summary="Apply a STOP or a START that a recipient wrote",
     response_class=Response,
 )
-async def texts(
+async def hear_stop(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Opts a telephone number out of SMS at STOP, and in again at START if a STOP opted it out.

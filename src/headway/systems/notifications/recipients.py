@@ -183,7 +183,7 @@ class Recipients(Records[Recipient, RecipientBody]):
 RECIPIENTS = Recipients()
 
 
-ROUTES = router("system: notifications", prefix="/recipients")
+ROUTES = router("system: notifications", operations="notify_", prefix="/recipients")
 
 add_routes(
     ROUTES,

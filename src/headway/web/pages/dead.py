@@ -197,7 +197,7 @@ CHOSEN = Action(
     title="Retry {count} dead jobs",
     explains="Runs each job again, with all its attempts. Jobs that are no longer dead stay as "
     "they are.",
-    endpoint=routes.moves,
+    endpoint=routes.move_jobs,
     call=lambda values: Call(body={"verb": "retry", "ids": _ids(values)}),
     done="{done} retried, {refused} no longer dead, {unknown} not found.",
     of=("ids",),
@@ -208,7 +208,7 @@ ALL = Action(
     label="Retry all",
     title="Retry {count} dead jobs of {what}",
     explains="Runs each job again, with all its attempts, the oldest arrival first.",
-    endpoint=routes.moves,
+    endpoint=routes.move_jobs,
     call=lambda values: Call(
         body={
             "verb": "retry",

@@ -324,7 +324,7 @@ PAUSE = _on_entry(
     title="Pause the entry {entry}",
     explains="It fires no more until it is resumed; fires that are laid ahead fall. "
     "What would have fired meanwhile is not made up for.",
-    endpoint=routes.disable,
+    endpoint=routes.disable_entry,
     done="{entry} is paused.",
     danger=True,
 )
@@ -333,7 +333,7 @@ RESUME = _on_entry(
     label="Resume",
     title="Resume the entry {entry}",
     explains="It fires again by its schedule.",
-    endpoint=routes.enable,
+    endpoint=routes.enable_entry,
     done="{entry} fires again.",
 )
 FIRE = _on_entry(
@@ -342,7 +342,7 @@ FIRE = _on_entry(
     title="Fire the entry {entry} now",
     explains="Makes its job once more, due now and beside the timetable: it moves no fire, and "
     "starts also while an earlier one runs, as far as its gates let it.",
-    endpoint=routes.fire,
+    endpoint=routes.fire_entry,
     done="A job of {entry} is made.",
 )
 

@@ -125,7 +125,7 @@ START = Action(
     label="Start again",
     title="Start again",
     explains="Ends the stop of everything: jobs start again as their gates allow.",
-    endpoint=routes.open_,
+    endpoint=routes.open_gate,
     call=lambda _: Call(path={"gate": "all"}),
     done="Jobs start again.",
     fields=(),

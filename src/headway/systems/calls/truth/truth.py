@@ -80,7 +80,7 @@ class MigrationBody(Body):
 
 def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
     """Return the routes of a migration."""
-    routes = router("system: calls", prefix="/calls/migration")
+    routes = router("system: calls", operations="calls_", prefix="/calls/migration")
 
     @routes.get(
         "",
