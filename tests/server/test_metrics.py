@@ -22,8 +22,8 @@ from headway.server.metrics import (
     MOST_LABELS,
     OTHER,
     TOTALS,
+    Families,
     Labels,
-    gauge,
     one,
 )
 from headway.server.overview import Overview
@@ -190,7 +190,7 @@ async def test_metrics_are_told_though_the_store_is_away(rig: Rig):
 class Own:
     """Metrics of a system."""
 
-    families = (gauge("own_things", "Things of its own."),)
+    families = (Families().gauge("own_things", "Things of its own."),)
 
     def __init__(self) -> None:
         self.fails: Exception | None = None
@@ -219,7 +219,7 @@ async def test_a_system_that_cannot_tell_its_metrics_hides_no_others(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ):
     own, other = Own(), Own()
-    other.families = (gauge("other_things", "Things of another."),)
+    other.families = (Families().gauge("other_things", "Things of another."),)
     rig.service.scrapes.add(own)
     rig.service.scrapes.add(other)
     for error in (hw.StoreUnavailable("the directory is away"), ZeroDivisionError()):

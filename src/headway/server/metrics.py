@@ -28,6 +28,8 @@ from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.overview import Overview, read_overview
 
+Kind = Literal["gauge", "counter", "histogram"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
@@ -39,20 +41,34 @@ class Family:
     """
 
     name: str
-    kind: Literal["gauge", "counter", "histogram"]
+    kind: Kind
     help: str
     labels: tuple[str, ...] = ()
 
 
-def gauge(name: str, text: str, *labels: str) -> Family:
-    """Return a gauge family, with `headway_` before its name."""
-    return Family(name=f"headway_{name}", kind="gauge", help=text, labels=labels)
+class Families(list[Family]):
+    """Families in the order of the reference, which is that of their definitions."""
+
+    def gauge(self, name: str, text: str, *labels: str) -> Family:
+        """Add a gauge family, with `headway_` before its name."""
+        return self._add("gauge", name, text, labels)
+
+    def counter(self, name: str, text: str, *labels: str) -> Family:
+        """Add a counter family, with `headway_` before its name and `_total` after it."""
+        return self._add("counter", f"{name}_total", text, labels)
+
+    def histogram(self, name: str, text: str, *labels: str) -> Family:
+        """Add a histogram family, with `headway_` before its name."""
+        return self._add("histogram", name, text, labels)
+
+    def _add(self, kind: Kind, name: str, text: str, labels: tuple[str, ...]) -> Family:
+        self.append(Family(name=f"headway_{name}", kind=kind, help=text, labels=labels))
+        return self[-1]
 
 
-def counter(name: str, text: str, *labels: str) -> Family:
-    """Return a counter family, with `headway_` before its name and `_total` after it."""
-    return Family(name=f"headway_{name}_total", kind="counter", help=text, labels=labels)
-
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter, histogram = FAMILIES.gauge, FAMILIES.counter, FAMILIES.histogram
 
 BUILD = gauge("build_info", "Always 1; which version this is.", "version")
 STORE_UP = gauge("store_up", "Whether the store answered: 1 or 0; with 0, most others are away.")
@@ -116,42 +132,12 @@ EVENT_STREAMS = gauge("event_streams", "Event streams that this server feeds.")
 REQUESTS = counter(
     "http_requests", "Requests that this server answered.", "route", "method", "status"
 )
-DURATIONS = Family(
-    name="headway_http_request_duration_seconds",
-    kind="histogram",
-    help="From a request to the end of its reply, waiting included; not of event streams.",
-    labels=("route", "method"),
+DURATIONS = histogram(
+    "http_request_duration_seconds",
+    "From a request to the end of its reply, waiting included; not of event streams.",
+    "route",
+    "method",
 )
-
-FAMILIES: tuple[Family, ...] = (
-    BUILD,
-    STORE_UP,
-    STORE_EPOCH,
-    STORE_AHEAD,
-    SWEEP_LAG,
-    JOBS,
-    *TOTALS.values(),
-    OLDEST,
-    LANE_PAUSED,
-    LANE_WORKERS,
-    LATENCY,
-    LATENCY_TARGET,
-    LATENCY_BREACHED,
-    GATES,
-    GATES_CLOSED,
-    GATE_USED,
-    GATE_CAPACITY,
-    GATE_PARKED,
-    GATES_CUT,
-    WORKERS,
-    WORKER_RUNS,
-    ALERTS_LEADS,
-    LONG_POLLS,
-    EVENT_STREAMS,
-    REQUESTS,
-    DURATIONS,
-)
-"""All of them, in the order of the reference."""
 
 
 MOST_LABELS = 200

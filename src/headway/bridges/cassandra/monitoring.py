@@ -16,13 +16,16 @@ from headway.core.errors import StoreError
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
 from headway.server.caller import Caller, Permission
-from headway.server.metrics import Family, Samples, counter, gauge, one
+from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.web.page import Facts as PageFacts
 from headway.web.page import Look, Page
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter = FAMILIES.gauge, FAMILIES.counter
 UP = gauge("calendar_up", "Whether Cassandra answered: 1 or 0; with 0, the others are away.")
 AHEAD = gauge(
     "calendar_ahead_seconds", "Until how long from now the calendar was read; 0 if it is behind."
@@ -37,8 +40,6 @@ ROWS = counter(
     "that had been read before), refused.",
     "what",
 )
-FAMILIES: tuple[Family, ...] = (UP, AHEAD, OPEN, ROWS)
-"""All of them, in the order of the reference."""
 
 RUNBOOKS = "docs/how-to/cassandra.md"
 LASTING_MS = 60_000

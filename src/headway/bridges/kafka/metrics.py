@@ -9,8 +9,11 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
 from headway.bridges.kafka.publishing import Tally
-from headway.server.metrics import Family, Samples, counter, gauge
+from headway.server.metrics import Families, Samples
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter = FAMILIES.gauge, FAMILIES.counter
 LAG = gauge("kafka_lag", "Messages of a partition that are not stored yet.", "topic", "partition")
 PAUSED = gauge(
     "kafka_paused", "Whether the partition waits for the store: 1 or 0.", "topic", "partition"
@@ -20,17 +23,6 @@ CREATED = counter("kafka_jobs_created", "Jobs made of messages.", "topic")
 DEAD_LETTERS = counter("kafka_dead_letters", "Messages that cannot be read.", "topic", "code")
 PUBLISHED = counter("kafka_published", "Messages that the broker has acknowledged.", "topic")
 FAILED = counter("kafka_publish_failed", "Attempts that it has not.", "topic")
-
-BRIDGE_FAMILIES: tuple[Family, ...] = (
-    LAG,
-    PAUSED,
-    CONSUMED,
-    CREATED,
-    DEAD_LETTERS,
-    PUBLISHED,
-    FAILED,
-)
-"""All of them, in the order of the reference."""
 
 
 class TallyCollector:

@@ -20,7 +20,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
 from headway.server.caller import Caller, Permission
-from headway.server.metrics import Family, Samples, gauge
+from headway.server.metrics import Families, Family, Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.web.page import Facts as PageFacts
@@ -44,14 +44,14 @@ AWAY_FOR_MS = 120_000
 DEAD_WITHIN_MS = 900_000
 RUNBOOKS = "docs/how-to/kafka-runbooks.md"
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge = FAMILIES.gauge
 GROUP_UP = gauge("kafka_up", "Whether the brokers answered the server: 1 or 0.")
 GROUP_LAG = gauge(
     "kafka_group_lag", "Messages behind what the group has committed.", "topic", "partition"
 )
 DEAD = gauge("kafka_dead_letters_end", "Messages ever put into the topic of dead letters.")
-
-WATCH_FAMILIES: tuple[Family, ...] = (GROUP_UP, GROUP_LAG, DEAD)
-"""All of them, in the order of the reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class GroupWatch:
     @property
     def families(self) -> Sequence[Family]:
         """See `Source.families`."""
-        return WATCH_FAMILIES
+        return FAMILIES
 
     async def look(self) -> GroupStatus:
         """Return what the brokers say, or said within the last seconds."""

@@ -16,7 +16,7 @@ from headway.core.state import State
 from headway.runtime.app import App
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, thresholds_of
-from headway.server.metrics import Family, Samples, counter, gauge, one
+from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
@@ -26,6 +26,12 @@ from headway.systems.automations.reports import concurrency, health, listing, me
 from headway.systems.automations.routes import ROUTES
 from headway.systems.jobs import find_lane
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter = FAMILIES.gauge, FAMILIES.counter
+DISPATCHES = counter(
+    "automations_dispatches", "Moments at which this server started at least one session."
+)
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
 REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
@@ -39,9 +45,6 @@ RESULT = gauge(
     "dispatched, notDue, locked, concurrencyLimit, disabled, errors.",
     "result",
 )
-DISPATCHES = counter(
-    "automations_dispatches", "Moments at which this server started at least one session."
-)
 SKIPS = gauge(
     "automations_fires_folded",
     "Fires folded into an earlier one, of the entries that are known, on all servers.",
@@ -51,21 +54,6 @@ ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
 LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
 SLOTS = gauge("automations_slots", "Sessions that may run at once.")
 LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
-FAMILIES = (
-    DISPATCHES,
-    SPAWNED,
-    ERRORS,
-    REMADE,
-    LAST,
-    DURATION,
-    RESULT,
-    SKIPS,
-    INVALID,
-    ACTIVE,
-    LOCKED,
-    SLOTS,
-    LOWERED,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,16 +9,7 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.metrics import (
-    REQUESTS,
-    Family,
-    Labels,
-    RequestMetrics,
-    Samples,
-    counter,
-    gauge,
-    one,
-)
+from headway.server.metrics import REQUESTS, Families, Labels, RequestMetrics, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds, call_rules
@@ -39,6 +30,9 @@ from headway.systems.jobs import find_lane
 
 _LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter = FAMILIES.gauge, FAMILIES.counter
 DUE_TO_DIAL = gauge(
     "calls_due_to_dial_seconds",
     "From due to dial, without waits at gates as far as claims that found them closed show them; "
@@ -67,51 +61,34 @@ WITHOUT_NUMBER = gauge(
     "calls_pools_without_number", "Pools for which leads wait, and of which no number can be used."
 )
 WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
-OUTCOMES = counter("calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome")
-INTAKES = counter("calls_intakes", f"Requests that brought leads; {COUNTED}.")
-INTAKES_FAILED = counter(
-    "calls_intakes_failed", f"Those of them that were answered with 500 or more; {COUNTED}."
-)
-LOST = counter(
-    "calls_webhooks_lost",
-    f"Calls whose end had to be asked for, or never became known; {COUNTED}.",
-    "number",
-)
-LATE = counter(
-    "calls_webhooks_late", f"Webhooks that came when their call was settled; {COUNTED}.", "number"
-)
-TWICE = counter("calls_webhooks_twice", f"Webhooks that came again; {COUNTED}.", "number")
-ORPHAN = counter("calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider")
-REPORTS_FAILED = counter(
-    "calls_reports_failed", f"Tries to report a result to its caller that failed; {COUNTED}."
-)
-
 _COUNTERS = {
-    Event.OUTCOME: OUTCOMES,
-    Event.INTAKE: INTAKES,
-    Event.INTAKE_FAILED: INTAKES_FAILED,
-    Event.WEBHOOK_LOST: LOST,
-    Event.WEBHOOK_LATE: LATE,
-    Event.WEBHOOK_TWICE: TWICE,
-    Event.WEBHOOK_ORPHAN: ORPHAN,
-    Event.REPORT_FAILED: REPORTS_FAILED,
+    Event.OUTCOME: counter(
+        "calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome"
+    ),
+    Event.INTAKE: counter("calls_intakes", f"Requests that brought leads; {COUNTED}."),
+    Event.INTAKE_FAILED: counter(
+        "calls_intakes_failed", f"Those of them that were answered with 500 or more; {COUNTED}."
+    ),
+    Event.WEBHOOK_LOST: counter(
+        "calls_webhooks_lost",
+        f"Calls whose end had to be asked for, or never became known; {COUNTED}.",
+        "number",
+    ),
+    Event.WEBHOOK_LATE: counter(
+        "calls_webhooks_late",
+        f"Webhooks that came when their call was settled; {COUNTED}.",
+        "number",
+    ),
+    Event.WEBHOOK_TWICE: counter(
+        "calls_webhooks_twice", f"Webhooks that came again; {COUNTED}.", "number"
+    ),
+    Event.WEBHOOK_ORPHAN: counter(
+        "calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider"
+    ),
+    Event.REPORT_FAILED: counter(
+        "calls_reports_failed", f"Tries to report a result to its caller that failed; {COUNTED}."
+    ),
 }
-
-FAMILIES: tuple[Family, ...] = (
-    DUE_TO_DIAL,
-    GATE_WAIT,
-    LINES,
-    LINES_USED,
-    NUMBER_USABLE,
-    OVERDUE,
-    READY,
-    LARGEST,
-    WITHOUT_NUMBER,
-    WORKERS,
-    *_COUNTERS.values(),
-)
-"""All of them, in the order of the reference."""
-
 
 EACH_S = 2.0
 ROUTE = "/leads"

@@ -11,7 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
 from headway.server.finding import bounded_page
-from headway.server.metrics import Family, counter, gauge, one
+from headway.server.metrics import Families, one
 from headway.server.overview import Overview
 from headway.systems.directory.tally import COUNTED, Counted, SystemMetrics, Tally, quantiles
 from headway.systems.field_service.request import (
@@ -43,6 +43,9 @@ class OfferEnd(StrEnum):
     """By a dispatcher, who may have assigned the request."""
 
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter = FAMILIES.gauge, FAMILIES.counter
 ENDED = counter(
     "field_service_offers",
     f"Offers that ended: {', '.join(OfferEnd)}; {COUNTED}, and one that ran out up to `line_wait` "
@@ -56,9 +59,6 @@ TIME_TO_ACCEPT = gauge(
     "quantile",
 )
 PENDING = gauge("field_service_pending", "Requests that no technician takes: a dispatcher decides.")
-
-FAMILIES: tuple[Family, ...] = (ENDED, TIME_TO_ACCEPT, PENDING)
-"""All of them, in the order of the reference."""
 
 
 def field_metrics(store: Store, tally: Tally) -> SystemMetrics:

@@ -12,7 +12,7 @@ from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.server.alerts.rule_book import Facts, RuleBook
 from headway.server.alerts.rules import Grows, Lasting, Lasts, Rule, Severity, Texts
-from headway.server.metrics import Family, Samples, counter, gauge, one
+from headway.server.metrics import Families, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.directory.tally import (
@@ -38,6 +38,9 @@ from headway.systems.notifications.notification import (
     Tallied,
 )
 
+FAMILIES = Families()
+"""All of them, in the order of the reference."""
+gauge, counter, histogram = FAMILIES.gauge, FAMILIES.counter, FAMILIES.histogram
 OUTCOMES = counter(
     "notifications",
     "Sends by outcome: SENT, DELIVERED, FAILED, SKIPPED, answer_lost, and limited or unavailable "
@@ -45,11 +48,10 @@ OUTCOMES = counter(
     "channel",
     "outcome",
 )
-LATENESS = Family(
-    name="headway_notifications_lateness_seconds",
-    kind="histogram",
-    help=f"From due to the moment before the provider is called; {COUNTED}.",
-    labels=("channel",),
+LATENESS = histogram(
+    "notifications_lateness_seconds",
+    f"From due to the moment before the provider is called; {COUNTED}.",
+    "channel",
 )
 OVERDUE = gauge(
     "notifications_overdue_seconds",
@@ -70,16 +72,6 @@ HISTORY_BEHIND = gauge(
     "notifications_history_behind_seconds",
     "How long the one that ended first has waited to be written to the history; 0 if none waits.",
 )
-
-FAMILIES: tuple[Family, ...] = (
-    OUTCOMES,
-    LATENESS,
-    OVERDUE,
-    CLOSED,
-    HISTORY_ROWS,
-    HISTORY_BEHIND,
-)
-"""All of them, in the order of the reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
