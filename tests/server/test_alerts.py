@@ -17,12 +17,12 @@ from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import Died, SettleRequest
+from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
 from headway.server.alerts.engine import (
     AlertSettings,
     engine_book,
-    read_alert_settings,
     rules,
 )
 from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
@@ -78,7 +78,7 @@ class World:
         self.store = FaultyStore(open_store("memory://", clock=self.clock))
         self.app = hw.App(store=self.store)
         self.timing = Hand()
-        self.settings = AlertSettings(**settings)
+        self.settings = AlertSettings.model_construct(**settings)
         self.told = Told()
         self.watch = self.another(self.told)
 
@@ -592,22 +592,22 @@ async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"url": ["json://x"]}, "no setting 'url'"),
-        ({"urls": "json://secret"}, "alerts.urls is not a list"),
-        ({"each": "1ms"}, "alerts.each is 1 ms"),
+        ({"url": ["json://x"]}, "alerts.url: there is no such setting"),
+        ({"urls": "json://secret"}, "alerts.urls: "),
+        ({"each": "1ms"}, "alerts.each is '1ms'"),
         ({"no_worker_for": "soon"}, "alerts.no_worker_for"),
         ({"dead_jobs_more_than": -1}, "alerts.dead_jobs_more_than is -1"),
-        ({"runbooks": 5}, "alerts.runbooks is not a text"),
+        ({"runbooks": 5}, "alerts.runbooks is 5"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_their_key(given: Any, message: str):
     with pytest.raises(hw.InvalidValue, match=message) as raised:
-        read_alert_settings(given)
+        read_table("alerts", AlertSettings, given)
     assert "secret" not in str(raised.value)
 
 
 async def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name(world: World):
-    world.settings = AlertSettings(off=frozenset({"no_worker"}), no_worker_for_ms=0)
+    world.settings = AlertSettings(off=frozenset({"no_worker"}), no_worker_for="0s")
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
     assert await world.look() == []

@@ -48,7 +48,7 @@ class Server:
     """A server that alerts."""
 
     def __init__(self, world: World, begins_s: float, **settings: Any) -> None:
-        read = AlertSettings(**settings)
+        read = AlertSettings.model_construct(**settings)
         alerts = Alerts()
         alerts.off, alerts.place = read.off, world.place
         self.told = Told()

@@ -84,7 +84,8 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
 
 def _is_shown(model: type[BaseModel], places: Sequence[str]) -> bool:
     """Return whether an error may show the value at a place."""
-    field = model.model_fields.get(places[0]) if places else None
+    named = {one.alias or name: one for name, one in model.model_fields.items()}
+    field = named.get(places[0]) if places else None
     return field is not None and field.repr and not model.model_config.get("hide_input_in_errors")
 
 

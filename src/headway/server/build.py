@@ -11,8 +11,9 @@ from fastapi.routing import APIRoute
 
 from headway.core.errors import InvalidValue, InvariantBroken
 from headway.runtime.chores import Sweep, TimetableChore
+from headway.runtime.settings_table import read_table
 from headway.server.access import policy_of
-from headway.server.alerts.engine import AlertSettings, engine_book, read_alert_settings
+from headway.server.alerts.engine import AlertSettings, engine_book
 from headway.server.alerts.rule_book import check_names
 from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
@@ -91,7 +92,7 @@ def start_alerts(service: Service) -> None:
     Raises:
         InvalidValue: the options are unusable, or an extra is missing.
     """
-    settings = read_alert_settings(service.options.alerts)
+    settings = read_table("alerts", AlertSettings, service.options.alerts)
     books = (engine_book(settings), *service.alerts.books)
     check_names(books, settings.off)
     service.alerts.off = settings.off

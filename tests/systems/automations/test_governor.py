@@ -137,7 +137,7 @@ def test_a_governor_that_cannot_be_is_reported_and_off(tmp_path: Path) -> None:
 
 def found(*sights: AutomationsOverview, **at: Any) -> dict[str, str]:
     """What each rule finds at the last of these looks."""
-    rules = automation_rules(Thresholds(**at))
+    rules = automation_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
         last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
@@ -175,7 +175,7 @@ def test_each_rule_has_its_runbook(request: pytest.FixtureRequest) -> None:
 
 def test_an_unusable_threshold_is_named(tmp_path: Path) -> None:
     settings = {"file": str(tmp_path / "a.toml"), "state_dir": str(tmp_path)}
-    with pytest.raises(InvalidValue, match=r"automations\.alerts: there is no setting 'lat'"):
+    with pytest.raises(InvalidValue, match=r"automations\.alerts\.lat: there is no such setting"):
         make({**settings, "alerts": {"lat": 1}})
 
 

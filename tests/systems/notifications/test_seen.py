@@ -10,7 +10,6 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
-from headway.server.alerts.rules import thresholds_of
 from headway.systems.notifications.metrics import (
     FAMILIES,
     NotificationsOverview,
@@ -29,7 +28,7 @@ CALM = NotificationsOverview(at=0, overdue_ms={}, closed={}, totals={})
 
 def found(*sights: NotificationsOverview, **at: Any) -> dict[str, str]:
     """What each rule finds at the last of these looks."""
-    rules = notification_rules(Thresholds(**at))
+    rules = notification_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
         last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
@@ -103,7 +102,7 @@ def test_an_unusable_setting_is_named(written: dict[str, Any], said: str):
 
 
 def test_an_unusable_threshold_is_named():
-    with pytest.raises(InvalidValue, match=r"notifications\.alerts: there is no setting 'lat'"):
-        thresholds_of("notifications.alerts", Thresholds, {"lat": 1})
-    found = thresholds_of("notifications.alerts", Thresholds, {"overdue_above": "2m"})
+    with pytest.raises(InvalidValue, match=r"notifications\.alerts\.lat: there is no such setting"):
+        read_table("notifications.alerts", Thresholds, {"lat": 1})
+    found = read_table("notifications.alerts", Thresholds, {"overdue_above": "2m"})
     assert found.overdue_above_ms == 120_000

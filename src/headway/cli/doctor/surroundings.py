@@ -81,7 +81,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
 
 async def _look_at_history(settings: Settings, store: Store, now: int) -> list[Finding]:
     with needs_extra("systems"):
-        from headway.server.alerts.rules import thresholds_of  # noqa: PLC0415
+        from headway.runtime.settings_table import read_table  # noqa: PLC0415
         from headway.systems.notifications.metrics import Thresholds  # noqa: PLC0415
         from headway.systems.notifications.notification import HISTORY_LANE  # noqa: PLC0415
     (lane,) = await store.read(LanesQuery(names=(HISTORY_LANE,)))
@@ -90,7 +90,7 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
     behind_ms = max(0, now - lane.oldest_due_at)
     text = f"{lane.unfinished:,} wait to be written, the first for {format_duration(behind_ms)}"
     alerts = settings.notifications.get("alerts", {})
-    limits = thresholds_of("notifications.alerts", Thresholds, cast("Mapping[str, object]", alerts))
+    limits = read_table("notifications.alerts", Thresholds, cast("Mapping[str, object]", alerts))
     if behind_ms > limits.history_behind_above_ms:
         hint = f"see history_behind in {limits.runbooks}"
         return [warning("history", text, hint)]

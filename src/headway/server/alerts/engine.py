@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import cast
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from headway.core.duration import format_duration
-from headway.core.errors import InvalidValue, StoreChanged
+from headway.core.errors import StoreChanged
 from headway.runtime.latency import LaneLatency
+from headway.runtime.settings_table import Span
 from headway.server.alerts.rule_book import Book, Facts, RuleBook
 from headway.server.alerts.rules import (
     Grows,
     Lasting,
     Lasts,
+    Least,
     Now,
     Rule,
     Severity,
     Texts,
-    thresholds_of,
+    ThresholdTable,
 )
 
-LEAST_EACH_MS = 100
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlertSettings:
+class AlertSettings(ThresholdTable):
     """Recipients, rules and thresholds of alerts.
 
     Attributes:
@@ -41,50 +42,16 @@ class AlertSettings:
         horizon_within_ms: for how long hours must be known.
     """
 
-    urls: tuple[str, ...] = field(default=(), repr=False)
+    urls: tuple[str, ...] = Field(default=(), repr=False)
     off: frozenset[str] = frozenset()
     runbooks: str = "docs/how-to/observe.md"
-    each_ms: int = 10_000
-    lane_latency_for_ms: int = 60_000
-    dead_jobs_more_than: int = 0
-    dead_jobs_within_ms: int = 900_000
-    no_worker_for_ms: int = 60_000
-    store_away_for_ms: int = 15_000
-    horizon_within_ms: int = 3 * 86_400_000
-
-
-def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
-    """Read the table.
-
-    Args:
-        given: as written: `urls` and `off` are lists of texts, `dead_jobs_more_than` is a number,
-            `runbooks` a text, and the others are spans such as "1m".
-
-    Returns:
-        The settings with their defaults.
-
-    Raises:
-        InvalidValue: there is no such key, or a value is unusable; the message never contains a
-            URL.
-    """
-    numbers = {key: value for key, value in given.items() if key not in {"urls", "off"}}
-    if not isinstance(given.get("runbooks", ""), str):
-        message = "alerts.runbooks is not a text"
-        raise InvalidValue(message, hint="the address of a page")
-    settings = thresholds_of("alerts", AlertSettings, numbers)
-    if settings.each_ms < LEAST_EACH_MS:
-        message = f"alerts.each is {settings.each_ms} ms"
-        raise InvalidValue(message, hint="at least 100ms")
-    return replace(settings, urls=_texts("urls", given), off=frozenset(_texts("off", given)))
-
-
-def _texts(key: str, given: Mapping[str, object]) -> tuple[str, ...]:
-    value = given.get(key, ())
-    texts = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
-    if not all(isinstance(one, str) for one in texts):
-        message = f"alerts.{key} is not a list of texts"
-        raise InvalidValue(message, hint=f'write {key} = ["..."]')
-    return tuple(map(str, texts))
+    each_ms: Annotated[Span, Field(ge=100)] = 10_000
+    lane_latency_for_ms: Span = 60_000
+    dead_jobs_more_than: Least = 0
+    dead_jobs_within_ms: Span = 900_000
+    no_worker_for_ms: Span = 60_000
+    store_away_for_ms: Span = 15_000
+    horizon_within_ms: Span = 3 * 86_400_000
 
 
 STORE_AWAY = "store_away"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+from pydantic import ConfigDict, Field
 
-from headway.core.duration import parse_duration
-from headway.core.errors import HeadwayError, InvalidValue, located
-from headway.core.naming import did_you_mean
+from headway.runtime.settings_table import OpenTable
 
 
 class Severity(StrEnum):
@@ -153,9 +152,6 @@ class Timed(Protocol):
 
 Seen = TypeVar("Seen", bound=Timed)
 
-T = TypeVar("T", bound=Any)
-
-_MS = "_ms"
 
 Texts = Mapping[str, str]
 """What is wrong: by subject, one sentence with the facts."""
@@ -281,50 +277,13 @@ class Grows(Generic[Seen]):
         }
 
 
-def thresholds_of(where: str, model: type[T], given: Mapping[str, object]) -> T:
-    """Read a table of thresholds.
+class ThresholdTable(OpenTable):
+    """Thresholds of rules; a span is ms once it is read, and is written without `_ms`."""
 
-    Args:
-        where: its place in the settings, such as "calls.alerts".
-        model: a dataclass of defaults: a name in `_ms` is a span, a float a share from 0 to 1.
-        given: as written: the names of the fields without `_ms`; spans as "2m".
-
-    Returns:
-        The values with their defaults.
-
-    Raises:
-        InvalidValue: there is no such key, or a value is unusable.
-    """
-    types = {field.name: field.type for field in fields(model)}
-    known = {name.removesuffix(_MS): name for name in types}
-    values: dict[str, object] = {}
-    for key, value in given.items():
-        if key not in known:
-            message = f"{where}: there is no setting {key!r:.80}"
-            hint = did_you_mean(key, known, f"known: {', '.join(known)}")
-            raise InvalidValue(message, hint=hint)
-        name = known[key]
-        values[name] = _read_threshold(
-            f"{where}.{key}", value, span=name.endswith(_MS), sort=str(types[name])
-        )
-    return model(**values)
+    model_config = ConfigDict(alias_generator=lambda name: name.removesuffix("_ms"))
 
 
-def _read_threshold(place: str, value: object, *, span: bool, sort: str) -> object:
-    if span:
-        with located(f"{place}: ", HeadwayError):
-            return parse_duration(value)
-    if sort == "str":
-        if isinstance(value, str):
-            return value
-        hint = "the address of a page"
-    elif sort == "float":
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
-            return float(value)
-        hint = "a share from 0 to 1, such as 0.01"
-    else:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        hint = "a whole number from 0"
-    message = f"{place} is {value!r:.40}"
-    raise InvalidValue(message, hint=hint)
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+"""A share, from 0 to 1."""
+Least = Annotated[int, Field(strict=True, ge=0)]
+"""A whole number from 0."""

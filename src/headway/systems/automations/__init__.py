@@ -14,8 +14,9 @@ from headway.contract.store import Store
 from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
+from headway.runtime.settings_table import Span, read_table
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, thresholds_of
+from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, ThresholdTable
 from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -56,8 +57,7 @@ SLOTS = gauge("automations_slots", "Sessions that may run at once.")
 LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thresholds:
+class Thresholds(ThresholdTable):
     """For how long something may be so before servers alert; spans are in ms.
 
     Attributes:
@@ -68,9 +68,9 @@ class Thresholds:
     """
 
     runbooks: str = "docs/how-to/automations-runbooks.md"
-    late_for_ms: int = 60_000
-    waiting_for_ms: int = 3_600_000
-    lowered_for_ms: int = 1_800_000
+    late_for_ms: Span = 60_000
+    waiting_for_ms: Span = 3_600_000
+    lowered_for_ms: Span = 1_800_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,5 +216,5 @@ def make(settings: Mapping[str, object]) -> AutomationsSystem:
     """Make the system, of the table [automations]."""
     read = read_settings(settings)
     dispatcher = Dispatcher(file=read.file, places=read_places(read.state_dir), lease_ms=read.lease)
-    alerts = thresholds_of("automations.alerts", Thresholds, read.alerts)
+    alerts = read_table("automations.alerts", Thresholds, read.alerts)
     return AutomationsSystem(dispatcher, look_each_ms=read.look_each, alerts=alerts)

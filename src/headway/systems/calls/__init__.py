@@ -9,7 +9,6 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
-from headway.server.alerts.rules import thresholds_of
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.call_events import ROUTES as HOOK_ROUTES
@@ -92,7 +91,7 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
         checking=checking,
         tally=tally,
         reporter=reporter,
-        thresholds=thresholds_of("calls.alerts", Thresholds, read.alerts),
+        thresholds=read_table("calls.alerts", Thresholds, read.alerts),
         table=read_truth(read.table, read.migration, parts),
     )
     return CallsSystem(context)

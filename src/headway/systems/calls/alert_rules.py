@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from headway.core.duration import format_duration
 from headway.runtime.latency import percentile
+from headway.runtime.settings_table import Span
 from headway.server.alerts.rules import (
     Grows,
     Lasting,
     Lasts,
+    Least,
     Now,
     Rule,
     Severity,
+    Share,
     Texts,
+    ThresholdTable,
 )
 from headway.systems.calls.overview import (
     CallsOverview,
@@ -28,8 +32,7 @@ FREE = 0.05
 """A share of the channels; where fewer are free, lines are what leads wait for."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thresholds:
+class Thresholds(ThresholdTable):
     """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
 
     Attributes:
@@ -55,25 +58,25 @@ class Thresholds:
     """
 
     runbooks: str = "docs/how-to/calls-runbooks.md"
-    dispatch_halted_more_than: int = 100
-    dispatch_halted_for_ms: int = 120_000
-    orphan_webhook_more_than: int = 0
-    orphan_webhook_within_ms: int = 300_000
-    no_number_for_ms: int = 30_000
-    intake_failing_above: float = 0.01
-    intake_failing_least: int = 5
-    intake_failing_within_ms: int = 300_000
-    latency_high_above_ms: int = 5_000
-    latency_high_least: int = 10
-    latency_high_for_ms: int = 300_000
-    webhooks_lost_more_than: int = 0
-    webhooks_lost_within_ms: int = 900_000
-    workers_dying_above: float = 0.5
-    workers_dying_within_ms: int = 300_000
-    depth_high_above: int = 50_000
-    no_leader_for_ms: int = 30_000
-    one_tenant_above: float = 0.8
-    one_tenant_least: int = 100
+    dispatch_halted_more_than: Least = 100
+    dispatch_halted_for_ms: Span = 120_000
+    orphan_webhook_more_than: Least = 0
+    orphan_webhook_within_ms: Span = 300_000
+    no_number_for_ms: Span = 30_000
+    intake_failing_above: Share = 0.01
+    intake_failing_least: Least = 5
+    intake_failing_within_ms: Span = 300_000
+    latency_high_above_ms: Span = 5_000
+    latency_high_least: Least = 10
+    latency_high_for_ms: Span = 300_000
+    webhooks_lost_more_than: Least = 0
+    webhooks_lost_within_ms: Span = 900_000
+    workers_dying_above: Share = 0.5
+    workers_dying_within_ms: Span = 300_000
+    depth_high_above: Least = 50_000
+    no_leader_for_ms: Span = 30_000
+    one_tenant_above: Share = 0.8
+    one_tenant_least: Least = 100
 
 
 def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:

@@ -11,7 +11,6 @@ from headway.bridges.cassandra.monitoring import calendar_page, start_calendar
 from headway.core.errors import InvalidValue, located
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
-from headway.server.alerts.rules import thresholds_of
 from headway.server.service import Service
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
@@ -87,7 +86,7 @@ def make(
         senders=make_senders(read.senders, parts) if senders is None else senders,
         tally=tally,
         reader=Reader(parts.directory),
-        thresholds=thresholds_of("notifications.alerts", Thresholds, read.alerts),
+        thresholds=read_table("notifications.alerts", Thresholds, read.alerts),
     )
     parts.also(context)
     return Notifications(context)

@@ -10,8 +10,19 @@ from prometheus_client.core import Metric
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
+from headway.runtime.settings_table import Span
 from headway.server.alerts.rule_book import Facts, RuleBook
-from headway.server.alerts.rules import Grows, Lasting, Lasts, Rule, Severity, Texts
+from headway.server.alerts.rules import (
+    Grows,
+    Lasting,
+    Lasts,
+    Least,
+    Rule,
+    Severity,
+    Share,
+    Texts,
+    ThresholdTable,
+)
 from headway.server.metrics import Families, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -74,8 +85,7 @@ HISTORY_BEHIND = gauge(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thresholds:
+class Thresholds(ThresholdTable):
     """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
 
     Attributes:
@@ -91,19 +101,19 @@ class Thresholds:
     """
 
     runbooks: str = "docs/how-to/notifications-runbooks.md"
-    overdue_above_ms: int = 60_000
-    overdue_for_ms: int = 120_000
-    failing_above: float = 0.05
-    failing_least: int = 10
-    failing_within_ms: int = 300_000
-    answers_lost_more_than: int = 0
-    answers_lost_within_ms: int = 900_000
-    late_above: float = 0.01
-    late_ms: int = 5_000
-    late_least: int = 10
-    late_within_ms: int = 300_000
-    channel_closed_for_ms: int = 600_000
-    history_behind_above_ms: int = 600_000
+    overdue_above_ms: Span = 60_000
+    overdue_for_ms: Span = 120_000
+    failing_above: Share = 0.05
+    failing_least: Least = 10
+    failing_within_ms: Span = 300_000
+    answers_lost_more_than: Least = 0
+    answers_lost_within_ms: Span = 900_000
+    late_above: Share = 0.01
+    late_ms: Span = 5_000
+    late_least: Least = 10
+    late_within_ms: Span = 300_000
+    channel_closed_for_ms: Span = 600_000
+    history_behind_above_ms: Span = 600_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

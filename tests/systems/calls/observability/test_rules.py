@@ -6,7 +6,8 @@ import pytest
 
 import headway as hw
 from headway.contract.definitions import DeclareGate, SetGate
-from headway.server.alerts.rules import Severity, thresholds_of
+from headway.runtime.settings_table import read_table
+from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS
 from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.overview import RECENT_MS, Event
@@ -400,7 +401,7 @@ async def test_few_leads_dominate_nothing(world: World):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"depth_hig_above": 1}, "no setting 'depth_hig_above'"),
+        ({"depth_hig_above": 1}, "depth_hig_above: there is no such setting"),
         ({"depth_high_above": -1}, "calls.alerts.depth_high_above is -1"),
         ({"depth_high_above": True}, "calls.alerts.depth_high_above is True"),
         ({"intake_failing_above": 1.5}, "calls.alerts.intake_failing_above is 1.5"),
@@ -410,11 +411,11 @@ async def test_few_leads_dominate_nothing(world: World):
 )
 def test_thresholds_that_cannot_be_are_refused_by_their_key(given: dict[str, object], message: str):
     with pytest.raises(hw.InvalidValue, match=message):
-        thresholds_of("calls.alerts", Thresholds, given)
+        read_table("calls.alerts", Thresholds, given)
 
 
 def test_thresholds_are_read_by_their_names():
-    read = thresholds_of(
+    read = read_table(
         "calls.alerts",
         Thresholds,
         {"latency_high_above": "2s", "one_tenant_above": 1, "depth_high_above": 10},

@@ -310,7 +310,7 @@ def test_a_threshold_that_cannot_be_refuses_to_start(tmp_path: Path):
     parts = Parts(
         directory=Directory(f"sqlite:///{tmp_path}/directory.db"), exchange=read_exchange({})
     )
-    with pytest.raises(hw.InvalidValue, match=r"calls\.alerts: there is no setting 'x'"):
+    with pytest.raises(hw.InvalidValue, match=r"calls\.alerts\.x: there is no such setting"):
         make({"alerts": {"x": 1}}, parts)
     with pytest.raises(hw.InvalidValue, match="reporting_keys: key 1"):
         make({"reporting_keys": ["hunter2"]}, parts)

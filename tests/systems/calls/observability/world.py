@@ -12,9 +12,9 @@ from headway.contract.claims import BeatRequest, Claimed, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGate
 from headway.contract.outcomes import HandedOver, NextStage, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalKind
+from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
 from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
-from headway.server.alerts.rules import thresholds_of
 from headway.server.alerts.watch import Alert, AlertWatcher
 from headway.stores import open_store
 from headway.systems.calls.alert_rules import Thresholds, call_rules
@@ -63,7 +63,7 @@ class World:
         self.directory = directory
         directory.needs(*SCHEMAS)
         self.tally = Tally(directory, self.timing, "calls_tally")
-        self.thresholds: Thresholds = thresholds_of("calls.alerts", Thresholds, thresholds)
+        self.thresholds: Thresholds = read_table("calls.alerts", Thresholds, thresholds)
         self.sink = Sink()
         self.request = 0
 
