@@ -150,7 +150,7 @@ def percentile(waits: Sequence[int], percent: int) -> int | None:
 async def _head(store: Store, lane: LaneView) -> JobView | None:
     """The earliest due of the jobs that start next in the lane's first flows."""
     flows = await store.read(FlowsQuery(lane=lane.name, limit=FLOWS))
-    ids = tuple(id for flow in flows.rows for id in flow.first)  # noqa: A001  (the field's name)
+    ids = tuple(id for flow in flows.rows for id in flow.first)
     jobs = (await store.read(JobsQuery(ids=ids))).rows if ids else ()
     waiting = (one for one in jobs if one.state is State.WAITING)
     return min(waiting, key=lambda one: one.due_at, default=None)

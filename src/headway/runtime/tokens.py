@@ -30,7 +30,7 @@ class NewToken:
     secret: TokenSecret
 
 
-def new_token(id: str | None = None) -> NewToken:  # noqa: A002  (the record's word for it)
+def new_token(id: str | None = None) -> NewToken:
     """Draw a secret of 32 random bytes.
 
     Args:

@@ -178,7 +178,7 @@ async def make_jobs(
     )
     jobs: list[NewJob] = []
     size = 0
-    async for body, id in service.in_turns(zip(bodies, ids, strict=True)):  # noqa: A001  (the field's name)
+    async for body, id in service.in_turns(zip(bodies, ids, strict=True)):
         jobs.append(maker.job(body, id))
         size += len(jobs[-1].args)
         if size > A_TURN_BYTES:
@@ -206,7 +206,7 @@ class _JobFactory:
         self._now = now
         self._gates = gates
 
-    def job(self, body: JobBody, id: str) -> NewJob:  # noqa: A002  (the field's name)
+    def job(self, body: JobBody, id: str) -> NewJob:
         due_at = None if body.due is None else body.due.resolved(self._now)
         kind = self._kinds.get(body.kind)
         job = (
@@ -219,7 +219,7 @@ class _JobFactory:
                 self._caller.check_lane(follow.lane)
         return job
 
-    def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+    def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:
         taken = _NO_ARGUMENT.intersection(body.args)
         if taken:
             message = f"{kind.name}: {min(taken)!r} is no argument"
@@ -245,7 +245,7 @@ class _JobFactory:
             raise InvalidValue(message, hint="leave it out; the server's App declares this kind")
         return job
 
-    def _plain(self, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+    def _plain(self, body: JobBody, id: str, due_at: int | None) -> NewJob:
         args = _encode(body.args) if body.args else b"{}"
         if len(args) > MAX_ARGS:
             message = f"{body.kind}: the arguments have {len(args)} bytes"

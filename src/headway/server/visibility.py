@@ -17,7 +17,7 @@ _OTHER = "another's job"
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
-async def visible_job(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the field's name)
+async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
     """Return a job with its runs and trail.
 
     Raises:
@@ -59,7 +59,7 @@ async def hide_conflict(service: Service, caller: Caller, error: CallerError) ->
     return error
 
 
-async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002
+async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:
     """Return why a job stands where it stands, and the job.
 
     Who else holds a gate, or has it reserved, is shown only for jobs that the caller sees.

@@ -281,7 +281,7 @@ def sentence(context: Context, text: str) -> Markup:
     for found in _IN_SENTENCE.finditer(text):
         parts.append(text[end : found.start()])
         end = found.end()
-        if id := found["job"]:  # noqa: A001  (the field's name)
+        if id := found["job"]:
             parts.append(_JOB.format(link(f"jobs/{id}"), id, short(id)))
             continue
         try:
@@ -371,6 +371,6 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
-def short(id: str) -> str:  # noqa: A002  (the field's name)
+def short(id: str) -> str:
     """Return the end of an id."""
     return f"…{id[-SHORT:]}" if len(id) > 2 * SHORT else id

@@ -93,7 +93,7 @@ def _row(session: Session, job: JobView) -> list[str]:
 Found = TypeVar("Found")
 
 
-def _existing(found: Found | None, id: str) -> Found:  # noqa: A002  (as of the commands)
+def _existing(found: Found | None, id: str) -> Found:
     """Return what was found of a job.
 
     Raises:
@@ -109,7 +109,7 @@ job_app = new_command()
 
 
 @command(job_app)
-def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
+def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:
     """Show a job: what it is, its runs, its trail.
 
     With --json: the fields of `headway export`, with the trail.
@@ -147,7 +147,7 @@ why_app = new_command()
 
 
 @command(why_app)
-def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:  # noqa: A002  (the argument's name in the help)
+def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:
     """Say in one sentence why a job is not running, with the facts behind it.
 
     Raises:

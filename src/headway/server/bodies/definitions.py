@@ -283,7 +283,7 @@ class EntryBody(Body):
         default=None, description="Whether it fires; a new one does, another stays as it is."
     )
 
-    def body_of(self, id: str) -> JobBody:  # noqa: A002  (the field's name)
+    def body_of(self, id: str) -> JobBody:
         """Return what each fire makes, as a job that could be sent."""
         fields: Any = {**dict(self.job), "id": id}
         return JobBody.model_construct(**fields)

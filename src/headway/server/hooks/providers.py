@@ -19,7 +19,7 @@ from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
 from headway.runtime.settings_table import Span, Table, read_table
 from headway.runtime.timing import Timing
-from headway.server.hooks.request import TOLERANCE_MS, HookRequest, sender_url
+from headway.server.hooks.request import TOLERANCE_MS, HookRequest, received
 from headway.server.hooks.sendgrid import SendGrid
 from headway.server.hooks.signals import Provider, Reading
 from headway.server.hooks.standard import StandardWebhooks
@@ -233,12 +233,7 @@ class Hooks:
         provider = self._providers.get(name)
         if provider is None:
             raise HTTPException(404)
-        came = HookRequest(
-            method=request.method,
-            url=sender_url(request.scope, self._public_url),
-            headers=tuple(request.headers.items()),
-            body=await request.body(),
-        )
+        came = await received(request, self._public_url)
         provider.verify(came, self._timing.wall_at())
         return came
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeGuard
 from urllib.parse import parse_qsl
 
+from fastapi import Request
+
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.server.strict_json import read_json
 
@@ -112,6 +114,16 @@ class HookRequest:
             InvalidValue: it is there twice, or the query is unusable.
         """
         return only(read_form(self.query), name)
+
+
+async def received(request: Request, public_url: str | None) -> HookRequest:
+    """Return a webhook as it came; its URL as `sender_url` has it."""
+    return HookRequest(
+        method=request.method,
+        url=sender_url(request.scope, public_url),
+        headers=tuple(request.headers.items()),
+        body=await request.body(),
+    )
 
 
 def is_object(one: object) -> TypeGuard[Mapping[str, object]]:

@@ -215,21 +215,13 @@ async def list_flows(
 
 
 @ROUTES.get("/{id}", summary="One job", response_model=reply_model(JobView))
-async def get_job(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Reader,
-) -> Response:
+async def get_job(id: str, service: TheService, caller: Reader) -> Response:
     """A job and its whole record: its runs, oldest first, and the last lines of its trail."""
     return answer(await visible_job(service, caller, id))
 
 
 @ROUTES.get("/{id}/why", summary="Why a job is not running", response_model=WHY)
-async def why(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Reader,
-) -> Response:
+async def why(id: str, service: TheService, caller: Reader) -> Response:
     """Says in one sentence why a job stands where it stands, and the facts behind it.
 
     Every gate that is closed for it, with who holds it, and when it opens if that is known; its

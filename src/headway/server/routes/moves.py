@@ -101,7 +101,7 @@ async def edit_of(service: Service, body: EditBody) -> Edit:
     return Edit(priority=body.priority, due_at=due_at, args=args)
 
 
-async def move_one(service: Service, move: Operation, id: str) -> ActReply:  # noqa: A002  (the field's name)
+async def move_one(service: Service, move: Operation, id: str) -> ActReply:
     """Move one job.
 
     Raises:
@@ -256,7 +256,7 @@ def _operate(verb: Verb, summary: str, description: str) -> Callable[..., Awaita
     """Add the route of an operation that takes only a reason, and return its function."""
 
     async def operate(
-        id: str,  # noqa: A002  (the path's word)
+        id: str,
         service: TheService,
         caller: Operator,
         body: ReasonBody = _NOTHING,
@@ -288,7 +288,7 @@ cancel = _operate(
 
 @ROUTES.post("/jobs/{id}/retry", summary="Retry a job", response_model=MOVED_ONE)
 async def retry(
-    id: str,  # noqa: A002  (the path's word)
+    id: str,
     service: TheService,
     caller: Operator,
     body: EditBody = EditBody(),  # noqa: B008  (frozen)
@@ -309,11 +309,7 @@ run_now = _operate(
 
 @ROUTES.post("/jobs/{id}/edit", summary="Change a job", response_model=MOVED_ONE)
 async def edit(
-    id: str,  # noqa: A002  (the path's word)
-    body: EditBody,
-    service: TheService,
-    caller: Operator,
-    repeat_key: RepeatKey = None,
+    id: str, body: EditBody, service: TheService, caller: Operator, repeat_key: RepeatKey = None
 ) -> Response:
     """Change the priority, the due time or the arguments of a queued job.
 
@@ -370,11 +366,7 @@ def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None
 
 
 async def _one(
-    service: Service,
-    move: Operation,
-    id: str,  # noqa: A002  (the path's word)
-    body: ReasonBody,
-    repeat_key: str | None,
+    service: Service, move: Operation, id: str, body: ReasonBody, repeat_key: str | None
 ) -> Response:
     said = (id, body.model_dump())
     return answer(asdict(await move_one(service, move.under(repeat_key, said), id)))

@@ -20,7 +20,7 @@ from headway.server.hooks.request import (
     is_object,
     only,
     read_form,
-    sender_url,
+    received,
 )
 from headway.server.hooks.signals import (
     VERBS,
@@ -191,13 +191,7 @@ async def signal(
     Twilio's status callback. With `final`, `progress` or `note` in the URL, the body is whatever
     is to be recorded.
     """
-    came = HookRequest(
-        method=request.method,
-        url=sender_url(request.scope, service.options.public_url),
-        headers=tuple(request.headers.items()),
-        body=await request.body(),
-    )
-    signals = read_callback(key, came)
+    signals = read_callback(key, await received(request, service.options.public_url))
     await _check_scope(service, caller, signals)
     replies = await deliver(service.store, signals)
     return answer(replies[-1])

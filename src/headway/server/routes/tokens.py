@@ -141,7 +141,7 @@ async def make_token(
 
 
 @ROUTES.delete("/{id}", summary="Revoke a token", response_model=DEFINED)
-async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Response:  # noqa: A002
+async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Response:
     """Forget a token; this server refuses it at once, others within seconds."""
     await _token(service, caller, id)
     request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
@@ -152,10 +152,7 @@ async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Respo
 
 @ROUTES.post("/{id}/rotate", summary="Give a token another secret", response_model=_ROTATED)
 async def rotate_token(
-    id: TokenId,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Admin,
-    body: RotateBody = _AT_ONCE,
+    id: TokenId, service: TheService, caller: Admin, body: RotateBody = _AT_ONCE
 ) -> Response:
     """Give a token another secret and return its text, only once; what it may do stays."""
     before = await service.store.read(StatsQuery())
@@ -203,7 +200,7 @@ def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:
     return ours is None or (names is not None and set(names) <= set(ours))
 
 
-async def _token(service: Service, caller: Caller, id: str) -> TokenView:  # noqa: A002
+async def _token(service: Service, caller: Caller, id: str) -> TokenView:
     """Return a token that is the caller's to change.
 
     Raises:

@@ -108,7 +108,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         shown = [records.view(one, caller) for one in found]
         return answer({"rows": shown, "cursor": encode_cursor(last)})
 
-    async def one(id: str, service: TheService, caller: Observer) -> Response:  # noqa: A002  (the path's word)
+    async def one(id: str, service: TheService, caller: Observer) -> Response:
         reach(caller)
         async with directory(service).read() as session:
             return shown(await records.find(session, id), caller)
@@ -123,7 +123,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         return shown(added, caller, 201)
 
     async def change(
-        id: str,  # noqa: A002  (as above)
+        id: str,
         body: Any,  # noqa: ANN401  (as above)
         service: TheService,
         caller: Definer,
@@ -140,10 +140,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         return shown(found, caller)
 
     async def remove(
-        id: str,  # noqa: A002  (as above)
-        service: TheService,
-        caller: Definer,
-        if_match: IfVersion = None,
+        id: str, service: TheService, caller: Definer, if_match: IfVersion = None
     ) -> Response:
         reach(caller)
         # Before the transaction: others should not wait while the store is read.

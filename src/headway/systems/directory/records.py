@@ -280,14 +280,14 @@ class Records(Generic[R, New]):
     async def derive(self, session: AsyncSession, records: Sequence[R]) -> None:
         """Write what follows from records that were just written, in their transaction."""
 
-    async def check_unused(self, store: Store, id: str) -> None:  # noqa: A002  (the record's word)
+    async def check_unused(self, store: Store, id: str) -> None:
         """Check that no job needs a record, before it is removed.
 
         Raises:
             InvalidState: one does.
         """
 
-    async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:  # noqa: A002  (the record's word)
+    async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:
         """Return a record as it is now.
 
         Args:
@@ -417,7 +417,7 @@ class Records(Generic[R, New]):
         # With what is unique, not of the name alone, as others could be given that id further down.
         return row.id or made_id(row.name, str(getattr(row, self.unique)) if self.unique else "")
 
-    def _new(self, body: New, id: str, at: int) -> R:  # noqa: A002  (as above)
+    def _new(self, body: New, id: str, at: int) -> R:
         values = body.values
         made = cast("Callable[..., R]", self.table)
         return made(id=id, **values, **self.timed(values, at, new=True), version=1)

@@ -88,7 +88,7 @@ def withdrawn_text(request: Request) -> str:
     return f"The job at {place_text(request)} is no longer yours: it was withdrawn."
 
 
-def alert_text(request: Request, id: str, reason: str) -> str:  # noqa: A002  (as everywhere)
+def alert_text(request: Request, id: str, reason: str) -> str:
     """Return the message to a dispatcher when no technician accepts."""
     why = "no technician accepts it" if reason == "exhausted" else _short(reason, MOST_NAME)
     return (

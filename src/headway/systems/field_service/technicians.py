@@ -178,7 +178,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         """Set since when a technician is idle who is new, or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
-    async def check_unused(self, store: Store, id: str) -> None:  # noqa: A002  (the record's word)
+    async def check_unused(self, store: Store, id: str) -> None:
         """Check that a technician has no open offer, which could not be answered any more.
 
         Raises:
@@ -209,7 +209,7 @@ async def technician_of_phone(session: AsyncSession, phone: str) -> Technician |
     return found.one_or_none()
 
 
-async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa: A002  (the record's word)
+async def became_idle(session: AsyncSession, id: str, at: int) -> None:
     """Write since when a technician has no job; without effect if there is no such technician.
 
     Args:

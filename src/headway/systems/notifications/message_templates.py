@@ -267,7 +267,7 @@ PREVIEW = reply(
 
 @ROUTES.post("/{id}/preview", summary="Render a message template", response_model=PREVIEW)
 async def preview(
-    id: Annotated[str, Path(max_length=MAX_ID, examples=["hello"])],  # noqa: A002  (the path's word)
+    id: Annotated[str, Path(max_length=MAX_ID, examples=["hello"])],
     body: PreviewAsked,
     context: TheContext,
     caller: Reader,

@@ -107,7 +107,7 @@ async def listing(
 @ROUTES.get(
     "/notifications/{id}", summary="One notification", response_model=reply_model(Notification)
 )
-async def one(id: Which, context: TheContext, caller: Reader) -> Response:  # noqa: A002  (the path's word)
+async def one(id: Which, context: TheContext, caller: Reader) -> Response:
     """A notification with its history."""
     return answer(notification_of(await _seen(context, caller, id)))
 
@@ -118,7 +118,7 @@ async def one(id: Which, context: TheContext, caller: Reader) -> Response:  # no
     response_model=STATE,
     responses={202: {"model": STATE, "description": "It is cancelled before it is sent."}},
 )
-async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:  # noqa: A002  (as above)
+async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:
     """Cancel a notification that was not sent yet.
 
     Raises:
@@ -147,7 +147,7 @@ def _check_waits(job: JobView) -> None:
     summary="Confirm that an app has shown a notification",
     response_model=STATE,
 )
-async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:  # noqa: A002  (as above)
+async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
     """Confirm a delivery, which providers of push do not report. A repetition changes nothing."""
     await apply_delivered(context, await _seen(context, caller, id))
     return answer({"id": id, "status": status_of(await _seen(context, caller, id))[0]})
@@ -157,7 +157,7 @@ async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
     "/recipients/{id}/timeline", summary="A recipient's notifications", response_model=TIMELINE
 )
 async def timeline(
-    id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],  # noqa: A002  (as above)
+    id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],
     asked: Annotated[PageQuery, Query()],
     service: TheService,
     context: TheContext,
@@ -175,7 +175,7 @@ async def timeline(
     return answer({"rows": found.rows, "cursor": found.cursor, "history_away": found.away})
 
 
-async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)
+async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:
     """Return a notification's job with its runs and trail.
 
     Raises:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from headway.core.errors import InvalidValue, ProviderRefused
 from headway.core.naming import did_you_mean
-from headway.server.hooks.request import HookRequest, sender_url
+from headway.server.hooks.request import HookRequest, received
 from headway.server.service import Service
 from headway.systems.telephony.texts import Texts
 from headway.systems.telephony.voice import CallOrder, Dialled, Voice
@@ -124,12 +124,7 @@ async def take(service: Service, exchange: Exchange, name: str, request: Request
     provider = exchange.voices.get(name) or exchange.texts.get(name)
     if provider is None:
         raise HTTPException(404)
-    came = HookRequest(
-        method=request.method,
-        url=sender_url(request.scope, service.options.public_url),
-        headers=tuple(request.headers.items()),
-        body=await request.body(),
-    )
+    came = await received(request, service.options.public_url)
     provider.verify(came, service.timing.wall_at())
     return came
 

@@ -179,7 +179,7 @@ async def _cause(look: Look, job: JobView) -> JobView | None:
         args = msgspec.json.decode(job.args, type=dict[str, object])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-    id = args.get("job")  # noqa: A001  (the field's word)
+    id = args.get("job")
     if not isinstance(id, str) or not is_job_id(id):
         return None
     found = await look.service.store.read(JobQuery(id=id))

@@ -55,7 +55,7 @@ async def read(look: Look) -> Facts:
         cursor=check_number_cursor(given["cursor"] or None),
         limit=ROWS,
     )
-    id = given["id"].strip()  # noqa: A001  (the field's word)
+    id = given["id"].strip()
     if id:
         query = JobsQuery(ids=(id,) if is_job_id(id) else ())
     page = await find_jobs(look, query)
