@@ -28,6 +28,11 @@ FILE = "headway.toml"
 FILE_VARIABLE = "HEADWAY_CONFIG"
 
 
+def _table(about: str, *, shown: bool = False) -> Any:  # noqa: ANN401  (as `Field`)
+    """Return a table that its own reader validates; an error shows a value only if it may."""
+    return Field(default_factory=dict, repr=shown, description=about)
+
+
 class Settings(BaseSettings):
     """Settings of the command; each option overrides its setting."""
 
@@ -78,40 +83,20 @@ class Settings(BaseSettings):
     requests_per_s: float | None = Field(
         default=None, gt=0, description="how often one token may ask; else any number"
     )
-    hooks: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="keys of providers' webhooks, by provider"
-    )
-    lanes: dict[str, Any] = Field(
-        default_factory=dict, description="what lanes carry, for the system `lanes`"
-    )
-    alerts: dict[str, Any] = Field(
-        default_factory=dict, description="who is alerted, and from which values on"
-    )
+    hooks: dict[str, Any] = _table("keys of providers' webhooks, by provider")
+    lanes: dict[str, Any] = _table("what lanes carry, for the system `lanes`", shown=True)
+    alerts: dict[str, Any] = _table("who is alerted, and from which values on", shown=True)
     keep_trail: str = Field(default="90d", description="how long lines of the trail are kept")
     directory: str | None = Field(
         default=None, description="where systems keep their records; else beside the store"
     )
-    telephony: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="who places calls and sends texts"
-    )
-    calls: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="of the system `calls`"
-    )
-    field_service: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="of the system `field_service`"
-    )
-    notifications: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="of the system `notifications`"
-    )
-    automations: dict[str, Any] = Field(
-        default_factory=dict, description="of the system `automations`"
-    )
-    kafka: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="brokers, and what `headway bridge` reads"
-    )
-    cassandra: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="where what is due far ahead lies"
-    )
+    telephony: dict[str, Any] = _table("who places calls and sends texts")
+    calls: dict[str, Any] = _table("of the system `calls`")
+    field_service: dict[str, Any] = _table("of the system `field_service`")
+    notifications: dict[str, Any] = _table("of the system `notifications`")
+    automations: dict[str, Any] = _table("of the system `automations`", shown=True)
+    kafka: dict[str, Any] = _table("brokers, and what `headway bridge` reads")
+    cassandra: dict[str, Any] = _table("where what is due far ahead lies")
 
     @field_validator("store_wait", "keep_trail")
     @classmethod

@@ -126,12 +126,6 @@ class ClaimGroup(ConformanceGroup):
         assert (await rig.worker.repeat(1, request=1)).jobs == []
         assert await rig.total("started") == 2
 
-    async def test_request_numbers_of_two_workers_are_apart(self, rig: Rig) -> None:
-        await rig.add_many(2)
-        one, other = rig.new_worker(), rig.new_worker()
-        assert await one.take_ids() != await other.take_ids()
-        assert await rig.total("started") == 2
-
     async def test_run_grows_at_every_claim_and_the_attempt_of_a_release_repeats(
         self, rig: Rig
     ) -> None:

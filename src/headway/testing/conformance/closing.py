@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.definitions import CloseGate, SetGate
+from headway.contract.definitions import SetGate
 from headway.contract.outcomes import Closing, Failed, HandedOver, Succeeded
 from headway.core.errors import UnknownGate
 from headway.core.gates.pool import Pool
@@ -141,11 +141,6 @@ class ClosingGroup(ConformanceGroup):
     async def test_closing_of_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):
             await rig.close_gate("no such gate")
-
-    async def test_refused_definition_changes_nothing_that_came_with_it(self, rig: Rig) -> None:
-        await rig.declare(LINE)
-        async with rig.refuses(UnknownGate):
-            await rig.define(SetGate(name="line", capacity=1), CloseGate(name="no such gate"))
 
     async def test_closed_pool_members_moment_is_told(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1, "b": 1})

@@ -167,13 +167,6 @@ class HandOverGroup(ConformanceGroup):
         await rig.signal(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
-    async def test_question_to_the_provider_brings_no_deadline_nearer(self, rig: Rig) -> None:
-        call = await dial(rig, policy=ASKING)
-        before = await rig.view(call.id)
-        await rig.pass_time(LEASE_MS + 1)
-        assert len(await reconcilers(rig)) == 1
-        assert (await rig.view(call.id)).deadline_at == before.deadline_at
-
     async def test_progress_ends_the_doubt_and_nothing_else(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.pass_time(LEASE_MS + 1)
