@@ -16,6 +16,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
+from headway.cli.options import Port
 from headway.cli.settings import Settings
 from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
@@ -42,9 +43,7 @@ class AddressOptions:
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
     ] = "127.0.0.1"
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
-    ] = 8080
+    port: Port = 8080
     tls_cert: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A certificate, PEM.")
     ] = None

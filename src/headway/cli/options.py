@@ -18,6 +18,8 @@ from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 from headway.core.state import State
 
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")]
+
 _LOOKED_AT = 1_000
 """Jobs whose kinds are known: a store keeps no list of kinds."""
 _CLOSABLE = ("all", "kind:", "lane:", "tenant:")

@@ -132,6 +132,12 @@ class Terminal:
         else:
             self._aligned([list(columns), *cells])
 
+    def section(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows under their headings, apart from what stands above; nothing without rows."""
+        if rows:
+            self.line("")
+            self.table(columns, rows, empty="")
+
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Print names and values, one pair a line; empty values are left out."""
         self._aligned([[name, printable(value)] for name, value in pairs if value])

@@ -12,6 +12,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
+from headway.cli.options import Port
 from headway.cli.session import Session
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
@@ -97,9 +98,7 @@ def carrier(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="127.0.0.1 or localhost; nowhere else.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
-    ] = 4010,
+    port: Port = 4010,
 ) -> None:
     """Simulate a telephone network until SIGTERM or Ctrl-C; calls and messages reach no real phone.
 

@@ -116,28 +116,22 @@ def show(session: Session, name: GateName) -> None:
         session.terminal.document(record(gate))
         return
     session.terminal.facts(gate_facts(session.clock, gate, now))
-    if gate.members:
-        session.terminal.line("")
-        session.terminal.table(
-            ["MEMBER", "STATE", "USED", "OF", "CLOSED BY", "REASON"],
-            [
-                (m.name, gate_state(m), str(m.used), capacity_text(m), m.closed_by, m.closed_reason)
-                for m in gate.members
-            ],
-            empty="",
-        )
-    if gate.holders:
-        session.terminal.line("")
-        session.terminal.table(
-            ["HELD BY", "RUN", "MEMBER", "PERMITS", "SINCE"],
-            [
-                (h.job, str(h.run), h.member, str(h.amount), session.clock.around(h.since, now))
-                for h in gate.holders
-            ],
-            empty="",
-        )
-        if gate.holder_count > len(gate.holders):
-            session.terminal.line(f"and {gate.holder_count - len(gate.holders)} more")
+    session.terminal.section(
+        ["MEMBER", "STATE", "USED", "OF", "CLOSED BY", "REASON"],
+        [
+            (m.name, gate_state(m), str(m.used), capacity_text(m), m.closed_by, m.closed_reason)
+            for m in gate.members
+        ],
+    )
+    session.terminal.section(
+        ["HELD BY", "RUN", "MEMBER", "PERMITS", "SINCE"],
+        [
+            (h.job, str(h.run), h.member, str(h.amount), session.clock.around(h.since, now))
+            for h in gate.holders
+        ],
+    )
+    if gate.holders and gate.holder_count > len(gate.holders):
+        session.terminal.line(f"and {gate.holder_count - len(gate.holders)} more")
 
 
 @command(app, "set")

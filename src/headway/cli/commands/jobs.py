@@ -122,20 +122,11 @@ def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
         session.terminal.document(job_record(found))
         return
     session.terminal.facts(job_facts(session.clock, found))
-    if found.runs:
-        session.terminal.line("")
-        session.terminal.table(
-            RUN_COLUMNS,
-            [run_row(session.clock, run) for run in found.runs],
-            empty="",
-        )
-    if found.trail:
-        session.terminal.line("")
-        session.terminal.table(
-            ["AT", "WHAT", "BY", "REASON"],
-            [(session.clock.at(n.at), n.what, n.author, n.reason) for n in found.trail],
-            empty="",
-        )
+    session.terminal.section(RUN_COLUMNS, [run_row(session.clock, run) for run in found.runs])
+    session.terminal.section(
+        ["AT", "WHAT", "BY", "REASON"],
+        [(session.clock.at(n.at), n.what, n.author, n.reason) for n in found.trail],
+    )
     lines = found.error.rstrip().splitlines()
     if len(lines) > 1:
         session.terminal.line("")
@@ -160,10 +151,6 @@ def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
     session.terminal.line(found.sentence, "bold")
     session.terminal.line("")
     session.terminal.facts(why_facts(session.clock, found))
-    if found.closed:
-        session.terminal.line("")
-        session.terminal.table(
-            WHY_COLUMNS,
-            [why_gate(session.clock, gate, found.now) for gate in found.closed],
-            empty="",
-        )
+    session.terminal.section(
+        WHY_COLUMNS, [why_gate(session.clock, gate, found.now) for gate in found.closed]
+    )

@@ -12,6 +12,7 @@ from headway.cli.command import command, new_command
 from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
+from headway.cli.options import Port
 from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_asked
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
@@ -98,9 +99,7 @@ def dispenserd(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
-    ] = 8282,
+    port: Port = 8282,
     exposed: Annotated[
         bool,
         typer.Option(

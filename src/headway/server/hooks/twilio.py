@@ -50,7 +50,7 @@ MESSAGES: Mapping[str, StatusMeaning] = {
     "canceled": StatusMeaning(decided=Decided.DEAD, noted=True),
 }
 
-_SID = re.compile(r"[A-Z]{2}[0-9a-fA-F]{32}", re.ASCII)
+SID = re.compile(r"[A-Z]{2}[0-9a-fA-F]{32}", re.ASCII)
 
 Form = list[tuple[str, str]]
 
@@ -72,7 +72,7 @@ def status_signals(form: Form, key: str | None = None) -> list[Signal]:
     names = ("MessageStatus", "SmsStatus") if call is None else ("CallStatus",)
     ids = ("MessageSid", "SmsSid") if call is None else ("CallSid",)
     status, sid = _first(form, names), _first(form, ids)
-    if status is None or sid is None or not _SID.fullmatch(sid):
+    if status is None or sid is None or not SID.fullmatch(sid):
         # The fields are signed one behind the other without a mark between them: an id of another
         # shape may have swallowed the next field's name.
         return []
@@ -81,7 +81,7 @@ def status_signals(form: Form, key: str | None = None) -> list[Signal]:
         event_id("twilio", sid, status, only(form, "SequenceNumber") or ""),
         status=status,
         body=dict(form),
-        reason=_reason(form, status),
+        reason=", ".join([status, *failure_words(form)]),
     )
 
 
@@ -95,14 +95,14 @@ def _first(form: Form, names: tuple[str, ...]) -> str | None:
     return next((value for name in names if (value := only(form, name))), None)
 
 
-def _reason(form: Form, status: str) -> str:
+def failure_words(form: Form) -> list[str]:
+    """Return what a status callback says of why something failed; nothing if it does not."""
     said = {
         "error": only(form, "ErrorCode"),
         "": only(form, "ErrorMessage"),
         "SIP": only(form, "SipResponseCode"),
     }
-    more = [f"{name} {value}".strip() for name, value in said.items() if value]
-    return ", ".join([status, *more])
+    return [f"{name} {value}".strip() for name, value in said.items() if value]
 
 
 SIGNATURE = "x-twilio-signature"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
+from headway.server.hooks.twilio import SID, Form, failure_words
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word, whole
 
@@ -40,10 +40,6 @@ MESSAGES: Mapping[str, TextStatus] = {
 
 
 NAME = "twilio"
-
-_SID = re.compile(r"[A-Z]{2}[0-9a-fA-F]{32}", re.ASCII)
-
-Form = list[tuple[str, str]]
 
 
 def read_status(request: HookRequest) -> CallEvent | None:
@@ -136,17 +132,11 @@ def _sid(form: Form, name: str) -> str:
         InvalidValue: it is none.
     """
     sid = only(form, name)
-    if sid is None or _SID.fullmatch(sid) is None:
+    if sid is None or SID.fullmatch(sid) is None:
         message = f"{name} is no id of Twilio's"
         raise InvalidValue(message)
     return sid
 
 
 def _reason(form: Form) -> str:
-    said = {
-        "error": only(form, "ErrorCode"),
-        "": only(form, "ErrorMessage"),
-        "SIP": only(form, "SipResponseCode"),
-    }
-    reason = ", ".join(f"{name} {value}".strip() for name, value in said.items() if value)
-    return bounded_text(reason, MAX_REASON)
+    return bounded_text(", ".join(failure_words(form)), MAX_REASON)
