@@ -185,7 +185,7 @@ class _Play:
     def _job(self, arrival: Arrival) -> NewJob:
         return self.app.kinds[arrival.kind].make(
             job_id=arrival.id,
-            due=_instant(arrival.due_at),
+            due=_EPOCH + timedelta(milliseconds=arrival.due_at),
             priority=arrival.priority,
             **arrival.args,
         )
@@ -242,10 +242,6 @@ def _opened(closing: Closed, gate: str, at: int) -> Closed:
     if closing.gate != gate or closing.to_at <= at:
         return closing
     return Closed(gate=gate, from_at=closing.from_at, to_at=at)
-
-
-def _instant(at: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=at)
 
 
 def _first(errors: BaseExceptionGroup[Exception]) -> BaseException:

@@ -25,14 +25,9 @@ def plain(text: str, style: str = "") -> Text:
 def show(console: Console, reports: Sequence[Report]) -> None:
     """Print every report, the base first, and a comparison if there are several."""
     for report in reports:
-        console.print(as_tables(report))
+        console.print(Group(*_parts(report)))
     if len(reports) > 1:
         console.print(comparison(reports))
-
-
-def as_tables(report: Report) -> RenderableType:
-    """One report."""
-    return Group(*_parts(report))
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:

@@ -180,7 +180,9 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        quick = self._quick.get((scope["method"], scope["path"])) if _is_http(scope) else None
+        quick = (
+            self._quick.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        )
         if quick is None or not _is_json(scope):
             await self._app(scope, receive, send)
             return
@@ -269,10 +271,6 @@ def _body(adapter: TypeAdapter[Any]) -> Bind:
         return await cast("StrictRequest", request).validated(adapter)
 
     return bind
-
-
-def _is_http(scope: Scope) -> bool:
-    return scope["type"] == "http"
 
 
 def _is_json(scope: Scope) -> bool:

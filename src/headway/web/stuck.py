@@ -18,7 +18,6 @@ from headway.contract.views import (
     JobsQuery,
     JobView,
     LaneView,
-    WaitingFlow,
     WhyQuery,
     WhyView,
 )
@@ -187,7 +186,11 @@ async def _waiting(
     """Add the waiting jobs of a lane to the groups of their causes."""
     if count := lane.counts.get(State.WAITING, 0):
         flows = await waiting_flows(store, (lane.name,))
-        lines = [_Line(_alike(one), one.count, one.first[0]) for one in flows.rows if one.first]
+        lines = [
+            _Line(tuple(gate.name for gate in one.shared), one.count, one.first[0])
+            for one in flows.rows
+            if one.first
+        ]
         await _ask(store, lines, count, now, groups, lane=lane, more=flows.more)
 
 
@@ -229,10 +232,6 @@ def _lines(jobs: Iterable[JobView]) -> list[_Line]:
     return [
         _Line(key[:-1], len(some), some[0].id, some[0].parked_at) for key, some in found.items()
     ]
-
-
-def _alike(flow: WaitingFlow) -> object:
-    return tuple(one.name for one in flow.shared)
 
 
 async def _ask(  # noqa: PLR0913  (the parts of one step)

@@ -228,7 +228,9 @@ class Reader:
         try:
             made = await self._send(jobs)
         except CallerError as error:
-            if len(jobs) == 1 or (isinstance(error, BacklogFull) and _one_lane(jobs)):
+            if len(jobs) == 1 or (
+                isinstance(error, BacklogFull) and len({job.lane for job in jobs}) == 1
+            ):
                 return {job.id: error for job in jobs}
         else:
             self._count(enqueued=sum(one.created for one in made))
@@ -320,7 +322,3 @@ async def _all(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
         if isinstance(end, BaseException):
             raise end
     return [bool(end) for end in ends]
-
-
-def _one_lane(jobs: Sequence[NewJob]) -> bool:
-    return len({job.lane for job in jobs}) == 1

@@ -154,11 +154,6 @@ async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> 
             kind.check_arguments(_decode(move.edit.args))
 
 
-async def count_fitting(service: Service, move: Operation, which: FilterBody, limit: int) -> int:
-    """Return how many jobs fit a filter, up to a limit; nothing is written."""
-    return sum([len(ids) async for ids in _fitting(service, move, which, limit)])
-
-
 async def move_fitting(
     service: Service, move: Operation, which: FilterBody, limit: int
 ) -> Counter[Acted]:
@@ -356,7 +351,8 @@ async def move_jobs(
         replies = await move_named(service, move, body.ids or ())
         return answer(_outcome_body(Counter(one.answer for one in replies), jobs=replies))
     if body.dry:
-        fits = await count_fitting(service, move, body.filter, body.limit)
+        pages = _fitting(service, move, body.filter, body.limit)
+        fits = sum([len(ids) async for ids in pages])
         return answer(_outcome_body(Counter(), fits=fits))
     return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
 

@@ -150,7 +150,8 @@ async def _signal(context: CallsContext, job: JobView, run: int, event: CallEven
         )
     outcome = OF_STATUS[event.status]
     verdict = judge(job, run, await template_of(context, job), outcome, event.reason)
-    if _is_live(job, run) and verdict.final == "retry":
+    live = job.run == run and job.state in {State.RUNNING, State.AWAITING}
+    if live and verdict.final == "retry":
         await put_back(context, job, run)
     return _final(context, job, run, verdict, event)
 
@@ -207,10 +208,6 @@ def _progress(run: int, event: CallEvent) -> bytes:
 def _is_further(job: JobView, run: int) -> bool:
     said = progress_of(job, run)
     return said is not None and said.status == CallStatus.IN_PROGRESS
-
-
-def _is_live(job: JobView, run: int) -> bool:
-    return job.run == run and job.state in {State.RUNNING, State.AWAITING}
 
 
 async def put_back(context: CallsContext, job: JobView, run: int) -> None:
