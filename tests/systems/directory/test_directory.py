@@ -97,6 +97,18 @@ async def test_a_directory_that_is_away_is_told_and_works_again_when_it_is_back(
     await directory.close()
 
 
+async def test_a_value_that_postgresql_cannot_keep_is_refused_and_not_told_as_an_outage(
+    proxy: Proxy,
+) -> None:
+    directory = directory_of(proxy.url)
+    await directory.open()
+    with pytest.raises(InvalidValue, match="can keep no such value: PostgreSQL text fields"):
+        await write(directory, "a\0b")
+    await write(directory, "after")
+    assert await names(directory) == ["after"]
+    await directory.close()
+
+
 async def test_a_directory_that_cannot_be_reached_does_not_open_and_opens_later(
     proxy: Proxy,
 ) -> None:

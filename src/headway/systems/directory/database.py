@@ -35,7 +35,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
@@ -305,16 +305,21 @@ def _begin(connection: Any) -> None:  # noqa: ANN401  (as SQLAlchemy hands it ov
 
 @asynccontextmanager
 async def _translated(place: str) -> AsyncGenerator[None]:
-    """Translate errors of an unavailable database into `StoreUnavailable`.
+    """Translate errors of a database: of one that is unavailable, and of an unusable value.
 
     Raises:
         StoreUnavailable: it does not answer.
+        InvalidValue: it can keep no such value; to send it again would be in vain.
         IntegrityError: it refuses what the block wrote; the block's caller knows what that means.
     """
     try:
         yield
     except IntegrityError:
         raise
+    except DataError as error:
+        message = f"the directory can keep no such value: {error.orig}"[:300]
+        hint = "leave out NUL characters, and numbers beyond 64 bits"
+        raise InvalidValue(message, hint=hint) from error
     except (DBAPIError, PoolTimeout, OSError) as error:
         said = str(getattr(error, "orig", error))[:200]
         message = f"the directory at {place} does not answer: {said}"
