@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -218,13 +218,19 @@ async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_tha
 
 @asynccontextmanager
 async def killed_before_its_call(
-    folder: Path, clock: LiveClock, **settings: object
+    folder: Path,
+    clock: LiveClock,
+    template: Mapping[str, Any] | None = None,
+    telephony: dict[str, Any] | None = None,
+    **settings: object,
 ) -> AsyncIterator[tuple[Calls, str]]:
     """A lead that was handed over, and whose worker is lost before it asks the provider."""
     store = open_store("memory://", clock=clock)
-    async with calling(folder, store=store, work=False, settings=settings, post_lost=1.0) as calls:
+    async with calling(
+        folder, store=store, work=False, settings=settings, telephony=telephony, post_lost=1.0
+    ) as calls:
         await calls.number()
-        await calls.template(max_retry=0)
+        await calls.template(max_retry=0, **(template or {}))
         handed = asyncio.Event()
 
         async def never(order: CallOrder) -> Dialled:
@@ -315,6 +321,19 @@ async def test_no_call_is_said_to_be_unplaced_whose_provider_cannot_be_asked(
         await calls.number("+15550001009", provider="twilio")
         reply = await calls.call("DELETE", f"/numbers/{NUMBER}")
         assert reply.is_success
+        await calls.jump(clock, DEADLINE_MS)
+        assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
+        assert not calls.calls_to()
+
+
+async def test_no_call_is_said_to_be_unplaced_while_a_provider_that_may_have_placed_it_is_gone(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    second = {"simulated": {"answer": 1.0}}
+    template = {"providers": ["simulated"]}
+    async with killed_before_its_call(tmp_path, clock, template, second) as (calls, lead):
+        # As after a restart with settings without it: a call there would go on unseen.
+        del calls.system.context.parts.exchange.voices["simulated"]
         await calls.jump(clock, DEADLINE_MS)
         assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
         assert not calls.calls_to()

@@ -308,6 +308,33 @@ async def test_a_worker_that_stood_still_before_the_call_places_none(
         assert len(calls_of(field.carrier.world.ledger)) == 1
 
 
+async def test_a_call_of_an_offer_that_is_over_is_not_placed_again_while_another_is_asked(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent", km=1)
+        await field.technician("bob", "silent", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        await field.carrier.until(lambda one: one.ledger.calls, "called")
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        await field.asks(sent["id"], "bob")
+        await field.carrier.until(lambda one: len(one.ledger.calls) == 2, "bob is called")
+        await field.settled("ring", 1)
+        # As one that the provider refused at first, and that is tried once more only now.
+        again = field.app.kind("ring").make(
+            job_id=derived_id("again"),
+            to=phone_of("ada"),
+            text="an offer",
+            offer=f"{sent['id']}:1",
+            stands_ms=1_000,
+            candidate="ada",
+        )
+        await field.store.enqueue([again])
+        await field.settled("ring", 2)
+        assert len(calls_of(field.carrier.world.ledger)) == 2
+
+
 async def test_a_word_about_a_call_puts_off_the_asking_and_an_alert_has_the_longest_call(
     tmp_path: Path,
 ):

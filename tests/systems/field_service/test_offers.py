@@ -253,6 +253,8 @@ async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tm
         first = await field.ask()
         await field.asks(first["id"], "ada")
         await field.carrier.until(lambda world: world.ledger.calls, "called")
+        # There is a line: from now on only the offer's own time counts, not the wait for a line.
+        assert (await field.get(first["id"]))["offer"]["left_ms"] <= 3_600_000
         second = await field.ask()
         told = await field.asks(second["id"], "bob")
         assert told["offer"]["left_ms"] > 3_600_000
