@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from headway.contract.operate import Edit, Verb
 from headway.core.state import State
-from headway.systems.field_service import answering
+from headway.systems.field_service import answering, ringing
 from headway.systems.field_service.live_view import answer, read_live_view
+from headway.systems.jobs import act
 from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
 
 
@@ -116,6 +118,66 @@ async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
         (alert,) = await field.settled("alert_dispatcher", 1)
         assert alert.state is State.SUCCEEDED
         assert len(field.carrier.world.ledger.texts) == 1
+
+
+async def test_an_alert_of_which_nothing_is_heard_is_sent_again_by_the_next_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # How long the call of the alert may take, in all, is a tenth of a second.
+    monkeypatch.setattr(ringing, "SPARE_S", -1.9)
+    unheard: dict[str, Any] = {"speed": 0.001, "post_lost": 1.0}
+    limits: dict[str, Any] = {"ring": "1s", "call_limit": "1s"}
+    async with a_field(tmp_path, carrier=unheard, **limits) as field:
+        await field.user("dora", "call:+15557770001", "text:+15557770001")
+        await field.ask()
+        await field.carrier.until(lambda world: world.ledger.texts, "told by text")
+        assert len(field.carrier.world.ledger.calls) == 1
+
+
+async def test_an_offer_without_a_line_within_the_wait_goes_on_to_the_next(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", line_wait="100ms") as field:
+        shut = await field.rig.call(None, "POST", "/v1/closures", {"gate": "field.lines"})
+        assert shut.status_code == 200, shut.text
+        await field.technician("ada", "accept")
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert said(told) == [("ada", "declined")]
+        assert told["asked"][0]["reason"] == "no line was free"
+        assert not field.carrier.world.ledger.calls
+
+
+async def test_whoever_has_answered_is_not_asked_again_about_the_same_request(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        await field.change("ada", on_duty=False)
+        first = await field.ask()
+        await field.asks(first["id"], "bob")
+        await field.change("ada", on_duty=True)
+        second = await field.ask()
+        await field.asks(second["id"], "ada")
+        assert (await field.say(second["id"], "decline", "ada")).status_code == 200
+        await field.until(second["id"], lambda told: "technician:bob" in told["why"])
+        again = Edit(candidates=("ada", "bob"))
+        await act(field.store, Verb.EDIT, second["id"], author="dora", edit=again)
+        told = await field.until(second["id"], lambda told: told["left"] == ["bob"])
+        assert said(told) == [("ada", "declined"), ("ada", "unfit")]
+        assert told["asked"][1]["reason"] == "was asked before"
+
+
+async def test_only_who_has_not_answered_is_told_that_it_is_taken(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
+        await field.technician("ada", "ignore", km=1)
+        await field.technician("bob", "ignore", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        await field.asks(sent["id"], "bob")
+        assert (await field.say(sent["id"], "accept", "bob")).status_code == 200
+        await field.settled("offer_taken", 1)
+        texts = [one.args for one in await field.jobs("ring_text")]
+        assert len(texts) == 2
+        assert not [one for one in texts if b"is taken" in one]
 
 
 async def test_all_who_decline_leave_the_request_pending_and_the_alert_is_one(tmp_path: Path):
