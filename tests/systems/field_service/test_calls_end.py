@@ -100,6 +100,22 @@ async def test_a_call_in_which_its_technician_declines_ends_by_itself(tmp_path: 
         assert hung_up == []
 
 
+async def test_a_word_about_another_call_does_not_end_the_one_that_goes_on(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        async with asyncio.timeout(LIMIT_S):
+            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
+                await REAL.pause(0.01)
+        (ring,) = await field.jobs("ring")
+        for sid, state in (("CA" + "9" * 32, State.AWAITING), (None, State.SUCCEEDED)):
+            (own,) = [one.sid for one in field.carrier.world.ledger.calls.values()]
+            said = {"CallSid": sid or own, "CallStatus": "completed"}
+            assert (await field.hook(f"status?ref={ring.id}:1", **said)).status_code == 204
+            assert (await field.job(ring.id)).state is state
+
+
 async def test_whoever_is_on_the_telephone_is_asked_after_the_others(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent", km=1)
