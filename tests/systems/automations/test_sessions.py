@@ -169,6 +169,14 @@ async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
     assert not [pid for pid in found if lives(pid)]
 
 
+async def test_a_session_ends_with_the_time_of_its_lock_whatever_its_own_timeout_is(
+    tmp_path, repository
+):
+    one = play(tmp_path, automation(repository, "sleep 600", timeout="1h"))
+    one.session.lock_timeout_ms = 2_000
+    assert (await one.end()).reason == "timeout"
+
+
 async def test_what_a_command_leaves_running_ends_with_it(tmp_path, repository):
     folder = tmp_path / "pids"
     folder.mkdir()

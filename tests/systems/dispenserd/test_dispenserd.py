@@ -331,3 +331,14 @@ async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig
         json.loads(b"".join(written))
     await rig.service.long_polls.finish()
     assert await rig.messages() == ["a", "b"]
+
+
+async def test_a_job_that_was_on_its_way_when_its_server_died_is_received_again(rig: Rig) -> None:
+    await rig.schedule("a")
+    # As a server that died with the job before its client had read it; and that twice.
+    for n in (1, 2):
+        gone = ClaimRequest(worker="gone", request=n, lanes=(("dispenserd/main", 1),), lease_ms=1)
+        async with asyncio.timeout(120):
+            while not (await rig.service.store.claim(gone)).jobs:
+                await REAL.pause(0.01)
+    assert (await rig.post("/receive_block"))["message"] == "a"
