@@ -288,6 +288,15 @@ class FencingGroup(ConformanceGroup):
             rig.worker.id,
         ) or oust is outlive_the_lease
 
+    async def test_run_of_another_worker_is_not_settled(self, rig: Rig) -> None:
+        await rig.add()
+        worker, stranger = rig.new_worker(), rig.new_worker()
+        run = await worker.take_one()
+        await stranger.beat()
+        for outcome in all_writes(run):
+            assert await stranger.report(outcome) is Verdict.LOST, outcome
+        assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+
     async def test_restored_job_is_not_settled_by_the_worker_that_had_it(self, rig: Rig) -> None:
         job = rig.jobs.make()
         flight = InFlight(
