@@ -309,7 +309,7 @@ async def _translated(place: str) -> AsyncGenerator[None]:
 
     Raises:
         StoreUnavailable: it does not answer.
-        InvalidValue: it can keep no such value; to send it again would be in vain.
+        InvalidValue: it cannot keep such a value, however often it is sent.
         IntegrityError: it refuses what the block wrote; the block's caller knows what that means.
     """
     try:
