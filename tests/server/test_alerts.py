@@ -594,9 +594,9 @@ async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
     [
         ({"url": ["json://x"]}, "alerts.url: there is no such setting"),
         ({"urls": "json://secret"}, "alerts.urls: "),
-        ({"each": "1ms"}, "alerts.each is '1ms'"),
+        ({"each": "1ms"}, "alerts.each is '1ms': it should be at least 100ms"),
         ({"no_worker_for": "soon"}, "alerts.no_worker_for"),
-        ({"dead_jobs_more_than": -1}, "alerts.dead_jobs_more_than is -1"),
+        ({"dead_jobs_more_than": -1}, "more_than is -1: it should be at least 0"),
         ({"runbooks": 5}, "alerts.runbooks is 5"),
     ],
 )

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from headway import systems
 from headway.contract.definitions import Role
 from headway.runtime.faults import Fault, faults
+from headway.runtime.settings_table import Span
 from headway.server.bodies.jobs import OneOrMany
 from headway.server.build import ROUTERS
 from headway.server.hooks.signals import SignalBody
@@ -184,6 +185,23 @@ def test_a_value_that_may_be_secret_is_not_shown():
     secret, name = faults(refusals(TypeAdapter(Signed), body), body)
     assert secret.what == "it should be a whole number, and is a text of 6 characters"
     assert name.what == 'it should be a whole number, and is "ada"'
+
+
+class Bounded(BaseModel):
+    """A span, and a number that may be written as text."""
+
+    every: Annotated[Span, Field(ge=100, le=90_061_000)]
+    count: Annotated[int, Field(ge=2)]
+
+
+@pytest.mark.parametrize(
+    ("every", "bound"), [("1ms", "at least 100ms"), ("2d", "at most 1d 1h 1m 1s")]
+)
+def test_the_bound_of_a_span_has_a_unit_and_that_of_a_number_has_none(every: str, bound: str):
+    body = {"every": every, "count": "1"}
+    span, count = faults(refusals(TypeAdapter(Bounded), body), body)
+    assert span.what == f'it should be {bound}, and is "{every}"'
+    assert count.what == 'it should be at least 2, and is "1"'
 
 
 async def test_a_server_tells_faults_so_on_every_way():

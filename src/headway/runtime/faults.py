@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headway.core.duration import format_duration
 from headway.core.errors import HeadwayError
 
 MOST_FAULTS = 100
@@ -202,6 +203,12 @@ def _what(error: Mapping[str, Any], given: str, *, toml: bool) -> tuple[str, str
         return str(cause or "it is not valid")[:MOST_TEXT], ""
     said = f"it is not valid{given}"
     if kind in _BOUNDS:
+        if isinstance(error.get("input"), str) and str(error["input"])[-1:].isalpha():
+            # Of a text that was read as a number: a span, with a unit, which is ms by now.
+            context = {
+                name: format_duration(bound, parts=6) if isinstance(bound, int) else bound
+                for name, bound in context.items()
+            }
         said = f"it should be {_BOUNDS[kind].format(**context)}{given}"
     elif kind in _PLAIN:
         said = _words(_PLAIN[kind], toml=toml).format(**context)

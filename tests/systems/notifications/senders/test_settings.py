@@ -94,7 +94,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ),
         ({"webhook": {"keys": []}}, "webhook.keys"),
         ({"webhook": {"keys": ["hunter2!"]}}, "webhook.keys: key 1 is no secret"),
-        ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: it should be at least 100"),
+        ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: it should be at least 100ms"),
     ],
 )
 async def test_a_wrong_setting_is_named_and_no_secret_is_shown(
