@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.systems.automations.session import End
-from headway.systems.automations.supervisor import Log
+from headway.systems.automations.supervisor import LONGEST_LINE, Log
 from tests.systems.automations.sessions_rig import (
     JOB,
     automation,
@@ -242,6 +242,18 @@ def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_
     log.flush()
     text = (tmp_path / "log").read_text()
     assert text == "it is ***, from https://***@host/x\nlast ***"
+
+
+@pytest.mark.parametrize("before", range(LONGEST_LINE - 12, LONGEST_LINE + 2))
+def test_a_token_is_masked_where_a_line_that_is_too_long_is_written_in_parts(tmp_path, before):
+    log = Log(str(tmp_path / "log"), 10 * LONGEST_LINE, ["T0KENT0KEN"])
+    text = b"." * before + b"T0KENT0KEN" + b"." * LONGEST_LINE + b" https://ada:s3cret@host/x\n"
+    for start in range(0, len(text), before + 5):
+        log.feed(text[start : start + before + 5])
+    log.flush()
+    assert (tmp_path / "log").read_bytes() == (
+        b"." * before + b"***" + b"." * LONGEST_LINE + b" https://***@host/x\n"
+    )
 
 
 async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_again(tmp_path, repository):

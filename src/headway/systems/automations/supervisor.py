@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST_LINE = 64_000
+LONGEST_SECRET = 4_000
 LONGEST_ERROR = 500
 SETUP_REASON = "setup"
 _IN_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
@@ -76,7 +77,9 @@ class Log:
         self._partial += data
         end = self._partial.rfind(b"\n") + 1
         if not end and len(self._partial) >= LONGEST_LINE:
-            end = len(self._partial)
+            # What may be the beginning of a secret waits for the rest of it.
+            self._partial = self._clean(self._partial)
+            end = max(len(self._partial) - LONGEST_SECRET, 0)
         self._write(self._partial[:end])
         self._partial = self._partial[end:]
 
