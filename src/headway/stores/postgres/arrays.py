@@ -143,14 +143,14 @@ class TextsDumper(_ListDumper):
 
 
 def _pack_parts(parts: Sequence[bytes | None], element: int) -> bytes:
-    head = _head(len(parts), element, nulls=None in parts)
-    if None in parts:
+    nulls = None in parts
+    if nulls:
         packed = [_NULL if one is None else _LENGTH.pack(len(one)) + one for one in parts]
     else:
         # Without a step of Python for each.
         known = cast("Sequence[bytes]", parts)
         packed = chain.from_iterable(zip(map(_LENGTH.pack, map(len, known)), known, strict=True))
-    return head + b"".join(packed)
+    return _head(len(parts), element, nulls=nulls) + b"".join(packed)
 
 
 DUMPERS: tuple[tuple[type, type[adapt.Dumper]], ...] = (
