@@ -61,7 +61,7 @@ POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8,
 """Of jobs whose type says nothing else: their five attempts outlive an outage of half an hour."""
 
 ENQUEUED = reply(
-    "Sent",
+    "Enqueued",
     "Which job exists now.",
     job_id=(str, "The engine's id."),
     created=(bool, "Whether this call made it."),

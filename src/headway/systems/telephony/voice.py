@@ -270,7 +270,7 @@ def known_status(provider: str, words: Mapping[str, CallStatus], said: str) -> C
 
 
 def whole(said: object) -> int | None:
-    """Return a number of seconds, which providers write as text or not; None if it is none."""
+    """Return a number of seconds, sent as a number or as text; None for anything else."""
     text = str(said)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
