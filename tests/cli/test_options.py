@@ -74,7 +74,7 @@ def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
 def test_an_empty_store_is_refused(headway: Headway, line: list[str], folder: Path):
     ran = headway(*line)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("headway: --store is empty (give a URL as sqlite:///headway.db")
+    assert ran.err.startswith("headway: --store is empty (pass a URL such as sqlite:///headway.db")
     assert not (folder / "headway.db").exists()
 
 

@@ -101,7 +101,7 @@ def test_without_a_terminal_it_refuses_and_names_once(headway: Headway):
     ran = headway("top")
     assert (ran.code, ran.out) == (2, "")
     assert (
-        ran.err == "headway: headway top needs a terminal (--once prints what there is, and ends)\n"
+        ran.err == "headway: headway top needs a terminal (--once prints one snapshot and exits)\n"
     )
 
 

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec, cast
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, cast, get_args
 
 import typer
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from headway.cli.global_options import JSON, STORE, GlobalOptions
 from headway.cli.session import Session
@@ -20,6 +22,8 @@ Function = Callable[Concatenate[Session, Options], None]
 
 _SECTION = re.compile(r"\n\s*\n(Args|Raises|Returns):\n")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_VALUES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+"""How the help names the value of an option, by type, unless the option has a name for it."""
 
 
 def new_command() -> typer.Typer:
@@ -84,9 +88,22 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
         inspect.Parameter("store", _KEYWORD, annotation=STORE, default=None),
         inspect.Parameter("json", _KEYWORD, annotation=JSON, default=False),
     ]
+    for one in parameters:
+        _name_value(one.annotation)
     bound.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  (read by inspect)
     bound.__annotations__ = {one.name: one.annotation for one in parameters}
     return bound
+
+
+def _name_value(annotation: Any) -> None:  # noqa: ANN401  (of any option)
+    """Give an option's value a name in the help, unless it has one or a fixed set of values."""
+    match get_args(annotation):
+        case (kind, OptionInfo(metavar=None) as option):
+            while inner := get_args(kind):
+                kind = inner[0]
+            option.metavar = _VALUES.get(kind)
+        case _:
+            pass
 
 
 def _fields(group: Callable[..., object]) -> list[inspect.Parameter]:

@@ -19,7 +19,7 @@ def _not_empty(context: typer.Context, url: str | None) -> str | None:
     """
     if url is not None and not url.strip() and not context.resilient_parsing:
         message = "--store is empty"
-        raise InvalidValue(message, hint="give a URL as sqlite:///headway.db, or leave --store out")
+        raise InvalidValue(message, hint="pass a URL such as sqlite:///headway.db, or omit --store")
     return url
 
 
@@ -29,13 +29,13 @@ STORE = Annotated[
         "--store",
         metavar="URL",
         callback=_not_empty,
-        help="The store, as sqlite:///headway.db; else HEADWAY_STORE, else headway.toml.",
+        help="Store URL (default: HEADWAY_STORE, headway.toml, or sqlite:///headway.db).",
         show_default=False,
     ),
 ]
 JSON = Annotated[
     bool,
-    typer.Option("--json", help="Answer with one JSON document; errors are JSON on stderr."),
+    typer.Option("--json", help="Print one JSON document; errors go to stderr as JSON."),
 ]
 
 VERSION = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]

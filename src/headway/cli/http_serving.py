@@ -41,27 +41,28 @@ class AddressOptions:
     """Where a server listens, and how its connections are kept private."""
 
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
+        str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
     ] = "127.0.0.1"
     port: Port = 8080
     tls_cert: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A certificate, PEM.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="TLS certificate (PEM).")
     ] = None
     tls_key: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Its key, PEM.")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Private key of the certificate (PEM)."),
     ] = None
     plain_http: Annotated[
         bool,
         typer.Option(
             "--plain-http",
-            help="Beyond loopback without TLS: something else, such as a proxy, keeps it private.",
+            help="Listen beyond loopback without TLS, for example behind a TLS proxy.",
         ),
     ] = False
     trust_proxy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="A proxy's address or network, whose X-Forwarded-* are believed; repeatable.",
+            help="Proxy address or network whose X-Forwarded-* headers are trusted; repeatable.",
         ),
     ] = None
 

@@ -18,7 +18,7 @@ from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 from headway.core.state import State
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 
 _LOOKED_AT = 1_000
 """Jobs whose kinds are known: a store keeps no list of kinds."""
@@ -128,43 +128,49 @@ def read_number(option: str, what: str, text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before acting on many.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 AppName = Annotated[
     str | None,
-    typer.Option("--app", metavar="APP", help="The file or module[:name] of your App."),
+    typer.Option("--app", metavar="APP", help="Your App: a file, or module[:name]."),
 ]
 Until = Annotated[
     str | None,
-    typer.Option(help='Open again by itself: "20m" from now, or an instant with its offset.'),
+    typer.Option(
+        metavar="WHEN",
+        help='When it reopens: after a duration ("20m"), or at an instant with an offset.',
+    ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signed:
-    """The author and the reason, for the trail."""
+    """The author and reason to record in the trail."""
 
     author: Annotated[
-        str | None, typer.Option(help="Who does it; else HEADWAY_AUTHOR or your login name.")
+        str | None,
+        typer.Option(help="Recorded as the author. Defaults to HEADWAY_AUTHOR or your login name."),
     ] = None
-    reason: Annotated[str, typer.Option(help="Why, for the trail.", show_default=False)] = ""
+    reason: Annotated[
+        str, typer.Option(help="Reason to record in the trail.", show_default=False)
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
-    """Which jobs; what is None stands for any."""
+    """Selects jobs; None matches any."""
 
     lane: Annotated[
-        str | None, typer.Option(help="Only of this lane.", autocompletion=complete_lane)
+        str | None, typer.Option(help="Only jobs in this lane.", autocompletion=complete_lane)
     ] = None
-    tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None
     kind: Annotated[
-        str | None, typer.Option(help="Only of this kind.", autocompletion=complete_kind)
+        str | None, typer.Option(help="Only jobs of this kind.", autocompletion=complete_kind)
     ] = None
     state: Annotated[
-        list[State] | None, typer.Option(help="Only in this state; may be repeated.")
+        list[State] | None, typer.Option(help="Only jobs in this state; repeatable.")
     ] = None
-    subject: Annotated[str | None, typer.Option(help="Only about this.")] = None
-    key: Annotated[str | None, typer.Option(help="Only the job that has this key.")] = None
+    subject: Annotated[str | None, typer.Option(help="Only jobs with this subject.")] = None
+    key: Annotated[str | None, typer.Option(help="Only the job with this key.")] = None
 
     @property
     def names_something(self) -> bool:

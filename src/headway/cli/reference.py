@@ -20,18 +20,18 @@ _HEAD = """\
 
 This page is made by the command itself: `python -m headway.cli.reference`.
 
-Every command takes `--store` and `--json`, before its name or after it. Answers go to standard
+Every command accepts `--store` and `--json`, before or after its name. Results go to standard
 output, everything else to standard error.
 
-- **`--json`** prints one JSON document on one line; a listing is an object with its rows under a
-  name and, where it has pages, a `cursor` that is `null` at the end. Instants are integers,
-  milliseconds since 1970 UTC; spans have their unit in their name. `headway export` prints JSON
-  Lines instead. Errors become `{"error": {"code", "message", "hint"}}` on standard error.
-- **Moments** (`--due`, `--until`) are a span from now, such as `20m` or `1h30m`, or an instant with
-  its offset, such as `2026-12-01T10:00-08:00`. "Now" is the store's time.
-- **Text that comes from jobs** is printed with its control characters written as escapes.
-- **Progress** is drawn on standard error, only on a terminal.
-- **Completion** for your shell: `headway --install-completion`.
+- **`--json`** prints one JSON document on one line. A listing is an object with its rows under a
+  name and, if it is paged, a `cursor` that is `null` on the last page. Instants are integers, in
+  milliseconds since 1970 UTC; durations have their unit in their name. `headway export` prints JSON
+  Lines instead. Errors are printed to standard error as `{"error": {"code", "message", "hint"}}`.
+- **Times** (`--due`, `--until`) are either a duration from now, such as `20m` or `1h30m`, or an
+  instant with an offset, such as `2026-12-01T10:00-08:00`. "Now" is the store's time.
+- **Text from jobs** is printed with control characters escaped.
+- **Progress** is shown on standard error, only on a terminal.
+- **Shell completion**: `headway --install-completion`.
 """
 
 
@@ -46,15 +46,15 @@ def _exits() -> Iterator[str]:
     yield "|---|---|"
     rows = [
         (DONE, "done"),
-        (NO, "it ran, and the answer is no: differences, problems, refused rows or jobs"),
-        (CALLER, "a wrong option or argument"),
+        (NO, "the command ran, but found differences, problems, or rows or jobs it had to refuse"),
+        (CALLER, "invalid option or argument"),
         *((code, _branch(error)) for error, code in BY_BRANCH.items()),
         (INTERRUPTED, "stopped by Ctrl-C"),
     ]
     for code in sorted({code for code, _ in rows}):
         meanings = "; ".join(text for number, text in rows if number == code)
-        yield f"| {code} | {meanings}{'; any other bug' if code == BUG else ''} |"
-    yield "\nWith `HEADWAY_DEBUG=1` an error is printed with its traceback.\n"
+        yield f"| {code} | {meanings}{'; or any other bug' if code == BUG else ''} |"
+    yield "\nWith `HEADWAY_DEBUG=1`, errors are printed with their traceback.\n"
 
 
 def _branch(error: type[Exception]) -> str:
@@ -64,9 +64,9 @@ def _branch(error: type[Exception]) -> str:
 
 def _settings() -> Iterator[str]:
     yield "## Settings\n"
-    yield "A variable wins over the same key in `headway.toml` in the working directory (or in the"
-    yield "file that `HEADWAY_CONFIG` names); an option wins over both. A variable that is empty"
-    yield "counts as not set; an empty `--store` is refused.\n"
+    yield "A variable overrides the same key in `headway.toml` in the working directory (or in the"
+    yield "file named by `HEADWAY_CONFIG`); an option overrides both. An empty variable counts as"
+    yield "unset; an empty `--store` is refused.\n"
     yield "| variable | key | meaning | default |"
     yield "|---|---|---|---|"
     for key, field in Settings.model_fields.items():

@@ -31,10 +31,10 @@ from headway.runtime.worker.worker_options import WorkerOptions
 log = structlog.stdlib.get_logger("headway.worker")
 
 SYSTEMS_AT_ONCE = 200
-"""Handlers that run at once if systems bring jobs, unless set otherwise."""
+"""Default number of handlers running at once if systems add jobs."""
 
 Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
-"""Something that goes on beside a worker for as long as it runs."""
+"""Something that runs beside a worker until it stops."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,31 +43,40 @@ class ServeOptions:
 
     lanes: Annotated[
         str | None,
-        typer.Option(metavar="A,B:2", help="Lanes to serve, with weights; else all of the App."),
+        typer.Option(
+            metavar="A,B:2",
+            help="Lanes to serve, with optional weights. Defaults to all lanes of the App.",
+        ),
     ] = None
     order: Annotated[
         Literal["weighted", "strict"],
-        typer.Option(help="Share between the lanes, or empty an earlier one first."),
+        typer.Option(
+            help="Share claims between lanes by weight, or drain them in the order given."
+        ),
     ] = "weighted"
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Handlers that run at once; else 10.")
+        int | None,
+        typer.Option(min=1, help="Maximum number of handlers running at once (default: 10)."),
     ] = None
     prefetch: Annotated[
-        int | None, typer.Option(min=0, help="Jobs without gates held ready beyond these.")
+        int | None,
+        typer.Option(min=0, help="Maximum number of ungated jobs claimed ahead of free handlers."),
     ] = None
     grace: Annotated[
         str | None,
         typer.Option(
-            callback=check_span, help='How long handlers may go on after a stop; else "30s".'
+            metavar="DURATION",
+            callback=check_span,
+            help="How long handlers may keep running after a stop (default: 30s).",
         ),
     ] = None
     unknown_kinds: Annotated[
         Literal["retry", "dead"],
-        typer.Option(help="What happens to a job whose kind the App does not define."),
+        typer.Option(help="What to do with a job whose kind the App does not define."),
     ] = "retry"
-    name: Annotated[str | None, typer.Option(help='How the worker is listed; else "host:pid".')] = (
-        None
-    )
+    name: Annotated[
+        str | None, typer.Option(help='Name of the worker in listings (default: "host:pid").')
+    ] = None
 
     def for_worker(self) -> WorkerOptions:
         """Return the options of the worker that were given."""

@@ -1,4 +1,4 @@
-"""Settings: HEADWAY_* variables first, then headway.toml, then these defaults."""
+"""Settings from HEADWAY_* variables, headway.toml and defaults, in this order of precedence."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FILE_VARIABLE = "HEADWAY_CONFIG"
 
 
 def _table(about: str, *, shown: bool = False) -> Any:  # noqa: ANN401  (as `Field`)
-    """Return a table that its own reader validates; an error shows a value only if it may."""
+    """Return a table validated by its own reader; errors show its values only if `shown`."""
     return Field(default_factory=dict, repr=shown, description=about)
 
 
 class Settings(BaseSettings):
-    """Settings of the command; each option overrides its setting."""
+    """Settings of the command; an option overrides its setting."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -44,59 +44,59 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    store: str = Field(default="sqlite:///headway.db", description="the store's URL")
+    store: str = Field(default="sqlite:///headway.db", description="URL of the store")
     store_wait: str = Field(
         default="1m",
-        description="how long a worker or server that starts tries to reach a store that is away",
+        description="how long a starting worker or server waits for an unreachable store",
     )
-    app: str | None = Field(default=None, description="the App: a file or module[:name]")
+    app: str | None = Field(default=None, description="your App: a file, or module[:name]")
     author: str | None = Field(
-        default=None, description="who stands on the trail; else your login name"
+        default=None, description="author recorded in the trail; your login name if unset"
     )
     zone: str | None = Field(
-        default=None, description="the IANA zone that times are shown in; else the system's"
+        default=None, description="IANA time zone for displayed times; the system's zone if unset"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="the least that is logged"
+        default="info", description="minimum log level"
     )
     log_format: Literal["auto", "human", "json"] = Field(
-        default="auto", description="human on a terminal, else JSON lines"
+        default="auto", description="`auto` is human on a terminal and JSON lines elsewhere"
     )
     log_file: Path | None = Field(
-        default=None, description="a file that gets the log too, as JSON lines"
+        default=None, description="file to also write the log to, as JSON lines"
     )
     log_file_size: int = Field(
-        default=10_000_000, ge=1_000, description="bytes after which a new log file begins"
+        default=10_000_000, ge=1_000, description="size in bytes at which the log file is rotated"
     )
     log_file_keep: int = Field(
-        default=5, ge=1, le=1_000, description="how many older log files are kept"
+        default=5, ge=1, le=1_000, description="number of rotated log files to keep"
     )
     traces: bool = Field(
-        default=False, description="sends traces as the standard OTEL_* variables say"
+        default=False, description="send traces, configured by the standard OTEL_* variables"
     )
-    public_url: str | None = Field(
-        default=None, description="the server's address as the outside world sees it"
-    )
+    public_url: str | None = Field(default=None, description="public URL of the server")
     signing_key: SecretStr | None = Field(
-        default=None, description="signs signal URLs; several by commas, the first one signs"
+        default=None,
+        description="key that signs signal URLs; of several, separated by commas, the first signs",
     )
     requests_per_s: float | None = Field(
-        default=None, gt=0, description="how often one token may ask; else any number"
+        default=None, gt=0, description="request rate limit per token; unlimited if unset"
     )
-    hooks: dict[str, Any] = _table("keys of providers' webhooks, by provider")
-    lanes: dict[str, Any] = _table("what lanes carry, for the system `lanes`", shown=True)
-    alerts: dict[str, Any] = _table("who is alerted, and from which values on", shown=True)
-    keep_trail: str = Field(default="90d", description="how long lines of the trail are kept")
+    hooks: dict[str, Any] = _table("webhook keys, by provider")
+    lanes: dict[str, Any] = _table("lane settings, for the system `lanes`", shown=True)
+    alerts: dict[str, Any] = _table("alert destinations and thresholds", shown=True)
+    keep_trail: str = Field(default="90d", description="how long trail lines are kept")
     directory: str | None = Field(
-        default=None, description="where systems keep their records; else beside the store"
+        default=None,
+        description="database URL for the systems' records; next to the store if unset",
     )
-    telephony: dict[str, Any] = _table("who places calls and sends texts")
-    calls: dict[str, Any] = _table("of the system `calls`")
-    field_service: dict[str, Any] = _table("of the system `field_service`")
-    notifications: dict[str, Any] = _table("of the system `notifications`")
-    automations: dict[str, Any] = _table("of the system `automations`", shown=True)
-    kafka: dict[str, Any] = _table("brokers, and what `headway bridge` reads")
-    cassandra: dict[str, Any] = _table("where what is due far ahead lies")
+    telephony: dict[str, Any] = _table("providers that place calls and send texts")
+    calls: dict[str, Any] = _table("settings of the system `calls`")
+    field_service: dict[str, Any] = _table("settings of the system `field_service`")
+    notifications: dict[str, Any] = _table("settings of the system `notifications`")
+    automations: dict[str, Any] = _table("settings of the system `automations`", shown=True)
+    kafka: dict[str, Any] = _table("Kafka brokers, and the topics `headway bridge` reads")
+    cassandra: dict[str, Any] = _table("Cassandra cluster that stores jobs due far in the future")
 
     @field_validator("store_wait", "keep_trail")
     @classmethod
@@ -116,7 +116,7 @@ class Settings(BaseSettings):
             return None
         found = urlsplit(url)
         if found.scheme not in {"http", "https"} or not found.netloc or found.query:
-            message = "is not a URL that begins with https:// or http://"
+            message = "is not a URL that starts with https:// or http://"
             raise ValueError(message)
         return url
 
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Variables win over what the file says; there is no other source."""
+        """Read variables, then the file; there is no other source."""
         del settings_cls, dotenv_settings, file_secret_settings
         return env_settings, init_settings
 
@@ -177,13 +177,13 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
         if not named:
             return path, {}
         message = f"the settings file {named} does not exist"
-        raise InvalidValue(message, hint=f"make it, or unset {FILE_VARIABLE}") from None
+        raise InvalidValue(message, hint=f"create it, or unset {FILE_VARIABLE}") from None
     except OSError as error:
         message = f"the settings file {path} cannot be read: {error.strerror}"
         raise InvalidValue(message, hint="check its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"the settings file {path} is no TOML: {error}"
-        raise InvalidValue(message, hint='write lines such as store = "sqlite:///x.db"') from None
+        message = f"the settings file {path} is not valid TOML: {error}"
+        raise InvalidValue(message, hint='use lines such as store = "sqlite:///x.db"') from None
 
 
 def _explained(error: ValidationError, path: Path, written: Mapping[str, object]) -> InvalidValue:

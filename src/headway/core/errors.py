@@ -1,41 +1,41 @@
-"""Every error that Headway raises, in one tree; the branch says who must act.
+"""All errors raised by Headway, in one tree; the branch says who has to act.
 
 HeadwayError
-├── CallerError                 the call is wrong: fix it and call again (HTTP 400s)
-│   ├── InvalidValue            a value that cannot be what it is meant to be
-│   ├── UnknownKind             a kind that nothing declares
-│   ├── UnknownGate             a gate that nothing declares
-│   ├── UnknownEntry            a timetable entry that nothing declares
-│   ├── UnknownJob              no job of that id
-│   ├── UnknownRecord           no record of that name in a system's directory
-│   ├── InvalidArguments        arguments that the handler's annotations refuse
-│   ├── PayloadTooLarge         arguments, a result or a signal above the limit
-│   ├── KeyConflict             the key names another job: with another body, or a live run
-│   ├── IdConflict              the id names another job with another body
-│   ├── RevisionConflict        the definition was changed by another caller meanwhile
-│   ├── BacklogFull             the lane holds as many jobs as it may
-│   ├── TooManyRequests         a caller asks more often than it may (HTTP 429)
-│   └── InvalidState            the verb does not apply to the state the job is in
-├── OwnershipError              what was held is held no longer: stop, write nothing (HTTP 409)
-│   └── LeaseLost               the run is not live any more
-├── AccessError                 the call is not this caller's to make
-│   ├── Unauthenticated         no token, or none that is known and lives (HTTP 401)
-│   └── Forbidden               the token is not for this (HTTP 403)
-├── StoreError                  the store cannot do it now
-│   ├── StoreUnavailable        refused: nothing was written (HTTP 503)
-│   │   └── ClockSkewed         this process's clock is off against the store's
+├── CallerError                 the call is invalid: fix it and call again (HTTP 4xx)
+│   ├── InvalidValue            a value is not valid
+│   ├── UnknownKind             the kind is not declared
+│   ├── UnknownGate             the gate is not declared
+│   ├── UnknownEntry            the timetable entry is not declared
+│   ├── UnknownJob              there is no job with this id
+│   ├── UnknownRecord           a system's directory has no record with this name
+│   ├── InvalidArguments        the arguments do not match the handler's annotations
+│   ├── PayloadTooLarge         arguments, a result or a signal exceed the size limit
+│   ├── KeyConflict             the key belongs to a different job, or to a live run of one
+│   ├── IdConflict              the id belongs to a job with a different body
+│   ├── RevisionConflict        another caller has changed the definition
+│   ├── BacklogFull             the lane's backlog limit is reached
+│   ├── TooManyRequests         the caller exceeded its request rate (HTTP 429)
+│   └── InvalidState            the operation is not possible in the job's state
+├── OwnershipError              the caller no longer owns it: stop, write nothing (HTTP 409)
+│   └── LeaseLost               the run is no longer live
+├── AccessError                 the caller is not allowed to make this call
+│   ├── Unauthenticated         the token is missing, unknown or expired (HTTP 401)
+│   └── Forbidden               the token does not permit this (HTTP 403)
+├── StoreError                  the store cannot serve the call now
+│   ├── StoreUnavailable        unreachable or refusing: nothing was written (HTTP 503)
+│   │   └── ClockSkewed         this process's clock differs too much from the store's
 │   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
-│   ├── StoreFull               no room on the device: nothing was written (HTTP 507)
-│   ├── StoreCorrupt            the data is damaged: stop, keep it, restore
+│   ├── StoreFull               the device is full: nothing was written (HTTP 507)
+│   ├── StoreCorrupt            the data is damaged: stop, keep the files, restore
 │   ├── SchemaMismatch          the schema is newer or older than this program
-│   └── StoreChanged            another identity, or an older time, than was seen before
-├── ProviderError               a provider of calls, messages, … did not do it
-│   ├── ProviderRefused         definitely not done: nothing was begun
-│   └── ProviderUnsure          it may have been done: ask the provider, never repeat it
+│   └── StoreChanged            the store was replaced, or restored to an older state
+├── ProviderError               a provider (of calls, messages, …) did not do the request
+│   ├── ProviderRefused         definitely not done
+│   └── ProviderUnsure          it may have been done: query the provider, never repeat it
 ├── HandlerError                a handler failed; recorded on its job
-│   ├── HandlerTimeout          it ran longer than its timeout
+│   ├── HandlerTimeout          it exceeded its timeout
 │   └── HandlerCancelled        it was asked to stop
-└── InvariantBroken             a bug in Headway: loud, and the evidence is kept
+└── InvariantBroken             a bug in Headway: reported loudly, with its evidence kept
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from contextlib import contextmanager
 
 
 class HeadwayError(Exception):
-    """The base of all errors of Headway.
+    """Base class of all errors raised by Headway.
 
     Attributes:
-        code: a stable snake_case word for programs.
-        message: one sentence that says what is wrong and where.
+        code: a stable snake_case identifier, for programs.
+        message: one sentence saying what is wrong and where.
         hint: how to fix it; may be empty.
     """
 
@@ -61,11 +61,11 @@ class HeadwayError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The message, and the hint in brackets when there is one."""
+        """Return the message, followed by the hint in parentheses if there is one."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles with its hint, so that an error crosses process borders whole."""
+        """Pickle the hint too, so that an error survives being sent to another process."""
         return _rebuild, (type(self), self.message, self.hint)
 
 
@@ -74,151 +74,151 @@ def _rebuild(kind: type[HeadwayError], message: str, hint: str) -> HeadwayError:
 
 
 class CallerError(HeadwayError):
-    """The call is wrong; nothing was written."""
+    """The call is invalid; nothing was written."""
 
     code = "caller_error"
 
 
 class InvalidValue(CallerError, ValueError):
-    """A value cannot be what it is meant to be; nothing was written."""
+    """A value is not valid; nothing was written."""
 
     code = "invalid_value"
 
 
 class UnknownKind(CallerError):
-    """No handler or built-in has this kind; nothing was written."""
+    """There is no handler or built-in of this kind; nothing was written."""
 
     code = "unknown_kind"
 
 
 class UnknownGate(CallerError):
-    """Nothing declares this gate; nothing was written."""
+    """The gate is not declared; nothing was written."""
 
     code = "unknown_gate"
 
 
 class UnknownEntry(CallerError):
-    """Nothing declares this timetable entry; nothing was written."""
+    """The timetable entry is not declared; nothing was written."""
 
     code = "unknown_entry"
 
 
 class UnknownJob(CallerError):
-    """No job has this id; nothing was written."""
+    """There is no job with this id; nothing was written."""
 
     code = "unknown_job"
 
 
 class UnknownRecord(CallerError):
-    """A system's directory has no record of this name."""
+    """A system's directory has no record with this name; nothing was written."""
 
     code = "unknown_record"
 
 
 class InvalidArguments(CallerError, TypeError):
-    """The handler's annotations refuse the arguments; nothing was written."""
+    """The arguments do not match the handler's annotations; nothing was written."""
 
     code = "invalid_arguments"
 
 
 class PayloadTooLarge(CallerError):
-    """Arguments, a result or a signal is above the limit; nothing was written."""
+    """Arguments, a result or a signal exceed the size limit; nothing was written."""
 
     code = "payload_too_large"
 
 
 class KeyConflict(CallerError):
-    """The key names a job with another body, or the live run of another; nothing was written."""
+    """The key belongs to a different job, or to a live run of one; nothing was written."""
 
     code = "key_conflict"
 
 
 class IdConflict(CallerError):
-    """The id already names a job with another body; nothing was written."""
+    """The id already belongs to a job with a different body; nothing was written."""
 
     code = "id_conflict"
 
 
 class RevisionConflict(CallerError):
-    """Another caller changed the definition meanwhile; nothing was written."""
+    """Another caller has changed the definition; nothing was written."""
 
     code = "revision_conflict"
 
 
 class BacklogFull(CallerError):
-    """The lane holds as many jobs as it may; nothing was written."""
+    """The lane's backlog limit is reached; nothing was written."""
 
     code = "backlog_full"
 
 
 class TooManyRequests(CallerError):
-    """A caller asks more often than it may; nothing was written."""
+    """The caller exceeded its request rate; nothing was written."""
 
     code = "too_many_requests"
 
 
 class InvalidState(CallerError):
-    """The verb does not apply to the job's state; nothing was written."""
+    """The operation is not possible in the job's state; nothing was written."""
 
     code = "invalid_state"
 
 
 class OwnershipError(HeadwayError):
-    """What was held is held no longer; nothing was written."""
+    """The caller no longer owns what it wants to change; nothing was written."""
 
     code = "ownership_error"
 
 
 class LeaseLost(OwnershipError):
-    """The run is lost; nothing was written, but by a hand-over repeated or answered late."""
+    """The run is no longer live; nothing was written, except by a repeated or late hand-over."""
 
     code = "lease_lost"
 
 
 class AccessError(HeadwayError):
-    """The call is not this caller's to make; nothing was written."""
+    """The caller is not allowed to make this call; nothing was written."""
 
     code = "access_error"
 
 
 class Unauthenticated(AccessError):
-    """There is no token, or none that is known and lives; nothing was written."""
+    """The token is missing, unknown or expired; nothing was written."""
 
     code = "unauthenticated"
 
 
 class Forbidden(AccessError):
-    """The token is not for this; nothing was written."""
+    """The token does not permit this; nothing was written."""
 
     code = "forbidden"
 
 
 class StoreError(HeadwayError):
-    """The store cannot do it now."""
+    """The store cannot serve the call now."""
 
     code = "store_error"
 
 
 class StoreUnavailable(StoreError):
-    """The store refused or is out of reach; nothing was written."""
+    """The store is unreachable or refused the call; nothing was written."""
 
     code = "store_unavailable"
 
 
 class ClockSkewed(StoreUnavailable):
-    """This process's clock is off against the store's by more than a limit; nothing was written."""
+    """This process's clock differs too much from the store's; nothing was written."""
 
     code = "clock_skewed"
 
 
 class OutcomeUnknown(StoreError):
-    """The reply was lost; it may have been written. Repeating the call is safe."""
+    """The reply was lost; the call may have been carried out. Repeating it is safe."""
 
     code = "outcome_unknown"
 
 
 class StoreFull(StoreError):
-    """The device has no room; nothing was written."""
+    """The device is full; nothing was written."""
 
     code = "store_full"
 
@@ -230,32 +230,32 @@ class StoreCorrupt(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The store's schema does not fit this program; nothing was written."""
+    """The store's schema is newer or older than this program; nothing was written."""
 
     code = "schema_mismatch"
 
 
 class StoreChanged(StoreError):
-    """The store has another identity or an older time than was seen; claims are stopped."""
+    """The store was replaced, or restored to an older state; claims are stopped."""
 
     code = "store_changed"
 
 
 class ProviderError(HeadwayError):
-    """A provider, of calls or messages for example, did not do what it was asked to do."""
+    """A provider, for example of calls or messages, did not do what was requested."""
 
     code = "provider_error"
 
 
 class ProviderRefused(ProviderError):
-    """The provider has definitely not done it: nothing was begun.
+    """The provider has definitely not done what was requested.
 
     Attributes:
-        concerns: "callee" (who was to be reached), "sender" (the number that was to be used) or
-            "provider" (all that it is asked now).
-        retry_after_ms: when it is worth asking again, if the provider said so.
-        provider_code: the provider's own code; empty if it gave none.
-        limited: whether it is asked too often (429), and would do it later.
+        concerns: what the refusal applies to: "callee" (the recipient), "sender" (the number used)
+            or "provider" (all requests for now).
+        retry_after_ms: how long to wait before the next attempt, if the provider said so.
+        provider_code: the provider's own error code; empty if it sent none.
+        limited: whether the request rate was exceeded (429), so that it may succeed later.
     """
 
     code = "provider_refused"
@@ -278,7 +278,7 @@ class ProviderRefused(ProviderError):
 
 
 class ProviderUnsure(ProviderError):
-    """Whether the provider has done it is not known; it must not be asked to do it again."""
+    """The provider may have done what was requested; the request must not be repeated."""
 
     code = "provider_unsure"
 
@@ -290,7 +290,7 @@ class HandlerError(HeadwayError):
 
 
 class HandlerTimeout(HandlerError):
-    """The handler ran longer than its timeout."""
+    """The handler exceeded its timeout."""
 
     code = "handler_timeout"
 
@@ -302,17 +302,17 @@ class HandlerCancelled(HandlerError):
 
 
 class InvariantBroken(HeadwayError):
-    """A bug in Headway; the evidence is kept."""
+    """A bug in Headway; its evidence is kept."""
 
     code = "invariant_broken"
 
 
 @contextmanager
 def located(place: str, caught: type[HeadwayError] = InvalidValue) -> Generator[None]:
-    """Put a place before the message of an error that a block raises.
+    """Prefix the message of an error raised in a block with a place.
 
     Raises:
-        InvalidValue: instead of that error, with its hint.
+        InvalidValue: in place of that error, with its hint.
     """
     try:
         yield

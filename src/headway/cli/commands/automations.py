@@ -54,18 +54,22 @@ app = new_command()
 
 FileName = Annotated[
     Path | None,
-    typer.Option("--file", metavar="FILE", help="The automations.toml; else as the settings say."),
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Path of automations.toml. Defaults to the one in the settings.",
+    ),
 ]
-Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Its id.")]
+Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Id of the automation.")]
 LONGEST_SESSION = "365d"
 
 
 @command(app, default=True)
 @command(app, "list")
 def automations(session: Session, file: FileName = None) -> None:
-    """List the entries of automations.toml with their next fire and their newest session.
+    """List the entries of automations.toml with their next fire and latest session.
 
-    Entries that are not valid are shown with file and line; they disable only themselves.
+    An invalid entry is shown with its file and line; it does not affect the others.
     """
     dispatcher = _dispatcher(session, file)
     rows = session.with_app(_app(session, dispatcher), lambda store: listing(store, dispatcher))
@@ -97,16 +101,18 @@ def automations(session: Session, file: FileName = None) -> None:
 def plan(
     session: Session,
     file: FileName = None,
-    fires: Annotated[int, typer.Option(min=1, max=1000, help="Next fires of each entry.")] = 3,
+    fires: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of fires to show for each entry.")
+    ] = 3,
 ) -> None:
-    """Show when everything fires, and the tick that a dispatcher of the crontab kind would need.
+    """Show when each entry fires, and how often cron would have to run `dispatch`.
 
-    The tick is the greatest common divisor of all periods and offsets; 1 minute for a schedule
-    without a constant period. `headway serve --system automations` needs none: it fires each
-    entry at its moment.
+    That tick is the greatest common divisor of all periods and offsets, or 1 minute if a schedule
+    has no constant period. `headway serve --system automations` needs no tick: it fires each entry
+    on time.
 
-    An interval counts from when its entry was first seen, which the store knows. Without a store,
-    or before the entry is in it, its fires are not known, and are left out of the tick.
+    An interval counts from when the store first saw its entry. Without a store, or before it has
+    seen the entry, the fires are unknown and do not count towards the tick.
     """
     dispatcher = _dispatcher(session, file)
     now = REAL.wall_at()
@@ -172,13 +178,13 @@ def _print_ticks(session: Session, made: Plan) -> None:
 def dispatch(
     session: Session,
     file: FileName = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the sessions end.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the sessions to finish.")] = False,
     detached: Annotated[int | None, typer.Option("--detached", hidden=True)] = None,
 ) -> None:
-    """Start what is due and return, for an external cron; no server need run.
+    """Start the due sessions and return; for use with cron instead of a server.
 
-    It returns when sessions have started. They go on in the background, each under a process of
-    its own that renews its lease and ends with it.
+    It returns once the sessions have started. They continue in the background, each under its own
+    process, which renews its lease and exits when the session ends.
     """
     if detached is not None:
         # A supervisor that had it too would keep the caller waiting until its session ends.
@@ -197,10 +203,10 @@ def dispatch(
 
 @command(app, "run")
 def run(session: Session, automation: Name, file: FileName = None) -> None:
-    """Make one session due now, whatever the schedule says.
+    """Make one session due now, regardless of the schedule.
 
-    It waits for its repository and its place like any other, and for a dispatcher:
-    `headway serve --system automations`, or the next `headway automations dispatch`.
+    Like any session, it waits for its repository, a free slot, and a dispatcher: `headway serve
+    --system automations`, or the next `headway automations dispatch`.
     """
     dispatcher = _dispatcher(session, file)
     job = session.with_app(
@@ -214,12 +220,12 @@ def run(session: Session, automation: Name, file: FileName = None) -> None:
 def logs(
     session: Session,
     which: Annotated[
-        str, typer.Argument(metavar="SESSION", help="A session's id, or an automation's.")
+        str, typer.Argument(metavar="SESSION", help="Id of a session or an automation.")
     ],
-    lines: Annotated[int, typer.Option(min=1, help="The last so many lines.")] = 200,
+    lines: Annotated[int, typer.Option(min=1, help="Number of lines, from the end.")] = 200,
     file: FileName = None,
 ) -> None:
-    """Show what a session printed; of an automation, its newest session.
+    """Show the output of a session, or of the latest session of an automation.
 
     Raises:
         UnknownJob: there is no such session, or its log is not on this machine any more.
@@ -241,7 +247,7 @@ def logs(
 
 @command(app, "locks")
 def locks_(session: Session) -> None:
-    """List the repositories that sessions have."""
+    """List the repositories locked by sessions."""
     found = session.with_store(locks)
     session.terminal.listing(
         {"locks": found},
@@ -265,17 +271,18 @@ def locks_(session: Session) -> None:
 def release_(
     session: Session,
     repository: Annotated[
-        str, typer.Argument(metavar="REPOSITORY", help="Its URL, or as `locks` shows it.")
+        str,
+        typer.Argument(metavar="REPOSITORY", help="URL of the repository, or its name in `locks`."),
     ],
     force: Annotated[
-        bool, typer.Option("--force", help="Free it before its session is gone.")
+        bool, typer.Option("--force", help="Release the lock before the session has ended.")
     ] = False,
     file: FileName = None,
 ) -> None:
-    """End the session that has a repository; the lock is free when its processes are gone.
+    """End the session that holds a repository; its lock is released once its processes are gone.
 
-    With --force the lock is free at once: another session may begin beside the old one, until
-    that is ended by its owner within a third of its lease.
+    With --force the lock is released at once: another session may start while the old one is still
+    running, until its owner ends it within a third of its lease.
     """
     dispatcher = _dispatcher(session, file)
     author = session.author(None)
@@ -290,12 +297,15 @@ def release_(
 def limit(
     session: Session,
     most: Annotated[
-        int | None, typer.Argument(metavar="[N]", help="Sessions at once, 0 to 10000.")
+        int | None,
+        typer.Argument(metavar="[N]", help="Maximum number of sessions at once, 0 to 10000."),
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="As the file says.")] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Restore the value from the file.")
+    ] = False,
     file: FileName = None,
 ) -> None:
-    """Show how many sessions may run at once, or change it; those that run go on.
+    """Show or change the maximum number of sessions at once; running sessions continue.
 
     Raises:
         InvalidValue: a number and --reset were given, or the number is out of its range.

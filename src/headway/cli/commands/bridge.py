@@ -26,11 +26,11 @@ class KafkaOptions:
     """Where Kafka is; each wins over the table [kafka]."""
 
     servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,...", help="Brokers to begin with.")
+        str | None, typer.Option(metavar="HOST:PORT,...", help="Bootstrap brokers.")
     ] = None
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Serve metrics at this port of loopback."),
+        typer.Option(min=0, max=65535, help="Serve metrics on this loopback port."),
     ] = None
 
 
@@ -39,27 +39,32 @@ class InOptions:
     """What is read; each wins over the table [kafka.in]."""
 
     topic: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC", help="A topic to read; repeatable.")
+        list[str] | None, typer.Option(metavar="TOPIC", help="Topic to read; repeatable.")
     ] = None
-    group: Annotated[str | None, typer.Option(help="The consumer group.")] = None
+    group: Annotated[str | None, typer.Option(help="Consumer group.")] = None
     format: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="Of values: json, avro, protobuf, notifications."),
+        typer.Option(
+            metavar="FORMAT",
+            help="Format of message values: json, avro, protobuf or notifications.",
+        ),
     ] = None
-    kind: Annotated[str | None, typer.Option(help="Of messages that name none.")] = None
-    lane: Annotated[str | None, typer.Option(help="Of messages that name none.")] = None
+    kind: Annotated[str | None, typer.Option(help="Kind for messages without one.")] = None
+    lane: Annotated[str | None, typer.Option(help="Lane for messages without one.")] = None
     key: Annotated[
         str | None,
-        typer.Option(metavar="message|offset", help="What makes a job's key; else the message's."),
+        typer.Option(
+            metavar="message|offset", help="Source of a job's key. Defaults to the message's own."
+        ),
     ] = None
     dead_letters: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="For messages that cannot be read.")
+        str | None, typer.Option(metavar="TOPIC", help="Topic for messages that cannot be read.")
     ] = None
 
 
 @command(app, default=True)
 def bridge(session: Session) -> None:
-    """List the bridges, and whether headway.toml configures them.
+    """List the bridges and whether headway.toml configures each.
 
     With --json: {"bridges": {"kafka": true, "cassandra": false}}.
     """
@@ -85,12 +90,12 @@ def kafka_in(
     options: InOptions,
     app_name: Annotated[
         str | None,
-        typer.Option("--app", metavar="APP", help="Make jobs by the kinds of this App."),
+        typer.Option("--app", metavar="APP", help="Create jobs of the kinds this App defines."),
     ] = None,
 ) -> None:
-    """Read topics and make a job of each message, until SIGTERM or Ctrl-C.
+    """Read topics and create a job for each message, until SIGTERM or Ctrl-C.
 
-    An offset is committed when its job is stored. Any number of these may run in one group.
+    An offset is committed once its job is stored. Any number of processes can share a group.
     """
     configure_logging(session.settings)
     # Only those who use Kafka have its client.
@@ -105,7 +110,7 @@ def kafka_in(
 def kafka_out(session: Session, kafka: KafkaOptions, options: ServeOptions) -> None:
     """Publish jobs of the kinds kafka.publish and kafka.publish_in_order, until SIGTERM.
 
-    A job succeeds when the broker has acknowledged its message. Any number of these may run.
+    A job succeeds once the broker has acknowledged its message. Any number of processes can run.
     """
     configure_logging(session.settings)
     with needs_extra("kafka"):

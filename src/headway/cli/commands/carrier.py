@@ -1,4 +1,4 @@
-"""`headway carrier`: a telephone world on this machine that speaks Twilio's API."""
+"""`headway carrier`: a simulated phone network on this machine that speaks Twilio's API."""
 
 from __future__ import annotations
 
@@ -33,51 +33,72 @@ def _share(text: str) -> object:
 
 
 def _span(text: str) -> object:
-    return typer.Option(metavar="SPAN", help=text, show_default=False)
+    return typer.Option(metavar="DURATION", help=text, show_default=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldOptions:
-    """What happens how often; the names are those of the settings."""
+    """How often each thing happens, named as in the settings."""
 
-    seed: Annotated[int, typer.Option(help="The same seed gives the same day.")] = 1
-    speed: Annotated[float, typer.Option(help="How many times faster than real time it goes.")] = (
-        1.0
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed gives the same results.")
+    ] = 1
+    speed: Annotated[float, typer.Option(help="Speed relative to real time.")] = 1.0
+    answer: Annotated[_Share, _share("Share of calls that are answered (default: 14 of 19).")] = (
+        None
     )
-    answer: Annotated[_Share, _share("Calls that are answered; else 14 of 19.")] = None
-    busy: Annotated[_Share, _share("That find the line busy; else 2 of 19.")] = None
-    no_answer: Annotated[_Share, _share("Calls that are not answered; else 2 of 19.")] = None
-    failed: Annotated[_Share, _share("That cannot be put through; else 1 of 19.")] = None
-    refused: Annotated[_Share, _share("Requests refused for the number's sake.")] = None
-    unsure: Annotated[_Share, _share("Calls made whose reply never comes.")] = None
-    accept: Annotated[_Share, _share("People who press or write 1; else 10 of 20.")] = None
-    decline: Annotated[_Share, _share("Who press or write 2; else 6 of 20.")] = None
-    hang_up: Annotated[_Share, _share("Who answer and hang up in the middle.")] = None
-    post_lost: Annotated[_Share, _share("Webhooks that never arrive.")] = None
-    post_late: Annotated[_Share, _share("Webhooks that are 5 s to 2 min late.")] = None
-    post_twice: Annotated[_Share, _share("Webhooks that come twice.")] = None
-    post_disordered: Annotated[_Share, _share("Webhooks that come after the next.")] = None
-    ring: Annotated[str | None, _span('How long it rings: "5s", or "1s,20s".')] = None
-    talk: Annotated[str | None, _span('How long a call lasts: "1m", or "20s,4m".')] = None
-    think: Annotated[str | None, _span("How long people take to press or write.")] = None
+    busy: Annotated[_Share, _share("Share of calls that get a busy signal (default: 2 of 19).")] = (
+        None
+    )
+    no_answer: Annotated[
+        _Share, _share("Share of calls that are not answered (default: 2 of 19).")
+    ] = None
+    failed: Annotated[
+        _Share, _share("Share of calls that cannot be connected (default: 1 of 19).")
+    ] = None
+    refused: Annotated[_Share, _share("Share of requests refused because of the number.")] = None
+    unsure: Annotated[_Share, _share("Share of calls placed without a reply to the request.")] = (
+        None
+    )
+    accept: Annotated[
+        _Share, _share("Share of people who press or text 1 (default: 10 of 20).")
+    ] = None
+    decline: Annotated[
+        _Share, _share("Share of people who press or text 2 (default: 6 of 20).")
+    ] = None
+    hang_up: Annotated[_Share, _share("Share of answered calls that are hung up early.")] = None
+    post_lost: Annotated[_Share, _share("Share of webhooks that are never delivered.")] = None
+    post_late: Annotated[_Share, _share("Share of webhooks delivered 5 s to 2 min late.")] = None
+    post_twice: Annotated[_Share, _share("Share of webhooks delivered twice.")] = None
+    post_disordered: Annotated[_Share, _share("Share of webhooks delivered out of order.")] = None
+    ring: Annotated[str | None, _span('Ringing time: "5s", or a range "1s,20s".')] = None
+    talk: Annotated[str | None, _span('Call duration: "1m", or a range "20s,4m".')] = None
+    think: Annotated[str | None, _span("Time people take to press a key or reply.")] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccountOptions:
-    """The account, its numbers, and its webhooks."""
+    """The account, its numbers and its webhooks."""
 
     account: Annotated[
-        str | None, typer.Option(metavar="SID", help="AC and 32 digits; else made of the seed.")
+        str | None,
+        typer.Option(
+            metavar="SID",
+            help="Account SID: AC and 32 hex digits. Derived from the seed by default.",
+        ),
     ] = None
     auth_token: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Of the account; else made of the seed.")
+        str | None,
+        typer.Option(metavar="TOKEN", help="Auth token. Derived from the seed by default."),
     ] = None
     number: Annotated[
         list[str] | None,
-        typer.Option(metavar="PHONE", help="A number of the account; repeatable; else any."),
+        typer.Option(
+            metavar="PHONE", help="Number of the account; repeatable. Any number by default."
+        ),
     ] = None
     sms_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Webhook for incoming messages.")
+        str | None, typer.Option(metavar="URL", help="Webhook URL for incoming messages.")
     ] = None
 
 
@@ -96,23 +117,24 @@ def carrier(
     world: WorldOptions,
     account: AccountOptions,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="127.0.0.1 or localhost; nowhere else.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on: 127.0.0.1 or localhost only."),
     ] = "127.0.0.1",
     port: Port = 4010,
 ) -> None:
-    """Simulate a telephone network until SIGTERM or Ctrl-C; calls and messages reach no real phone.
+    """Simulate a phone network, until SIGTERM or Ctrl-C. No real phone is called.
 
-    It speaks Twilio's API and signs its webhooks as Twilio does, so that systems can be tried
-    without an account. It prints the lines of headway.toml that use it.
+    It implements Twilio's API and signs webhooks as Twilio does, so systems can be tried without an
+    account. It prints the lines to put into headway.toml.
 
     Raises:
         InvalidValue: the host is not this machine, or an option is unusable.
     """
-    session.refuse_store("leave it out: a carrier keeps nothing")
+    session.refuse_store("omit it: a carrier stores nothing")
     configure_logging(session.settings)
     if host not in HOSTS:
-        message = f"a carrier at {host} could be reached by others, and it protects nothing"
-        raise InvalidValue(message, hint=f"give --host {' or '.join(HOSTS)}")
+        message = f"a carrier on {host} would be reachable by others, and it has no access control"
+        raise InvalidValue(message, hint=f"pass --host {' or '.join(HOSTS)}")
     values = {name: value for name, value in asdict(world).items() if value is not None}
     values |= {
         "account_sid": account.account,
@@ -145,7 +167,7 @@ def _print_account(session: Session, settings: CarrierSettings, url: str) -> Non
     if session.json:
         session.terminal.document(values)
         return
-    session.terminal.remark(f"a simulated carrier is at {url}; for headway.toml:")
+    session.terminal.remark(f"simulated carrier listening on {url}; for headway.toml:")
     session.terminal.line("[telephony.twilio]")
     for name, value in values.items():
         session.terminal.line(f'{name} = "{value}"')

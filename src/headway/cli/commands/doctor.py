@@ -106,17 +106,17 @@ def doctor(
     signed: Signed,
     new_epoch: Annotated[
         bool,
-        typer.Option("--new-epoch", help="After a restore: fence every run from before it."),
+        typer.Option("--new-epoch", help="After a restore: invalidate all runs from before it."),
     ] = False,
     reset_clock: Annotated[
         bool,
-        typer.Option("--reset-clock", help="Set the store's time back to this machine's clock."),
+        typer.Option("--reset-clock", help="Reset the store's time to this machine's clock."),
     ] = False,
 ) -> None:
-    """Look at the store and its file or server: whole, writable, room, clock, gates, stuck jobs.
+    """Check the store and its file or server: integrity, disk space, clock, gates, stuck jobs.
 
     With --json: {"findings": [{"subject", "health", "found", "hint"}], "problems", "warnings"}.
-    The exit code is 1 if there is a problem; a warning is none.
+    Exits with 1 if there is a problem; warnings do not count.
 
     Raises:
         InvalidValue: this kind of store has no epoch or clock to fix.
@@ -179,10 +179,10 @@ audit_app = new_command()
 
 @command(audit_app)
 def audit(session: Session) -> None:
-    """Compare permits with their holders, and counts with permits; they should never differ.
+    """Check that permits match their holders, and counts match permits.
 
-    It may run at any time and stops no worker. The exit code is 1 if there is a difference,
-    which is a bug: please report it with what is printed here.
+    Safe to run at any time; workers keep running. Exits with 1 if there is a difference, which is a
+    bug in Headway: please report it with this output.
 
     Raises:
         Exit: with code 1, there are differences.

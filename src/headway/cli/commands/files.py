@@ -111,18 +111,18 @@ def export(
     session: Session,
     wanted: JobFilter,
     out: Annotated[
-        Path | None, typer.Option(help="The file to make; else standard output.")
+        Path | None, typer.Option(help="Output file. Defaults to standard output.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     trail: Annotated[
-        bool, typer.Option(help="With each job's trail of moves, notes and signals.")
+        bool, typer.Option(help="Include the trail of each job: moves, notes and signals.")
     ] = True,
 ) -> None:
-    """Write jobs with their runs and trails as JSON Lines: a header, then one job a line.
+    """Export jobs with their runs and trails as JSON Lines: a header, then one job per line.
 
-    The order is that of arrival. The format is described in docs/reference/export.md; it is the
-    same with and without --json. Each page of a thousand jobs is a snapshot, so what runs
-    meanwhile is shown as it was when its page was read; every job is written once.
+    Jobs are written once each, in order of arrival. docs/reference/export.md describes the format,
+    which is the same with and without --json. Each page of a thousand jobs is a snapshot: jobs that
+    change during the export appear as they were when their page was read.
     """
     with output(out, force=force) as write, progress(session.terminal, "export jobs") as meter:
         count = session.with_store(
@@ -317,23 +317,23 @@ import_app = new_command()
 @command(import_app, "import")
 def import_(
     session: Session,
-    file: Annotated[str, typer.Argument(help="JSON Lines; - for standard input.")],
+    file: Annotated[str, typer.Argument(help="JSON Lines file, or - for standard input.")],
     app_name: AppName = None,
     named: Annotated[
         str | None,
-        typer.Option("--as", metavar="IMPORTER", help="Which of the App's importers to use."),
+        typer.Option("--as", metavar="IMPORTER", help="Importer of the App to use."),
     ] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Exit with 0 though rows were refused.")
+        bool, typer.Option("--lenient", help="Exit with 0 even if rows were refused.")
     ] = False,
     author: Annotated[
-        str | None, typer.Option(help="The author of cancellations; else your login name.")
+        str | None, typer.Option(help="Author of cancellations. Defaults to your login name.")
     ] = None,
 ) -> None:
-    """Make jobs of a file, by an importer that the App declares with @app.importer(name).
+    """Create jobs from a file, using an importer declared with @app.importer(name).
 
-    A row that is no JSON, that the importer refuses, or whose jobs the store refuses is reported
-    with its line number, and the others go on. The exit code is 1 if there was one.
+    A row that is not valid JSON, or that the importer or the store refuses, is reported with its
+    line number, and the import continues. Exits with 1 if any row was refused.
 
     With --json: {"rows", "created", "existing", "cancelled", "refused": [{"line", "error"}]}.
 

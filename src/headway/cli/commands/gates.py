@@ -31,7 +31,7 @@ from headway.runtime.records import record
 app = new_command()
 
 GateName = Annotated[
-    str, typer.Argument(metavar="GATE", help="The gate's name.", autocompletion=complete_gate)
+    str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=complete_gate)
 ]
 
 
@@ -39,14 +39,21 @@ GateName = Annotated[
 class GateNumbers:
     """What to change; None leaves it."""
 
-    capacity: Annotated[int | None, typer.Option(help="Permits.")] = None
-    limit: Annotated[int | None, typer.Option(help="Starts of a rate in a window.")] = None
+    capacity: Annotated[int | None, typer.Option(help="Number of permits.")] = None
+    limit: Annotated[
+        int | None, typer.Option(help="Number of starts a rate allows in its window.")
+    ] = None
     per: Annotated[
-        str | None, typer.Option(callback=check_span, help='The window of a rate, as "1h".')
+        str | None,
+        typer.Option(
+            metavar="DURATION", callback=check_span, help='Window of a rate, such as "1h".'
+        ),
     ] = None
     member: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=N", help="A pool's members, all of them; may be repeated."),
+        typer.Option(
+            metavar="NAME=N", help="A member of a pool and its permits; repeat for all members."
+        ),
     ] = None
 
     def change(self, name: str) -> SetGate:
@@ -72,15 +79,13 @@ class GateNumbers:
 @command(app, default=True)
 def gates(
     session: Session,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
-    parked: Annotated[
-        bool, typer.Option("--parked", help="Only those at which jobs are parked.")
-    ] = False,
+    cursor: Annotated[str | None, typer.Option(help="Cursor of the previous page.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")] = 100,
+    parked: Annotated[bool, typer.Option("--parked", help="Only gates with parked jobs.")] = False,
 ) -> None:
-    """List gates that are declared, capped, closed or held, by name.
+    """List gates that are declared, changed, closed or held, by name.
 
-    With --json: {"gates": [...], "cursor": ...}, the cursor null at the end.
+    With --json: {"gates": [...], "cursor": ...}; the cursor is null on the last page.
     """
     page, now = session.ask_at(GatesQuery(parked=parked, cursor=cursor, limit=limit))
     if session.json:
@@ -101,7 +106,7 @@ def gates(
 
 @command(app, "show")
 def show(session: Session, name: GateName) -> None:
-    """Show one gate: how full, who holds it, when it opens.
+    """Show a gate: its usage, its holders, and when it opens.
 
     Raises:
         UnknownGate: there is no gate of that name.
@@ -141,10 +146,10 @@ def set_(
     numbers: GateNumbers,
     signed: Signed,
 ) -> None:
-    """Change a gate's numbers; they win over what code declares until `gates reset`.
+    """Change a gate's limits; they override the code's until `gates reset`.
 
-    Any gate can be set: a declared one, one instance of a template, a pool's member as
-    pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
+    Any gate can be changed: a declared gate, an instance of a template, a pool member
+    (POOL/MEMBER), or all, lane:NAME, tenant:NAME, kind:NAME.
     """
     item = numbers.change(name)
     define(session, item, signed, done=f"{name} is set")
@@ -152,19 +157,19 @@ def set_(
 
 @command(app, "reset")
 def reset(session: Session, name: GateName, signed: Signed) -> None:
-    """Forget an operator's numbers; what code declares holds again."""
+    """Remove the operator's limits; the code's apply again."""
     define(session, ResetGate(name=name), signed, done=f"{name} is as declared")
 
 
 @command(app, "close")
 def close_(session: Session, name: GateName, signed: Signed, until: Until = None) -> None:
-    """Close a gate, for good or until a moment; the same as `headway pause`."""
+    """Close a gate, indefinitely or until a time; same as `headway pause`."""
     close(session, name, until=until, signed=signed)
 
 
 @command(app, "open")
 def open_(session: Session, name: GateName, signed: Signed) -> None:
-    """End a closing; the same as `headway resume`."""
+    """Open a closed gate; same as `headway resume`."""
     define(session, OpenGate(name=name), signed, done=f"{name} is not closed any more")
 
 
@@ -172,10 +177,10 @@ def open_(session: Session, name: GateName, signed: Signed) -> None:
 def release(
     session: Session,
     name: GateName,
-    job: Annotated[str, typer.Argument(help="The id of the job that holds it.")],
+    job: Annotated[str, typer.Argument(help="Id of the job that holds the permit.")],
     signed: Signed,
 ) -> None:
-    """Take a permit from its holder by force. The job itself is left as it is.
+    """Revoke a permit from its holder. The job itself is not changed.
 
     Raises:
         Exit: with code 1, the job held no permit there.
@@ -210,10 +215,10 @@ def pause(
     signed: Signed,
     until: Until = None,
 ) -> None:
-    """Stop what passes a gate: everything, a lane, a tenant, a kind, or any gate.
+    """Stop starting jobs: all of them, or those of a lane, a tenant, a kind or a gate.
 
-    It reaches what already waits, and stops no job that runs. `headway pause all` is the kill
-    switch. `headway resume` ends it.
+    It applies to jobs that are already waiting, and does not stop running jobs. `headway pause all`
+    is the kill switch. `headway resume` undoes it.
     """
     close(session, target, until=until, signed=signed)
 
@@ -227,5 +232,5 @@ def resume(
     target: Target,
     signed: Signed,
 ) -> None:
-    """End a pause, by any author; a gate that is not closed stays as it is."""
+    """Undo a pause, no matter who set it. A gate that is not closed is left unchanged."""
     define(session, OpenGate(name=target), signed, done=f"{target} is not closed any more")

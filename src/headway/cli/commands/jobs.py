@@ -28,19 +28,20 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     session: Session,
     wanted: JobFilter,
     app_name: AppName = None,
-    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
-    newest: Annotated[bool, typer.Option("--newest", help="Newest arrival first.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="Maximum number of rows.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Cursor of the previous page.")] = None,
+    newest: Annotated[bool, typer.Option("--newest", help="List the newest jobs first.")] = False,
     worker: Annotated[
-        str | None, typer.Option(help="Only what this worker runs or awaits; no other filter.")
+        str | None,
+        typer.Option(help="Only running and awaiting jobs of this worker; excludes other filters."),
     ] = None,
 ) -> None:
-    """List jobs, oldest arrival first; with --app, those in the store of that App.
+    """List jobs, oldest first; with --app, jobs in the store of that App.
 
-    Keys and subjects belong to a tenant: without --tenant they are looked for among the jobs of
-    none. Where the first page of a listing reaches no job, those that wait or run are read from
-    their lanes, gates and workers. With --json: {"jobs": [...], "cursor": ...}, the cursor null at
-    the end; the fields are those of `headway export`.
+    Keys and subjects belong to a tenant: without --tenant, only jobs without a tenant match. If the
+    first page of a listing finds no job, waiting and running jobs are looked up by lane, gate and
+    worker. With --json: {"jobs": [...], "cursor": ...}; the cursor is null on the last page, and
+    the fields are those of `headway export`.
 
     Raises:
         InvalidValue: --worker is given with another filter.
@@ -109,10 +110,10 @@ job_app = new_command()
 
 
 @command(job_app)
-def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:
-    """Show a job: what it is, its runs, its trail.
+def job(session: Session, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
+    """Show a job with its runs and trail.
 
-    With --json: the fields of `headway export`, with the trail.
+    With --json: the fields of `headway export`, including the trail.
 
     Raises:
         UnknownJob: there is no such job.
@@ -138,8 +139,8 @@ why_app = new_command()
 
 
 @command(why_app)
-def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id.")]) -> None:
-    """Say in one sentence why a job is not running, with the facts behind it.
+def why(session: Session, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
+    """Explain in one sentence why a job is not running, with the details behind it.
 
     Raises:
         UnknownJob: there is no such job.

@@ -28,7 +28,7 @@ _COUNTED = ("scheduled", "waiting", "parked", "running", "awaiting", "succeeded"
 
 
 LaneName = Annotated[
-    str, typer.Argument(metavar="LANE", help="The lane's name.", autocompletion=complete_lane)
+    str, typer.Argument(metavar="LANE", help="Name of the lane.", autocompletion=complete_lane)
 ]
 
 
@@ -37,26 +37,34 @@ class LaneValues:
     """What to change; None leaves it."""
 
     concurrency: Annotated[
-        int | None, typer.Option(help="The most of its jobs in their handlers at once.")
+        int | None, typer.Option(help="Maximum number of its jobs running at once.")
     ] = None
     fair: Annotated[
         bool | None,
-        typer.Option("--fair/--no-fair", help="Share starts between tenants."),
+        typer.Option("--fair/--no-fair", help="Share starts fairly between tenants."),
     ] = None
     weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT=N", help="Of tenants, all of them; may be repeated."),
+        typer.Option(metavar="TENANT=N", help="Weight of a tenant; repeat for all tenants."),
     ] = None
     target: Annotated[
         str | None,
-        typer.Option(callback=check_span, help='Its latency target, due to start, as "30s".'),
+        typer.Option(
+            metavar="DURATION",
+            callback=check_span,
+            help='Target for the latency from due to start, such as "30s".',
+        ),
     ] = None
     max_backlog: Annotated[
-        int | None, typer.Option(help="With more unfinished jobs a send is refused.")
+        int | None, typer.Option(help="Refuse new jobs when this many are unfinished.")
     ] = None
     lease: Annotated[
         str | None,
-        typer.Option(callback=check_span, help='How long a run lives without a beat, as "30s".'),
+        typer.Option(
+            metavar="DURATION",
+            callback=check_span,
+            help='How long a run stays valid without a heartbeat, such as "30s".',
+        ),
     ] = None
 
     def refuse_nothing(self, name: str) -> None:
@@ -105,16 +113,16 @@ def lanes(
     session: Session,
     lane: Annotated[
         list[str] | None,
-        typer.Option(help="Only this one; may be repeated.", autocompletion=complete_lane),
+        typer.Option(help="Only this lane; repeatable.", autocompletion=complete_lane),
     ] = None,
     latency: Annotated[
-        bool, typer.Option("--latency", help="How long jobs wait from due to start instead.")
+        bool, typer.Option("--latency", help="Show the latency from due to start instead.")
     ] = False,
 ) -> None:
-    """List lanes with their jobs by state and the live workers that serve them.
+    """List lanes with their job counts by state and their live workers.
 
-    With --latency: the waits of the newest hundred first starts of the last hour, and of the job
-    at the head, beside the lane's target. With --json: {"lanes": [...]}.
+    With --latency: the latency of the last hundred first starts within the past hour, and the wait
+    of the next job, compared with the lane's target. With --json: {"lanes": [...]}.
     """
     for name in lane or ():
         check_name("lane", name)
@@ -165,9 +173,9 @@ def _row(session: Session, lane: LaneView) -> list[str]:
 
 @command(app, "set")
 def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -> None:
-    """Change what a lane carries; it wins over what code declares until `lanes reset`.
+    """Change a lane's settings; they override the code's until `lanes reset`.
 
-    What is not named stays as it is now.
+    Settings that are not passed stay unchanged.
     """
     values.refuse_nothing(name)
 
@@ -181,7 +189,7 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
 
 @command(app, "reset")
 def reset(session: Session, name: LaneName, signed: Signed) -> None:
-    """Forget an operator's values; what code declares holds again."""
+    """Remove the operator's settings; the code's apply again."""
     define(
         session, ResetLane(name=name), signed, done=f"{name} is as declared", about=f"lane:{name}"
     )

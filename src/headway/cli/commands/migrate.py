@@ -44,24 +44,24 @@ app = new_command()
 DirectoryUrl = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="The systems' directory, as a role that may change its tables."
+        metavar="URL", help="Database of the systems, as a role that may alter its tables."
     ),
 ]
 
 
 @command(app)
 def migrate(session: Session, system: SystemNames = None, directory: DirectoryUrl = None) -> None:
-    """Create the store if it does not exist, and bring an older one to this program's schema.
+    """Create the store if it does not exist, or upgrade its schema to this version.
 
-    Stop the workers of a SQLite store first; those of a PostgreSQL store go on. A Redis store has
-    no schema: its server and its format are looked at. A store that is newer than this program is
-    refused, and nothing is written.
+    Stop the workers of a SQLite store first; workers on PostgreSQL can keep running. Redis has no
+    schema: its server and data format are checked. A store newer than this program is refused, and
+    nothing is written.
 
-    With --system, also makes what that system keeps in the directory, or brings it forward. Then
-    its servers and workers need no right to make tables.
+    With --system, also create or upgrade that system's tables in the directory database. Its
+    servers and workers then need no permission to create tables.
 
-    With --json: {"before", "now", "systems": [{"system", "before", "now"}]}: versions of the
-    schema, 0 for none; revisions of a system's tables, null for none.
+    With --json: {"before", "now", "systems": [{"system", "before", "now"}]}: schema versions (0 if
+    there was no schema), and revisions of the systems' tables (null if there were none).
 
     Raises:
         InvalidValue: this kind of store keeps nothing, there is no such system, or a directory
@@ -259,12 +259,12 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO", help="URL of the store to copy to.")],
     signed: Signed,
 ) -> None:
-    """Copy a stopped store into an empty one, of the same kind or another.
+    """Copy a stopped store into an empty one, of the same or another type.
 
-    Jobs in every state with their runs, keys, permits and trails, gates with what was used of
-    them, closings, lanes, the timetable and signals kept. Stop the workers and those who send
-    first. FROM is closed (`headway pause all`) and stays so; TO opens when all is there, unless
-    FROM was closed before. With --json: {"rows": {part: number}, "jobs": {state: number},
+    It copies jobs in every state with their runs, keys, permits and trails, and the gates with
+    their usage, closings, lanes, the timetable and kept signals. Stop workers and senders first.
+    FROM is paused (`headway pause all`) and stays paused; TO is resumed once everything is copied,
+    unless FROM was paused before. With --json: {"rows": {part: number}, "jobs": {state: number},
     "closed"}.
 
     Raises:

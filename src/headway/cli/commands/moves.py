@@ -141,14 +141,14 @@ def cancel(
     session: Session,
     wanted: JobFilter,
     signed: Signed,
-    ids: Annotated[list[str] | None, typer.Argument(help="The jobs' ids.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of the jobs.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Cancel jobs by id, or all that fit a filter and are not final.
+    """Cancel jobs by id, or all non-final jobs that match a filter.
 
-    A queued job is cancelled at once. A running or awaiting one: its worker is notified, and it
-    ends cancelled when its run or its deadline ends. The exit code is 1 if a job that was
-    named is unknown or final.
+    A queued job is cancelled at once. For a running or awaiting job, the worker is notified, and
+    the job becomes cancelled when its run ends or its deadline passes. Exits with 1 if a job given
+    by id is unknown or already final.
     """
     if wanted.state is None:
         wanted = replace(wanted, state=[state for state in State if state not in FINAL])
@@ -163,18 +163,18 @@ def retry(
     session: Session,
     wanted: JobFilter,
     signed: Signed,
-    ids: Annotated[list[str] | None, typer.Argument(help="The jobs' ids.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of the jobs.")] = None,
     args: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="New arguments, in place of all the old."),
+        typer.Option(metavar="JSON", help="New arguments; they replace all the old ones."),
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Retry dead or cancelled jobs by id, or all dead ones that fit a filter.
+    """Retry dead or cancelled jobs by id, or all dead jobs that match a filter.
 
-    The job keeps its id and its runs, and has all its attempts again. A filter takes in
-    cancelled jobs only with --state cancelled. The exit code is 1 if a job that was named is
-    unknown or is neither dead nor cancelled.
+    The job keeps its id and past runs, and gets all its attempts again. A filter includes cancelled
+    jobs only with --state cancelled. Exits with 1 if a job given by id is unknown, or neither dead
+    nor cancelled.
     """
     if wanted.state is None:
         wanted = replace(wanted, state=[State.DEAD])

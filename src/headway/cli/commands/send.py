@@ -36,23 +36,31 @@ class SendOptions:
 
     due: Annotated[
         str | None,
-        typer.Option(help='When: "20m" from now, or an instant with its offset; else now.'),
+        typer.Option(
+            metavar="WHEN",
+            help='When it is due: a duration from now ("20m"), or an instant with an offset.',
+        ),
     ] = None
     lane: Annotated[
-        str | None, typer.Option(help="Where it waits; else as its kind says, or main.")
+        str | None, typer.Option(help="Lane of the job. Defaults to the lane of its kind, or main.")
     ] = None
     priority: Annotated[
-        int | None, typer.Option(min=0, max=MAX_PRIORITY, help="Smaller first; 512 is usual.")
+        int | None,
+        typer.Option(
+            min=0, max=MAX_PRIORITY, help="Priority; lower numbers start first (default: 512)."
+        ),
     ] = None
-    tenant: Annotated[str | None, typer.Option(help="The customer it runs for.")] = None
-    subject: Annotated[str | None, typer.Option(help="What it is about.")] = None
+    tenant: Annotated[str | None, typer.Option(help="Customer the job runs for.")] = None
+    subject: Annotated[str | None, typer.Option(help="What the job is about.")] = None
     key: Annotated[
-        str | None, typer.Option(help="Makes one job, however often it is sent with this key.")
+        str | None, typer.Option(help="Deduplication key: sending it again creates no second job.")
     ] = None
     expires: Annotated[
         str | None,
         typer.Option(
-            callback=check_span, help='How long after it is due it may still start, as "1h".'
+            metavar="DURATION",
+            callback=check_span,
+            help='How long after its due time it may still start, such as "1h".',
         ),
     ] = None
 
@@ -223,22 +231,25 @@ app = new_command()
 @command(app)
 def send(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="The job's kind.", autocompletion=complete_kind)],
+    kind: Annotated[str, typer.Argument(help="Kind of the job.", autocompletion=complete_kind)],
     options: SendOptions,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE", help="JSON where it is JSON, else text."),
+        typer.Argument(
+            metavar="NAME=VALUE",
+            help="Argument of the job; parsed as JSON if it is valid JSON, otherwise text.",
+        ),
     ] = None,
     app_name: AppName = None,
-    count: Annotated[int, typer.Option(min=1, help="Make so many of them.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Number of identical jobs to create.")] = 1,
 ) -> None:
-    """Make a job, or many of the same, and print its id.
+    """Send a job, or many copies of it, and print its id.
 
-    With --app, the arguments are checked against the handler, and the job gets its kind's gates
-    and policy. Without, they are taken as they are and the job has no gates; the kind `noop`
+    With --app, arguments are validated against the handler, and the job gets the gates and policy
+    of its kind. Without it, arguments are not validated and the job has no gates. The kind `noop`
     does nothing and needs no App.
 
-    With --json: {"jobs": [{"id", "created"}], "created": n}; of many, the first thousand.
+    With --json: {"jobs": [{"id", "created"}], "created": n}, at most the first thousand jobs.
 
     Raises:
         InvalidValue: an option is unusable, or a key is given for many.

@@ -35,21 +35,21 @@ def serve(
     options: ServeOptions,
     app_name: Annotated[
         str | None,
-        typer.Option("--app", metavar="APP", help="Makes jobs by the kinds of this App."),
+        typer.Option("--app", metavar="APP", help="Create jobs of the kinds this App defines."),
     ] = None,
     system: SystemNames = None,
     work: Annotated[
         bool | None,
         typer.Option(
             "--work/--no-work",
-            help="Also runs the App's jobs here; if not given, only those of systems.",
+            help="Also run the App's jobs in this process. By default only jobs of systems run.",
         ),
     ] = None,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C, and do the store's chores.
+    """Serve the HTTP API and do the store's maintenance, until SIGTERM or Ctrl-C.
 
-    On loopback, and as long as the store has no token, every caller is allowed. Elsewhere it starts
-    only with a token, and with TLS or an option that says that the network is private.
+    On loopback, all callers are allowed until the store has a token. On any other address it
+    requires a token, and either TLS or --plain-http.
 
     Raises:
         InvalidValue: a worker's options were given without `--work`.
@@ -59,8 +59,8 @@ def serve(
     systems = make_systems(system or (), session.settings, session.store_url)
     lanes = systems.declare(opened)
     if not (work or (work is None and lanes)) and options != ServeOptions():
-        message = "the options of a worker were given, and this server runs no jobs"
-        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the others")
+        message = "worker options were passed, but this server runs no jobs"
+        raise InvalidValue(message, hint="add --work, or omit --lanes and the other worker options")
     trace_if_asked(opened, session.settings)
     serving = HttpServing(app=opened, systems=systems, address=address, settings=session.settings)
     settled = 0
@@ -97,21 +97,21 @@ log = structlog.stdlib.get_logger("headway.dispenserd")
 def dispenserd(
     session: Session,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
+        str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
     ] = "127.0.0.1",
     port: Port = 8282,
     exposed: Annotated[
         bool,
         typer.Option(
             "--exposed",
-            help="Beyond loopback: any client of the port may take jobs; there are no tokens.",
+            help="Allow an address beyond loopback. There are no tokens: any client may take jobs.",
         ),
     ] = False,
 ) -> None:
-    """Serve clients of dispenserd as they are, until SIGTERM or Ctrl-C.
+    """Serve unmodified dispenserd clients, until SIGTERM or Ctrl-C.
 
-    A drop-in: the same routes, bodies and replies, but jobs are kept in the store. Its lanes are
-    named dispenserd/LANE there.
+    A drop-in replacement: the same routes, bodies and replies, but jobs are kept in the store, in
+    lanes named dispenserd/LANE.
 
     Raises:
         InvalidValue: others could reach it, and that was not asked for.
@@ -119,8 +119,10 @@ def dispenserd(
     configure_logging(session.settings)
     local = is_loopback(host)
     if not local and not exposed:
-        message = f"at {host} others could reach the queue, and its clients have no tokens"
-        raise InvalidValue(message, hint="give --exposed if the network keeps strangers out")
+        message = (
+            f"on {host} the queue would be reachable by others, and its clients have no tokens"
+        )
+        raise InvalidValue(message, hint="pass --exposed if the network is private")
     hosts = (*LOOPBACK, host) if local else None
     opened = open_app(session, None)
     event_loop.run(_serve(opened, session.settings, ListenAddress(host=host, port=port), hosts))
@@ -143,5 +145,5 @@ async def _serve(
 async def _log_start(listener: Listener, *, exposed: bool) -> None:
     await listener.answers()
     if exposed:
-        log.warning("any client that reaches this port may take and add jobs: it asks for no token")
+        log.warning("any client that can reach this port can take and add jobs without a token")
     log.info("dispenserd listens", url=listener.url)

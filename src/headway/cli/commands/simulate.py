@@ -22,17 +22,21 @@ app = new_command()
 @command(app, "simulate")
 def simulate_(
     session: Session,
-    scenario: Annotated[Path, typer.Argument(help="A TOML file; see docs/how-to/simulate.md.")],
-    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Draw plots of gates and waits into this folder.")
+    scenario: Annotated[
+        Path, typer.Argument(help="Scenario file (TOML); see docs/how-to/simulate.md.")
+    ],
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed; overrides the one in the file.")
     ] = None,
-    plots: Annotated[Literal["png", "svg"], typer.Option(help="The plots' format.")] = "png",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for plots of gates and waiting times.")
+    ] = None,
+    plots: Annotated[Literal["png", "svg"], typer.Option(help="Format of the plots.")] = "png",
 ) -> None:
-    """Play a scenario on virtual time with the real engine, and check what happened.
+    """Run a scenario in virtual time on the real engine, and check the outcome.
 
-    The same file and seed always give the same numbers. The exit code is 1 if a promise of the
-    engine was broken. With --json: {"reports": [...]}, the base first, then each what-if.
+    The same file and seed always give the same results. Exits with 1 if the engine broke one of its
+    promises. With --json: {"reports": [...]}, the base case first, then each what-if.
 
     Raises:
         Exit: with code 1, a promise was broken.

@@ -24,14 +24,14 @@ from headway.server.finding import last_fires
 
 app = new_command()
 
-EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="The entry's name.")]
+EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="Name of the entry.")]
 NEXT = 3
 """Fires per entry in the JSON listing."""
 
 
 @command(app, default=True)
 def timetable(session: Session) -> None:
-    """List the entries with their next fire, and the last one that became a job.
+    """List entries with their next fire and the last one that created a job.
 
     With --json: {"entries": [...]}, each with its next three fires.
     """
@@ -51,9 +51,9 @@ def timetable(session: Session) -> None:
 def next_(
     session: Session,
     name: EntryName,
-    n: Annotated[int, typer.Argument(min=1, max=10_000, help="How many.")] = 10,
+    n: Annotated[int, typer.Argument(min=1, max=10_000, help="Number of fires.")] = 10,
 ) -> None:
-    """Show the next fires of an entry, on your clock and on its own.
+    """Show the next fires of an entry, in your time zone and in its own.
 
     Raises:
         UnknownEntry: there is no entry of that name.
@@ -78,14 +78,14 @@ def next_(
 
 @command(app, "enable")
 def enable(session: Session, name: EntryName, signed: Signed) -> None:
-    """Switch an entry on."""
+    """Enable an entry."""
     define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
     session.with_store(lambda store: TimetableChore(store, Timing()).lay(name))
 
 
 @command(app, "disable")
 def disable(session: Session, name: EntryName, signed: Signed) -> None:
-    """Switch an entry off; its queued fires fall."""
+    """Disable an entry; its queued fires are dropped."""
     define(session, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
 

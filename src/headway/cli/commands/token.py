@@ -22,13 +22,13 @@ from headway.runtime.tokens import NewToken, ShownToken, new_token, parse, rotat
 
 app = new_command()
 
-TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `list` shows it.")]
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as shown by `list`.")]
 
 
 @command(app, "list")
 @command(app, default=True)
 def list_(session: Session) -> None:
-    """List tokens by name, when each was used last and when it ends; never their secrets.
+    """List tokens with their last use and expiry, but never their secrets.
 
     With --json: {"tokens": [...]}.
     """
@@ -68,12 +68,14 @@ class Reach:
     """How far a new token reaches, and for how long."""
 
     tenant: Annotated[
-        list[str] | None, typer.Option(metavar="TENANT", help="Only this tenant; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="TENANT", help="Restrict the token to this tenant; repeatable."),
     ] = None
     lane: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LANE", help="Only this lane, or a pattern as 'send_*'; may be repeated."
+            metavar="LANE",
+            help="Restrict the token to this lane or pattern ('send_*'); repeatable.",
         ),
     ] = None
     close: Annotated[
@@ -87,7 +89,8 @@ class Reach:
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help='When it ends: "90d" from now, or an instant; else never.'
+            metavar="WHEN",
+            help='When it expires: after a duration ("90d"), or at an instant. Never by default.',
         ),
     ] = None
 
@@ -120,12 +123,17 @@ class Reach:
 @command(app, "create")
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="For people; author on the trail.")],
-    role: Annotated[list[Role], typer.Option(help="What it may do; may be repeated.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the token; recorded as the author in the trail."
+        ),
+    ],
+    role: Annotated[list[Role], typer.Option(help="What the token may do; repeatable.")],
     reach: Reach,
     signed: Signed,
 ) -> None:
-    """Make a token and print it, this once: the store keeps only a digest of its secret.
+    """Create a token and print it once: the store keeps only a digest of its secret.
 
     With --json: {"id": ..., "token": ..., "expires_at": ..., "revision": ...}.
     """
@@ -149,11 +157,13 @@ def rotate_(
     grace: Annotated[
         str,
         typer.Option(
-            callback=check_span, help='For how long the old secret is still accepted, as "1h".'
+            metavar="DURATION",
+            callback=check_span,
+            help='How long the old secret stays valid, such as "1h".',
         ),
     ] = "0s",
 ) -> None:
-    """Give a token another secret and print it, this once; what it may do stays.
+    """Give a token a new secret and print it once; its permissions stay.
 
     With --json: {"id": ..., "token": ..., "old_until_at": ..., "revision": ...}.
 
@@ -179,7 +189,7 @@ def rotate_(
 
 @command(app, "revoke")
 def revoke(session: Session, token: TokenId, signed: Signed) -> None:
-    """Forget a token; servers refuse it within seconds."""
+    """Delete a token; servers refuse it within seconds."""
 
     async def work(store: Store) -> tuple[TokenView, int]:
         _, view = await _find(store, token)

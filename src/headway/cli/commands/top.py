@@ -35,16 +35,19 @@ def top(
     session: Session,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="A server instead of a store; its token: HEADWAY_TOKEN."),
+        typer.Option(
+            metavar="URL",
+            help="Watch a server instead of a store; its token is read from HEADWAY_TOKEN.",
+        ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Print what there is as plain text, and end.")
+        bool, typer.Option("--once", help="Print one snapshot as plain text and exit.")
     ] = False,
 ) -> None:
-    """Show lanes, gates, running, waiting and dead jobs live, and what is stuck and why.
+    """Show a live view of lanes, gates and jobs, and explain what is stuck.
 
-    Keys act on what is selected; ? shows them all. With --once --json: one document, also of the
-    workers: what each serves, how many runs it holds, and when it was seen last.
+    Keys act on the selected row; press ? for help. --once --json prints one document that also
+    lists the workers: the lanes each serves, its number of runs, and when it was last seen.
 
     Raises:
         InvalidValue: there is no terminal, or --json without --once.
@@ -56,11 +59,11 @@ def top(
     with needs_extra("top"):
         from headway.cli.top.screen import Top  # noqa: PLC0415  (only the live screen needs it)
     if session.json:
-        message = "a live screen is no JSON document"
-        raise InvalidValue(message, hint="give --once as well")
+        message = "the live view cannot be printed as JSON"
+        raise InvalidValue(message, hint="add --once")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "headway top needs a terminal"
-        raise InvalidValue(message, hint="--once prints what there is, and ends")
+        raise InvalidValue(message, hint="--once prints one snapshot and exits")
 
     async def live(store: Store, finder: Finder) -> int | None:
         looker = Looker(store, finder)
@@ -85,7 +88,7 @@ def _with(
 ) -> Result:
     """Open the store, or the server as one, and do the work."""
     if server is not None:
-        session.refuse_store("leave it out: --server says what to look at")
+        session.refuse_store("omit it: --server selects what to watch")
     url = server or session.store_url
     if server is None and not is_server(url):
         return session.with_store(lambda store: work(store, StoreFinder(store)))

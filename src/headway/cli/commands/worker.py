@@ -51,7 +51,7 @@ log = structlog.stdlib.get_logger("headway.processes")
 
 
 class Processes:
-    """A number of children that run the same command.
+    """Child processes that run the same command.
 
     Args:
         arguments: of each child, without the program's name.
@@ -131,7 +131,7 @@ class Processes:
 run_app = new_command()
 
 AppFile = Annotated[
-    str | None, typer.Argument(metavar="APP", help="The file or module[:name] of your App.")
+    str | None, typer.Argument(metavar="APP", help="Your App: a file, or module[:name].")
 ]
 
 
@@ -142,13 +142,13 @@ def run(
     app_name: AppFile = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Also serves the HTTP API, at this port of loopback."),
+        typer.Option(min=0, max=65535, help="Also serve the HTTP API on this loopback port."),
     ] = None,
 ) -> None:
-    """Run an App in one process, with a status line; until Ctrl-C.
+    """Run an App in one process, with a status line, until Ctrl-C.
 
-    It is a worker of all the App's lanes that also does the store's chores: what has to be
-    swept, and the fires of the timetable. Any number of workers may run beside it.
+    It serves all lanes of the App and does the store's maintenance: sweeps and timetable fires.
+    Any number of other workers may run at the same time.
     """
     configure_logging(session.settings)
     opened = open_app(session, app_name)
@@ -192,24 +192,27 @@ class _WorkerCommand(TyperCommand):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkOptions:
-    """What is run, and by how many."""
+    """What to run, and in how many processes."""
 
     processes: Annotated[
-        int, typer.Option(min=1, max=256, help="So many worker processes; what dies is restarted.")
+        int,
+        typer.Option(
+            min=1, max=256, help="Number of worker processes; one that dies is restarted."
+        ),
     ] = 1
     drain: Annotated[
         Drain | None,
         typer.Option(
             metavar="[=due|=idle]",
-            help="End when the lanes hold no job that is not final; =due passes over what is "
-            "not due yet; =idle ends when no job can start now, whatever waits at gates.",
+            help="Exit once all jobs in the lanes are final. =due ignores jobs that are not due "
+            "yet; =idle exits as soon as no job can start, even if jobs wait at gates.",
         ),
     ] = None
     system: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Runs the jobs of a ready-made system; repeatable.",
+            help="Also run the jobs of a built-in system; repeatable.",
             autocompletion=complete_system,
         ),
     ] = None
@@ -223,12 +226,12 @@ def worker(
     what: WorkOptions,
     app_name: AppFile = None,
 ) -> None:
-    """Claim jobs of its lanes and run them, until SIGTERM or Ctrl-C.
+    """Claim jobs from its lanes and run them, until SIGTERM or Ctrl-C.
 
-    The first signal stops claiming, lets handlers end and hands back what was not started; a
-    second one does not wait for handlers, and a third one ends the process at once, also under a
-    handler in a thread. Without an App, a worker has a handler for the kind
-    `noop` alone: it claims jobs of other kinds in its lanes too, and each attempt fails.
+    The first signal stops claiming, lets handlers finish and returns jobs that have not started.
+    The second stops waiting for handlers; the third kills the process at once, even with a handler
+    in a thread. Without an App, the worker only has a handler for the kind `noop`: jobs of other
+    kinds in its lanes are claimed too, and each attempt fails.
 
     Raises:
         Exit: with the exit code of a process that could not begin.
