@@ -47,8 +47,8 @@ def old(folder: Path) -> str:
 
 def test_copy_carries_everything_and_closes_what_it_came_from(headway: Headway, old: str) -> None:
     ran = headway("copy", old, NEW)
-    assert (ran.code, ran.out) == (0, "5 jobs are copied\n")
-    assert "FROM is closed" in ran.err
+    assert (ran.code, ran.out) == (0, "5 jobs copied\n")
+    assert "FROM is paused" in ran.err
 
     async def both() -> None:
         first, second = open_store(OLD), open_store(NEW)
@@ -132,7 +132,7 @@ def test_command_copies_between_any_two_kinds(
     assert headway("send", "noop", "n=1", "--key", "k", "--store", source).code == 0
     assert headway("pause", "lane:main", "--store", source).code == 0
     ran = headway("copy", source, target, "--reason", "a larger disk")
-    assert (ran.code, ran.out) == (0, "1 jobs are copied\n")
+    assert (ran.code, ran.out) == (0, "1 jobs copied\n")
     assert headway("jobs", "--store", target).out == headway("jobs", "--store", source).out
     gates = headway("gates", "--store", target, "--json").document["gates"]
     shut = {gate["name"] for gate in gates if gate["closed_until"] is not None}
@@ -152,7 +152,7 @@ def test_store_that_was_closed_is_closed_in_the_copy_and_that_is_said(
     assert headway(*line, "--store", old).code == 0
     ran = headway("copy", old, NEW)
     assert ran.code == 0
-    assert "TO is closed, as FROM was" in ran.err
+    assert "TO is paused, as FROM was" in ran.err
 
     def closing(url: str) -> tuple[object, object]:
         gates = headway("gates", "--store", url, "--json").document["gates"]

@@ -276,7 +276,7 @@ def test_output_without_room_on_its_device_is_no_bug(headway: Headway, command: 
     assert (done.returncode, done.stderr) == (
         4,
         "headway: the output cannot be written: no space is left on the device "
-        "(make room there, or write it elsewhere)\n",
+        "(free some space, or write it elsewhere)\n",
     )
 
 

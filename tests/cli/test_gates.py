@@ -84,13 +84,16 @@ def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
         (["set", "line"], "nothing to change"),
         (["set", "line", "--capacity", "-1"], "-1"),
         (["set", "line", "--per", "soon"], "the duration 'soon'"),
-        (["set", "line", "--member", "x"], "no NAME=N"),
+        (["set", "line", "--member", "x"], "not NAME=N"),
         (["set", "nope", "--capacity", "1"], "nope"),
         (["show", "nope"], "there is no gate 'nope'"),
         (["close", "nope"], "nope"),
         (["close", "line", "--until", "yesterday"], "--until"),
-        (["close", "line", "--until", "2020-01-01T00:00Z"], "2020-01-01T00:00Z, which is over: it"),
-        (["close", "line", "--until", "0s"], "0s, which is over: it is"),
+        (
+            ["close", "line", "--until", "2020-01-01T00:00Z"],
+            "2020-01-01T00:00Z, which is in the past",
+        ),
+        (["close", "line", "--until", "0s"], "0s, which is in the past: it is now"),
     ],
 )
 def test_an_unusable_change_is_refused_and_nothing_is_written(

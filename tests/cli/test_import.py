@@ -119,7 +119,7 @@ def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
         (["nowhere.jsonl", "--app", "import_calls.py"], "nowhere.jsonl cannot be read"),
         ([".", "--app", "import_calls.py"], "cannot be read"),
         (["rows.jsonl", "--app", "import_calls.py", "--as", "mails"], "no importer 'mails'"),
-        (["rows.jsonl"], "no importers (name with --app"),
+        (["rows.jsonl"], "no importers (pass --app"),
         (["rows.jsonl", "--app", "nowhere.py"], "there is no file nowhere.py"),
     ],
 )

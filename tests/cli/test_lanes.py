@@ -73,7 +73,7 @@ def test_a_lane_that_is_fair_no_more_has_no_weights(headway: Headway):
         (["--concurrency", "-1"], "-1"),
         (["--max-backlog", "99999999999999999999"], "99999999999999999999"),
         (["--weight", "t=2"], "not fair"),
-        (["--fair", "--weight", "t"], "no TENANT=N"),
+        (["--fair", "--weight", "t"], "not TENANT=N"),
         (["--fair", "--weight", "t=0"], "is 0"),
         (["--lease", "soon"], "soon"),
     ],

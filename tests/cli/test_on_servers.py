@@ -150,7 +150,7 @@ def test_asking_makes_no_schema_and_names_the_command_that_does(
     for line in (*asked, f"copy {url} {new_url('redis')}"):
         ran = headway(*line.split())
         assert (ran.code, ran.out) == (4, ""), (line, ran.err)
-        assert "holds no store yet" in ran.err
+        assert "contains no store yet" in ran.err
         assert "headway migrate" in ran.err
 
 

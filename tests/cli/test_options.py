@@ -42,7 +42,7 @@ def test_an_unusable_span_is_refused_with_its_option_and_what_to_write(
 def test_weights_of_a_lane_that_is_not_fair_are_refused_with_the_option(headway: Headway):
     assert headway("migrate").code == 0
     ran = headway("lanes", "set", "mail", "--weight", "acme=2")
-    assert ran.err == "headway: --weight: the lane 'mail' is not fair (give --fair as well)\n"
+    assert ran.err == "headway: --weight: the lane 'mail' is not fair (also pass --fair)\n"
     assert headway("lanes", "set", "mail", "--fair", "--weight", "acme=2").code == 0
 
 
@@ -67,7 +67,7 @@ def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
     (folder / "leads.jsonl").write_text("{}\n")
     ran = headway("import", "leads.jsonl")
     assert ran.code == 2
-    assert "name with --app one that has an @app.importer(name)" in ran.err
+    assert "pass --app with an App that has an @app.importer(name)" in ran.err
 
 
 @pytest.mark.parametrize("line", [["jobs", "--store", ""], ["--store", "", "jobs"]])

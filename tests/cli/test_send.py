@@ -54,7 +54,7 @@ def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
         (["call", "phone=x", "tries=many"], "phone='\"0155\"'"),
         (["call"], "the argument 'phone' is missing"),
         (["call", "fone=x", "phone=y"], "there is no argument 'fone' (did you mean phone?)"),
-        (["call", "phone=x", "lane=y"], "give it as --lane"),
+        (["call", "phone=x", "lane=y"], "pass it as --lane"),
         (["cal", "phone=x"], "no kind 'cal' (did you mean call?)"),
         (["call", "phone"], "is not a name=value"),
         (["call", "phone=x", "--due", "2026-12-01T10:00"], "--due"),

@@ -47,10 +47,16 @@ def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatc
     [
         ('stor = "x"', r"headway\.toml: there is no setting 'stor' \(did you mean store\?\)"),
         ("store = 3", r"headway\.toml: store: it should be text, and is 3 \(URL of the store\)"),
-        ('log_level = "loud"', "log_level: it should be 'debug', .*, and is .loud. .minimum log level"),
+        (
+            'log_level = "loud"',
+            "log_level: it should be 'debug', .*, and is .loud. .minimum log level",
+        ),
         ('public_url = "calls.example.org"', r"public_url: is not a URL that starts with https://"),
         ("store = ", r"headway\.toml is not valid TOML"),
-        ("log_file_keep = 0", "log_file_keep: it should be at least 1, and is 0 .number of rotated"),
+        (
+            "log_file_keep = 0",
+            "log_file_keep: it should be at least 1, and is 0 .number of rotated",
+        ),
         ("hooks = 3", "hooks: it should be a table .webhook keys, by provider"),
         ("[store]\nurl = 1", r"headway\.toml: store: it should be text, and is a table"),
     ],

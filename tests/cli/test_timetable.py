@@ -49,7 +49,7 @@ def test_an_entry_is_switched_off_and_on_again(headway: Headway):
     declare()
     assert headway("timetable", "disable", "often", "--reason", "loud").out == "often is off\n"
     assert headway("timetable", "--json").document["entries"][2]["next"] == []
-    assert "switched off" in headway("timetable", "next", "often").err
+    assert "is disabled" in headway("timetable", "next", "often").err
     assert headway("timetable", "enable", "often").out == "often is on\n"
     assert len(headway("timetable", "--json").document["entries"][2]["next"]) == 3
     # Its fires are laid at once, and not only by a worker's next round.

@@ -231,7 +231,7 @@ def test_token_that_has_ended_is_marked_and_not_rotated(headway: Headway) -> Non
     assert headway("token", "list").out.rstrip().endswith("ended")
     ran = headway("token", "rotate", made["id"])
     assert ran.code == 2
-    assert "has ended" in ran.err
+    assert "has expired" in ran.err
     assert not opens(made["token"])
 
 

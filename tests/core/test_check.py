@@ -40,12 +40,12 @@ def job(**fields: Any) -> NewJob:
     [
         *(({what: ""}, f"{what} is empty") for what in ("kind", "lane", "subject", "key")),
         *(({what: None}, f"{what} must be text") for what in ("kind", "lane", "tenant")),
-        ({"id": UUID(JOB)}, "is no UUID in text"),
-        ({"id": JOB.encode()}, "is no UUID in text"),
-        ({"id": JOB.upper()}, "is no UUID in text"),
-        ({"id": ""}, "is no UUID in text"),
-        ({"id": JOB + OTHER}, "is no UUID in text"),
-        ({"id": JOB[:-1]}, "is no UUID in text"),
+        ({"id": UUID(JOB)}, "is not a UUID in text form"),
+        ({"id": JOB.encode()}, "is not a UUID in text form"),
+        ({"id": JOB.upper()}, "is not a UUID in text form"),
+        ({"id": ""}, "is not a UUID in text form"),
+        ({"id": JOB + OTHER}, "is not a UUID in text form"),
+        ({"id": JOB[:-1]}, "is not a UUID in text form"),
         ({"priority": -1}, "priority is -1"),
         ({"priority": MAX_PRIORITY + 1}, f"priority is {MAX_PRIORITY + 1}"),
         ({"due_at": -1}, "due is -1 ms"),
@@ -72,7 +72,7 @@ def test_arguments_above_the_limit_are_refused_in_a_batch() -> None:
 
 
 def test_two_ids_whose_lengths_make_up_for_each_other_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="is no UUID in text"):
+    with pytest.raises(InvalidValue, match="is not a UUID in text form"):
         check_jobs([job(id=JOB[:-1]), job(id=JOB[-1] + OTHER)])
 
 

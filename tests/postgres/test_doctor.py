@@ -213,7 +213,7 @@ def test_migrate_makes_the_store_once_and_the_doctor_finds_it_well(headway: Head
 def test_reading_commands_make_no_store(headway: Headway, url: str):
     code, out, err = headway("jobs")
     assert (code, out) == (4, "")
-    assert "holds no store yet" in err
+    assert "contains no store yet" in err
 
 
 def test_store_of_a_later_program_is_refused_and_not_touched(headway: Headway, url: str):

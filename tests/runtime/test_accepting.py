@@ -83,7 +83,7 @@ async def test_provider_that_is_asked_meanwhile_does_not_overrule_an_acceptance(
 
 
 def test_only_a_cascade_has_what_follows_an_acceptance(app: hw.App) -> None:
-    with pytest.raises(InvalidValue, match="is no cascade"):
+    with pytest.raises(InvalidValue, match="is not a cascade"):
 
         @app.job(on_accepted="taken")
         async def work() -> None: ...
@@ -96,7 +96,7 @@ async def test_kind_that_cannot_take_what_an_acceptance_gives_is_refused(app: hw
     @app.job(cascade=True, on_accepted=taken)
     async def offer() -> None: ...
 
-    with pytest.raises(InvalidValue, match="cannot take what it is given"):
+    with pytest.raises(InvalidValue, match="cannot take the arguments it gets"):
         await app.send_async(offer, candidates=["ada"])
 
 

@@ -151,7 +151,7 @@ def test_jobs_in_memory_are_there_after_the_app_has_run_and_was_closed() -> None
 
 async def test_app_runs_in_no_thread_that_has_a_running_loop() -> None:
     app = hw.App("memory://")
-    with pytest.raises(hw.InvalidValue, match=r"await worker\(\.\.\.\)\.run\(\) instead"):
+    with pytest.raises(hw.InvalidValue, match=r"use `await worker\(\.\.\.\)\.run\(\)` instead"):
         app.run(until_idle=True)
 
 

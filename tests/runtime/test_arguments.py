@@ -63,7 +63,7 @@ def test_records_that_hold_what_json_cannot_carry_whole_are_refused(app: hw.App)
 
     nan, naive = Stop(float("nan")), Stop(None, datetime(2026, 1, 1))  # noqa: DTZ001
     for stop in (nan, [nan], {"a": nan}, Tour([nan])):
-        assert "holds NaN" in refused(app, drive, stop=stop)
+        assert "contains NaN" in refused(app, drive, stop=stop)
     for stop in (naive, [naive], Tour([naive])):
         assert "datetime without an offset" in refused(app, drive, stop=stop)
     made = drive.make(stop=Tour([Stop(None, datetime(2026, 1, 1, tzinfo=UTC))]))

@@ -48,7 +48,10 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"gates": [hw.Slots("x:{phone}", 1)]}, "needs an argument 'phone', which 'work' lacks"),
+        (
+            {"gates": [hw.Slots("x:{phone}", 1)]},
+            "argument 'phone', which 'work' does not have",
+        ),
         ({"gates": [hw.Slots("x:{candidate}", 1)]}, "needs an argument 'candidate'"),
         ({"gates": [hw.Slots(f"g{n}", 1) for n in range(9)]}, "more than 8 shared gates"),
         ({"gates": [hw.Slots("g", 1), hw.Slots("g", 1)]}, "names the gate 'g' twice"),
@@ -84,14 +87,14 @@ def test_unusable_options_of_a_kind_are_refused(
     [
         ({"due": datetime(2026, 1, 1)}, "has no offset from UTC"),  # noqa: DTZ001  (what it is about)
         ({"due": "2026-01-01T10:00"}, "has no offset from UTC"),
-        ({"due": 5}, "an instant cannot be read from 5"),
+        ({"due": 5}, "an instant cannot be parsed from 5"),
         ({"priority": 2**32}, "priority is 4294967296"),
         ({"priority": "high"}, "priority must be a whole number"),
         ({"lane": 5}, "lane must be text, not int"),
         ({"tenant": "\ud800"}, "is not valid Unicode"),
         ({"key": "a\0b"}, "contains NUL"),
-        ({"expires": -5}, "a duration cannot be read"),
-        ({"candidates": ["a"]}, "candidates were given, but the kind is no cascade"),
+        ({"expires": -5}, "a duration cannot be parsed"),
+        ({"candidates": ["a"]}, "candidates were given, but the kind is not a cascade"),
     ],
 )
 def test_unusable_options_of_a_send_are_refused(
@@ -302,5 +305,5 @@ async def test_backlog_key_and_id_conflicts_reach_the_caller(
         await app.send_async(call, n=2, job_id=one.id)
     with pytest.raises(hw.BacklogFull):
         await app.send_many_async(call.make(n=n) for n in range(10, 15))
-    with pytest.raises(hw.InvalidValue, match="is no UUID"):
+    with pytest.raises(hw.InvalidValue, match="is not a UUID"):
         await app.send_async(call, n=3, job_id="17")

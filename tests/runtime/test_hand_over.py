@@ -193,7 +193,7 @@ async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedS
         await store.becomes(sent.id, "awaiting")
         await app.signal_async("first", event="e", final="succeeded")
         await store.ends(sent.id)
-    assert "has handed over already (add another key with known_as)" in refused[0]
+    assert "has already handed over (add another key with known_as)" in refused[0]
 
 
 @pytest.mark.parametrize(

@@ -156,5 +156,5 @@ async def test_an_app_of_a_program_lives_in_one_store_after_the_other_as_tests_a
 
 async def test_an_app_with_a_store_of_its_own_lives_in_no_other() -> None:
     app = hw.App(store=MemoryStore())
-    with pytest.raises(hw.InvalidValue, match="has its store open already"):
+    with pytest.raises(hw.InvalidValue, match="has already opened its store"):
         app.use(MemoryStore())

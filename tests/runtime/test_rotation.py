@@ -41,7 +41,7 @@ def test_without_grace_only_the_new_secret_is_left() -> None:
 
 
 def test_token_that_has_ended_is_not_rotated() -> None:
-    with pytest.raises(InvalidState, match="has ended"):
+    with pytest.raises(InvalidState, match="has expired"):
         rotate(SPEC, NOW + 1, 0)
 
 

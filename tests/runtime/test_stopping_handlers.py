@@ -196,7 +196,7 @@ async def test_async_handler_is_stopped_at_its_timeout(
         assert (view.state, view.result) == ("succeeded", b'"late, but done"')
     else:
         assert view.state == "dead"
-        assert "handler_timeout: HandlerTimeout: the handler of 'slow' ran" in view.runs[0].error
+        assert "handler_timeout: HandlerTimeout: the handler of 'slow' ex" in view.runs[0].error
 
 
 async def test_timeout_of_the_handlers_own_is_not_taken_for_the_kinds(
@@ -238,7 +238,7 @@ async def test_handler_is_told_that_its_lease_is_lost_and_writes_nothing(
     sent = await app.send_async(work)
     async with working(app) as worker:
         await soon(begun)
-        # By force, as an operator would: the run is not live any more.
+        # By force, as an operator would: the run is no longer live.
         assert await store.move(Verb.KILL, sent.id) == ["done"]
         beat_soon(worker)
         await soon(told)

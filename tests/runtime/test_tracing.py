@@ -317,7 +317,7 @@ def test_the_ratio_of_the_standard_variables_is_taken_for_jobs():
 async def test_an_app_whose_store_is_open_cannot_be_traced_any_more(spans: Spans):
     app = hw.App("memory://")
     async with app:
-        with pytest.raises(hw.InvalidValue, match="open already"):
+        with pytest.raises(hw.InvalidValue, match="already opened"):
             trace(app, spans.provider)
 
 

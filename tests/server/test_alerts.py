@@ -622,7 +622,7 @@ def test_an_address_that_apprise_cannot_read_is_not_logged(
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "apprise")
     assert not is_known(url)
-    with pytest.raises(hw.InvalidValue, match="address 1 is no address"):
+    with pytest.raises(hw.InvalidValue, match="address 1 is not an address"):
         AppriseAddress(url, "address 1")
     assert "hunter2" not in caplog.text
 
@@ -630,7 +630,7 @@ def test_an_address_that_apprise_cannot_read_is_not_logged(
 async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():
     store = open_store("memory://")
     service = Service(store, ServerOptions(alerts={"urls": ["nothing://hunter2"]}))
-    with pytest.raises(hw.InvalidValue, match="address 1 is no address") as raised:
+    with pytest.raises(hw.InvalidValue, match="address 1 is not an address") as raised:
         start_alerts(service)
     assert "hunter2" not in str(raised.value)
     await service.close()

@@ -262,7 +262,7 @@ async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
     db.pragma("user_version", connection.latest() + 1)
     db.close()
     before = content_of(path)
-    with pytest.raises(SchemaMismatch, match="this program knows") as error:
+    with pytest.raises(SchemaMismatch, match="this program only supports") as error:
         SqliteStore(options(path))
     assert "upgrade" in error.value.hint
     assert content_of(path) == before

@@ -85,7 +85,7 @@ def at_app(session: Session, target: str) -> Session:
     url = open_app(session, target).url
     if not url:
         message = f"the App of {target} was given an open store"
-        raise InvalidValue(message, hint="name its URL with --store instead of --app")
+        raise InvalidValue(message, hint="pass its URL with --store instead of --app")
     return Session(store=url, json=session.json)
 
 

@@ -51,8 +51,10 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
             now = (await store.read(StatsQuery())).now
             until_at = moment.resolved(now)
             if until_at <= now:
-                message = f"--until is {until}, which is over: it is {session.clock.at(now)}"
-                raise InvalidValue(message, hint="give a moment to come, or a span such as 20m")
+                message = (
+                    f"--until is {until}, which is in the past: it is now {session.clock.at(now)}"
+                )
+                raise InvalidValue(message, hint="pass a future time, or a duration such as 20m")
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         done = await _defined(store, definition_request(session, item, signed), gate)
         return done, until_at, await _doubt(store, gate)

@@ -87,20 +87,20 @@ class AddressOptions:
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             message = "of --tls-cert and --tls-key, one is missing"
-            raise InvalidValue(message, hint="give both, or neither")
+            raise InvalidValue(message, hint="pass both, or neither")
         for proxy in self.trust_proxy or ():
             _check_proxy(proxy)
         if not self.is_loopback and not has_tokens:
-            message = f"at {self.host} others could reach the server, and the store has no token"
-            raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
+            message = f"at {self.host} others could reach the server, but the store has no token"
+            raise InvalidValue(message, hint="create one first: headway token create NAME --role …")
         if self.trust_proxy and not has_tokens:
-            message = "others reach the server through the proxy, and the store has no token"
-            raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
+            message = "others reach the server through the proxy, but the store has no token"
+            raise InvalidValue(message, hint="create one first: headway token create NAME --role …")
         if not self.is_loopback and self.tls_cert is None and not self.plain_http:
-            message = f"at {self.host} tokens would go over the network in the clear"
+            message = f"at {self.host} tokens would be sent over the network unencrypted"
             raise InvalidValue(
                 message,
-                hint="give --tls-cert and --tls-key; or --plain-http if a proxy does TLS before it",
+                hint="pass --tls-cert and --tls-key, or --plain-http behind a TLS proxy",
             )
         return ListenAddress(
             host=self.host,
@@ -115,8 +115,8 @@ def _check_proxy(proxy: str) -> None:
     try:
         ip_network(proxy, strict=False)
     except ValueError:
-        message = f"--trust-proxy: {proxy!r} is no address"
-        raise InvalidValue(message, hint="give an IP address or network, no name") from None
+        message = f"--trust-proxy: {proxy!r} is not an address"
+        raise InvalidValue(message, hint="pass an IP address or network, not a name") from None
 
 
 def is_loopback(host: str) -> bool:

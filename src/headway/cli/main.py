@@ -173,7 +173,7 @@ def _unwritten(error: OSError) -> Exception:
     if error.errno != ENOSPC:
         return error
     message = "the output cannot be written: no space is left on the device"
-    return StoreFull(message, hint="make room there, or write it elsewhere")
+    return StoreFull(message, hint="free some space, or write it elsewhere")
 
 
 def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:

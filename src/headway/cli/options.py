@@ -123,7 +123,7 @@ def read_number(option: str, what: str, text: str) -> tuple[str, int]:
     name, equals, number = text.rpartition("=")
     usable = number.isascii() and number.isdigit() and len(number) <= len("2147483647")
     if not equals or not usable or (not name and what == "NAME"):
-        message = f"the {option} {text[:80]!r} is no {what}=N"
+        message = f"the {option} {text[:80]!r} is not {what}=N"
         raise InvalidValue(message, hint=f"as --{option} acme=2")
     return name, int(number)
 

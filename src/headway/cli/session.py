@@ -88,7 +88,7 @@ class Session:
         file = store_file(self.store_url)
         if file is not None and not make and not file.exists():
             message = f"there is no store at {file}"
-            raise StoreUnavailable(message, hint="give --store, or let headway migrate make it")
+            raise StoreUnavailable(message, hint="pass --store, or create it with headway migrate")
 
         async def whole() -> Result:
             store = open_store(self.store_url if make else untouched(self.store_url))

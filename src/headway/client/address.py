@@ -72,14 +72,16 @@ def _checked_url(url: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.username is not None or parts.password is not None:
-        message = "the server's URL holds a name or a password"
+        message = "the server's URL contains a user name or a password"
         raise InvalidValue(message, hint="pass the token as token=, or set HEADWAY_TOKEN")
     if parts.scheme not in SCHEMES or not parts.hostname or port == 0:
         message = f"{url[:80]!r} is not the URL of a server"
-        raise InvalidValue(message, hint="as http://127.0.0.1:8080 or https://jobs.example.com")
+        raise InvalidValue(
+            message, hint="use http://127.0.0.1:8080 or https://jobs.example.com, for example"
+        )
     if parts.query or parts.fragment:
-        message = "the server's URL holds a query or a fragment"
-        raise InvalidValue(message, hint="as https://jobs.example.com, with a path if need be")
+        message = "the server's URL contains a query or a fragment"
+        raise InvalidValue(message, hint="use https://jobs.example.com, with a path if needed")
     return url.rstrip("/")
 
 
@@ -87,7 +89,7 @@ def _checked_token(token: str | None) -> str | None:
     # The message never shows the value: it is a secret even if it is malformed.
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         message = "the token is not well-formed"
-        raise InvalidValue(message, hint="it is one word, as `headway token create` printed it")
+        raise InvalidValue(message, hint="pass it exactly as `headway token create` printed it")
     return token
 
 

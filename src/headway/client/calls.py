@@ -98,11 +98,11 @@ def _of_other_program(status: int, what: str, *, writes: bool) -> HeadwayError:
     if status in {401, 407}:
         return Unauthenticated(message, hint=_HOW_TO_OPEN)
     if status == 403:
-        return Forbidden(message, hint="something before the server refuses the call")
+        return Forbidden(message, hint="a proxy in front of the server refuses the call")
     if status == 429:
-        return TooManyRequests(message, hint="something before the server limits the calls")
+        return TooManyRequests(message, hint="a proxy in front of the server limits the calls")
     if status == 503:
-        return StoreUnavailable(message, hint="the server is not there")
+        return StoreUnavailable(message, hint="there is no server at this address")
     if status >= 500:
         # A proxy does not know how far the call came.
         return (OutcomeUnknown if writes else StoreUnavailable)(message)
@@ -187,7 +187,7 @@ class HttpReply:
             return _decode(self.body) if self.body else None
         except (msgspec.DecodeError, UnicodeDecodeError):
             message = "the server's reply is not JSON"
-            raise StoreUnavailable(message, hint="is it a Headway server?") from None
+            raise StoreUnavailable(message, hint="is this a Headway server?") from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

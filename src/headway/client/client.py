@@ -1,4 +1,4 @@
-"""The client: a program's connection to a server."""
+"""The client: a connection from a program to a server."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ Given = ParamSpec("Given")
 
 
 class JobsAsked(TypedDict, total=False):
-    """Which jobs; what is left out stands for any.
+    """Selects jobs; an omitted field matches any.
 
     Attributes:
-        lane: only of this lane.
-        tenant: only of this tenant.
-        kind: only of this kind.
-        states: only in these.
-        key: only the job that has this key.
-        subject: only about this.
-        newest: newest arrival first.
-        cursor: of the page before.
-        limit: 1 to 1000.
+        lane: only jobs in this lane.
+        tenant: only jobs of this tenant.
+        kind: only jobs of this kind.
+        states: only jobs in these states.
+        key: only the job with this key.
+        subject: only jobs with this subject.
+        newest: list the newest jobs first.
+        cursor: cursor of the previous page.
+        limit: maximum number of jobs, 1 to 1000.
     """
 
     lane: str
@@ -81,9 +81,9 @@ def _waiting(
 
 
 class Client:
-    """A program's connection to a server: produces, signals, reads, and works.
+    """A connection to a server: to send, signal, read and run jobs.
 
-    Each method exists twice: for callers that wait, and with `_async` for callers that await.
+    Each method exists in a synchronous version and, with the suffix `_async`, an asynchronous one.
     """
 
     def __init__(
@@ -95,18 +95,19 @@ class Client:
         patience: object = "10s",
         timing: Timing | None = None,
     ) -> None:
-        """Make it; nothing is opened before the first call.
+        """Create a client; it connects with the first call.
 
         Args:
-            url: of the server; if not given, HEADWAY_URL in the environment, else
+            url: URL of the server; defaults to HEADWAY_URL in the environment, or
                 "http://127.0.0.1:8080".
-            token: if not given, HEADWAY_TOKEN in the environment, else none.
-            timeout: how long one try of a call may take, as "30s" or a timedelta.
-            patience: for how long a call is repeated while the server is away, or asks for it.
+            token: API token; defaults to HEADWAY_TOKEN in the environment.
+            timeout: time limit of one attempt of a call, as "30s" or a timedelta.
+            patience: how long a call is retried while the server is unreachable or asks for a
+                retry.
             timing: the simulator's.
 
         Raises:
-            InvalidValue: the URL is none of a server, or another value is unusable.
+            InvalidValue: the URL is not the URL of a server, or another value is not valid.
         """
         address = read_address(url, token)
         self._url = address.url
@@ -125,16 +126,16 @@ class Client:
 
     @property
     def store(self) -> Store:
-        """The server as a store: what workers, and `App(store=...)`, speak to."""
+        """The server as a store, for workers and `App(store=...)`."""
         return self.remote
 
     def close(self) -> None:
-        """Close all connections; a later call opens them again."""
+        """Close all connections; the next call opens them again."""
         self.wait_for(self.close_async())
         self._background.close()
 
     async def close_async(self) -> None:
-        """As `close`, for callers that can await."""
+        """Asynchronous version of `close`."""
         await self.remote.close()
 
     def __enter__(self) -> Self:
@@ -167,30 +168,30 @@ class Client:
         also: Mapping[str, object] | None = None,
         **given: Any,  # noqa: ANN401  (checked by the kind, or by the server)
     ) -> Sent:
-        """Make a job; when this returns, it is stored.
+        """Send a job; when this returns, the job is stored.
 
         Args:
-            kind: a kind of an App in this program, or the name of one that a worker elsewhere
-                has.
-            also: of a kind by name: further fields of the job as the HTTP API has them, such as
+            kind: a kind of an App in this program, or the name of a kind that workers elsewhere
+                define.
+            also: for a kind given by name: further fields of the job as in the HTTP API, such as
                 `{"gates": ["numbers"], "retry": {"attempts": 3}}`.
             given: the handler's arguments, and the options of `Kind.make`.
 
         Returns:
-            Its id, and whether this call made it.
+            The id of the job, and whether this call created it.
 
         Raises:
             CallerError: an argument or option is refused; nothing was written.
-            AccessError: the token is not for this; nothing was written.
+            AccessError: the token does not permit this; nothing was written.
             StoreUnavailable: the server cannot be reached; nothing was written.
-            OutcomeUnknown: no answer came; the same call with the same `job_id` or `key` returns
-                it.
-            InvalidValue: `also` was given for a kind that is declared.
+            OutcomeUnknown: there was no answer; repeating the call with the same `job_id` or `key`
+                returns the job.
+            InvalidValue: `also` was passed for a declared kind.
         """
         if isinstance(kind, Kind):
             if also:
                 message = f"the kind {kind.name!r} says the rest itself"
-                raise InvalidValue(message, hint="leave `also` out, or give the kind's name")
+                raise InvalidValue(message, hint="omit `also`, or pass the name of the kind")
             return await self._send_of(kind, kind.make(**given))
         reply = await self.remote.post("/v1/jobs", plain_body(kind, given, also or {}))
         return Sent(reply["id"], reply["created"])
@@ -198,19 +199,19 @@ class Client:
     send = _waiting(send_async)
 
     async def send_many_async(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
-        """Make many jobs, in steps of 1000; each step is stored whole or not at all.
+        """Send many jobs in steps of 1000; each step is stored completely or not at all.
 
         Args:
-            jobs: from a kind's `make`, or as the HTTP API has them:
-                `{"kind": "send_mail", "args": {...}}`. Their gates must be declared already, as
-                by an `App` on this server, which sends them as well.
+            jobs: created by a kind's `make`, or as in the HTTP API: `{"kind": "send_mail", "args":
+                {...}}`. Their gates must already be declared, for example by an `App` that uses
+                this server.
 
         Returns:
-            For each job, in this order, its id and whether this call made it.
+            For each job, in this order, its id and whether this call created it.
 
         Raises:
-            CallerError: a step is refused; those before it are stored.
-            StoreError: the server cannot do it now; those before it are stored.
+            CallerError: a step is refused; the steps before it are stored.
+            StoreError: the server cannot serve the call now; the steps before are stored.
         """
         now = self.remote.wall_at()
         bodies = (
@@ -223,19 +224,19 @@ class Client:
     async def signal_async(
         self, key: str, *, event: str, **options: Unpack[SignalOptions]
     ) -> SignalReply:
-        """Report what the outside world says about a job that awaits it.
+        """Report an external event for a job that awaits it.
 
         Args:
-            key: the job's reference, or a key that it is known as.
-            event: the event's id; each is applied once.
+            key: the reference of the job's run, or a key it is known by.
+            event: id of the event; each event is applied once.
             options: see `SignalOptions`.
 
         Returns:
-            The reply of the store.
+            The store's reply.
 
         Raises:
-            CallerError: the signal says nothing or too much.
-            StoreError: the server cannot do it now.
+            CallerError: the signal specifies nothing or too much.
+            StoreError: the server cannot serve the call now.
         """
         return await self.remote.signal(read_signal(key, event, options))
 
@@ -257,13 +258,13 @@ class Client:
     # ------------------------------------------------------------------------------------ jobs
 
     async def job_async(self, job: str) -> JobView | None:
-        """Return a job and its whole record; None if no job has this id."""
+        """Return a job with its whole record, or None if there is no such job."""
         return await self.remote.read(JobQuery(id=job))
 
     job = _waiting(job_async)
 
     async def jobs_async(self, **asked: Unpack[JobsAsked]) -> Page[JobView]:
-        """Return a page of jobs, oldest arrival first.
+        """Return a page of jobs, oldest first.
 
         Args:
             asked: see `JobsAsked`.
@@ -277,34 +278,34 @@ class Client:
     jobs = _waiting(jobs_async)
 
     async def why_async(self, job: str) -> WhyView | None:
-        """Return why a job is where it is; None if no job has this id."""
+        """Return why a job is in its current state, or None if there is no such job."""
         return await self.remote.read(WhyQuery(id=job))
 
     why = _waiting(why_async)
 
     async def read_async(self, query: Query[Answer]) -> Answer:
-        """Answer one of the contract's questions, such as `LanesQuery()`.
+        """Run one of the contract's queries, such as `LanesQuery()`.
 
         Raises:
-            CallerError: the HTTP API does not answer it.
+            CallerError: the HTTP API does not support it.
         """
         return await self.remote.read(query)
 
     read = _waiting(read_async)
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
-        """Cancel a queued job, and ask one that runs or awaits to end.
+        """Cancel a queued job, or request that a running or awaiting job stops.
 
         Args:
-            job: its id.
-            reason: for the trail.
+            job: id of the job.
+            reason: reason to record in the trail.
 
         Returns:
-            Its state now.
+            The state of the job after the call.
 
         Raises:
-            UnknownJob: there is none.
-            InvalidState: it is final.
+            UnknownJob: there is no such job.
+            InvalidState: the job is already final.
         """
         return await self._move(Verb.CANCEL, job, reason, Edit())
 
@@ -313,19 +314,19 @@ class Client:
     async def retry_async(
         self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
     ) -> str | None:
-        """Give a dead or cancelled job a new life.
+        """Run a dead or cancelled job again, with all its attempts.
 
         Args:
-            job: its id.
-            reason: for the trail.
-            args: new arguments, in place of all the old.
+            job: id of the job.
+            reason: reason to record in the trail.
+            args: new arguments; they replace all the old ones.
 
         Returns:
-            Its state now.
+            The state of the job after the call.
 
         Raises:
-            UnknownJob: there is none.
-            InvalidState: it is neither dead nor cancelled.
+            UnknownJob: there is no such job.
+            InvalidState: the job is neither dead nor cancelled.
         """
         edit = Edit() if args is None else Edit(args=encode("arguments", args))
         return await self._move(Verb.RETRY, job, reason, edit)
@@ -341,31 +342,31 @@ class Client:
     # ------------------------------------------------------------------------------------ work
 
     def worker(self, app: App, **options: Unpack[WorkerOptions]) -> Worker:
-        """Make a worker for an App's kinds that claims from the server.
+        """Create a worker for an App's kinds that claims from the server.
 
-        From now on all that the App sends goes to the server too. The server does the chores.
+        From now on, the App also sends to the server. The server does the store's maintenance.
 
         Args:
-            app: whose handlers run here.
-            options: see `WorkerOptions`; it serves all lanes of the app if none are given.
+            app: the App whose handlers run here.
+            options: see `WorkerOptions`; the worker serves all lanes of the app by default.
 
         Returns:
-            The worker; `await worker.run()` works until `worker.stop()`.
+            The worker; `await worker.run()` runs it until `worker.stop()` is called.
 
         Raises:
-            InvalidValue: the app has another store open.
+            InvalidValue: the app has already opened another store.
         """
         app.use(self.remote)
         here: WorkerOptions = {"chores": False, "signal_url": self.remote.signal_url}
         return app.worker(**{**here, **options})
 
     def run(self, app: App, **options: Unpack[WorkerOptions]) -> None:
-        """Work until SIGTERM or Ctrl-C; a second one does not wait for handlers.
+        """Run a worker until SIGTERM or Ctrl-C; a second signal does not wait for handlers.
 
-        A third one ends the process at once, whatever still runs in it.
+        A third signal kills the process at once.
 
         Args:
-            app: whose handlers run here.
+            app: the App whose handlers run here.
             options: as for `worker`.
         """
         event_loop.run(self._work(app, options))
@@ -379,16 +380,16 @@ class Client:
             await self.close_async()
 
     async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
-        """Claim jobs, and wait for some if there are none.
+        """Claim jobs; if there are none, wait for some.
 
-        A program that claims by hand also beats and settles by hand.
+        A program that claims jobs itself must also send heartbeats and settle them.
 
         Args:
             worker: a random name, new at each start of the program.
             asked: see `ClaimAsked`.
 
         Returns:
-            The jobs, in the order to be started; none if the time is up.
+            The jobs, in the order to start them; none if the wait timed out.
         """
         return read_claim((await self.remote.ask(claim_call(worker, asked))).body).reply()
 
@@ -399,10 +400,10 @@ class Client:
 
         Args:
             worker: as for `claim`.
-            outcomes: up to 1000.
+            outcomes: up to 1000 outcomes.
 
         Returns:
-            A verdict for each; LOST for a run that is not live any more.
+            A verdict for each; LOST for a run that is no longer live.
         """
         call = settle_call(worker, outcomes, self.remote.wall_at(), self.patience_s)
         return [Verdict(word) for word in (await self.remote.ask(call)).json["verdicts"]]
@@ -412,15 +413,15 @@ class Client:
     async def beat_async(
         self, worker: str, running: Sequence[tuple[str, int]], *, lease: object = "30s"
     ) -> BeatReply:
-        """Keep the leases of what a worker runs.
+        """Extend the leases of a worker's runs.
 
         Args:
             worker: as for `claim`.
             running: each run that it holds, as (job, run).
-            lease: how long its runs live from now.
+            lease: how long its runs stay valid from now.
 
         Returns:
-            Which of them are lost, and which are to be cancelled.
+            Which runs are lost, and which should be cancelled.
         """
         return await self.remote.beat(
             BeatRequest(worker=worker, running=tuple(running), lease_ms=parse_duration(lease))

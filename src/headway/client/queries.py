@@ -65,7 +65,7 @@ def read_record(kind: type[Record], fields: object) -> Record:
         return cast("Record", _reader(kind)(fields))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         message = f"the server's {kind.__name__} cannot be read: {error}"
-        raise StoreUnavailable(message, hint="use one version for server and client") from None
+        raise StoreUnavailable(message, hint="use the same version for server and client") from None
 
 
 @cache
@@ -211,7 +211,9 @@ def read_claim(body: bytes) -> ClaimResponse:
         return _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         message = f"the server's claim cannot be read: {error}"
-        raise StoreUnavailable(message, hint="is it a Headway server of this version?") from None
+        raise StoreUnavailable(
+            message, hint="is this a Headway server of the same version?"
+        ) from None
 
 
 @lru_cache(maxsize=1024)
@@ -281,7 +283,7 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
             return RemoteQuery(call=call, read=_record(AuditView))
         case _:
             message = f"a server does not answer this {type(query).__name__}"
-            raise CallerError(message, hint="open the store itself for that")
+            raise CallerError(message, hint="open the store directly instead")
 
 
 def underway_call(query: JobsQuery) -> HttpCall:

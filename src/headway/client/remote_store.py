@@ -269,7 +269,7 @@ class RemoteStore:
         edit = request.edit
         if (edit.stage, edit.gates, edit.candidates) != (None, None, None):
             message = "the HTTP API does not change a job's stage, gates or candidates"
-            raise InvalidValue(message, hint="do so in a program that has the store")
+            raise InvalidValue(message, hint="do it in a program that opens the store directly")
         body: Fields = {
             "verb": str(request.verb),
             "ids": list(request.ids),
@@ -409,4 +409,4 @@ def _revision(reply_json: object) -> int:
 
 def _refuse(what: str, _: object) -> NoReturn:
     message = f"a server does not {what} for its clients"
-    raise CallerError(message, hint="the server does it itself; run workers with chores=False")
+    raise CallerError(message, hint="the server does it; run workers with chores=False")

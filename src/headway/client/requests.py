@@ -60,7 +60,7 @@ def job_body(job: NewJob, now: int) -> Fields:
     """
     if job.entry is not None:
         message = f"the job {job.id} is a fire of the entry {job.entry!r}"
-        raise InvalidValue(message, hint="the server lays the fires of its timetable itself")
+        raise InvalidValue(message, hint="the server creates the fires of its timetable")
     fields: Fields = {
         "id": job.id,
         "kind": job.kind,
@@ -185,7 +185,7 @@ def body_with_id(body: Mapping[str, object]) -> Fields:
         InvalidValue: it names no kind.
     """
     if not body.get("kind"):
-        message = "a job names no kind"
+        message = "a job has no kind"
         raise InvalidValue(message, hint='as {"kind": "send_mail", "args": {"to": "…"}}')
     return {"id": str(uuid7()), **body}
 
@@ -256,7 +256,9 @@ def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa:
             return call("DELETE", "timetable", item.name)
         case _:
             message = f"a client cannot send a {type(item).__name__} to a server"
-            raise CallerError(message, hint="give the server that App with `--app`, or a store")
+            raise CallerError(
+                message, hint="start the server with that App (`--app`), or open a store"
+            )
 
 
 def _gate(spec: GateSpec) -> Fields:

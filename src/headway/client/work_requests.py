@@ -72,7 +72,7 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
         now: the caller's own time in ms UTC, for jobs that follow and expire.
 
     Raises:
-        InvalidValue: it is no outcome, or a job that follows cannot be sent.
+        InvalidValue: it is not an outcome, or a job that follows cannot be sent.
     """
     body: Fields = {"job": outcome.job, "run": outcome.run, **_fields_of(outcome)}
     if outcome.then:
@@ -89,7 +89,9 @@ def refuse_stage(whose: str) -> NoReturn:
         InvalidValue: always.
     """
     message = f"{whose}: the HTTP API does not set the stage of the next attempt"
-    raise InvalidValue(message, hint="do so in a worker that has the store, or go on with Next")
+    raise InvalidValue(
+        message, hint="do it in a worker that opens the store directly, or return Next"
+    )
 
 
 def closing_body(closing: Closing) -> Fields:
@@ -131,7 +133,7 @@ def _fields_of(outcome: Outcome) -> Fields:  # noqa: C901, PLR0911, PLR0912  (on
         case FoundUnfit():
             return filled({"outcome": "unfit", "reason": outcome.reason})
         case _:
-            message = f"{type(outcome).__name__} is no outcome"
+            message = f"{type(outcome).__name__} is not an outcome"
             raise InvalidValue(message)
 
 

@@ -1,4 +1,4 @@
-"""An operator's moves on jobs; each is on the trail with who, when and why."""
+"""Operators' actions on jobs; each is recorded in the trail with its author, time and reason."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ class Verb(StrEnum):
     """What an operator may do with a job."""
 
     CANCEL = "cancel"
-    """Queued: cancelled at once. Running or awaiting: asked for. Final: refused."""
+    """Queued: cancelled at once. Running or awaiting: requested. Final: refused."""
     RETRY = "retry"
-    """Dead or cancelled: a new life, also with edited arguments. Else: refused."""
+    """Dead or cancelled: runs again, optionally with new arguments. Otherwise: refused."""
     RUN_NOW = "run_now"
-    """Queued: due at once; every gate still holds. Else: refused."""
+    """Queued: due at once; gates still apply. Otherwise: refused."""
     EDIT = "edit"
-    """Queued: priority, due time, arguments, stage and gates, candidates. Else: refused."""
+    """Queued: change priority, due time, arguments, stage, gates, candidates. Else: refused."""
     SUCCEED = "succeed"
-    """Not final: succeeded, its permits given back. Final: refused."""
+    """Not final: succeeds and returns its permits. Final: refused."""
     KILL = "kill"
-    """Not final: dead, its permits given back. Final: refused."""
+    """Not final: becomes dead and returns its permits. Final: refused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """What to change; None leaves it.
+    """What to change; None leaves a field unchanged.
 
     Attributes:
-        priority: 0 to 4294967295, smaller first.
+        priority: 0 to 4294967295; lower numbers start first.
         due_at: milliseconds UTC.
         args: a JSON object, UTF-8.
-        stage: where the job goes on; without `gates` with those that it has.
-        gates: what it asks for from now on, resolved; it moves to the flow that they make.
-        candidates: of a cascade, who is left to be asked, in this order; with none left it is
-            exhausted at once. A move with these is refused for a job that is no cascade.
+        stage: stage in which the job continues; without `gates`, it keeps its gates.
+        gates: its gates from now on, resolved; the job moves to the flow that they define.
+        candidates: of a cascade, the candidates left to try, in this order; if none are left, it
+            is exhausted at once. Refused for a job that is not a cascade.
     """
 
     priority: int | None = None
@@ -49,10 +49,10 @@ class Edit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActRequest:
-    """One move on up to 1000 jobs.
+    """One action on up to 1000 jobs.
 
     Attributes:
-        request: a random id; a repeat answers what the first did.
+        request: a random id; a repeated request returns the answer of the first.
         ids: the jobs.
         verb: what to do.
         edit: for edit and retry.
@@ -69,21 +69,21 @@ class ActRequest:
 
 
 class Acted(StrEnum):
-    """The answer for one job."""
+    """The result for one job."""
 
     DONE = "done"
     """The verb was applied."""
     ASKED = "asked"
-    """The job is held; it ends when its run or its deadline says so."""
+    """Requested: the job ends when its run ends or its deadline passes."""
     REFUSED = "refused"
-    """The verb does not apply to its state; nothing was written."""
+    """Not possible in the job's state; nothing was written."""
     UNKNOWN = "unknown"
-    """There is no job of this id."""
+    """There is no job with this id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActReply:
-    """The result of the move on one job, in the order of the request."""
+    """The result for one job, in the order of the request."""
 
     id: str
     answer: Acted

@@ -162,7 +162,7 @@ class Verdict(StrEnum):
     ALREADY = "already"
     """This same run has settled before, or had written just this."""
     LOST = "lost"
-    """The run is not live any more; nothing was written."""
+    """The run is no longer live; nothing was written."""
     CANCELLED = "cancelled"
     """Written, but the job ends cancelled, because a cancel was requested."""
 

@@ -69,16 +69,16 @@ class Signal:
 
 
 class Heard(StrEnum):
-    """The answer to a signal."""
+    """What was done with a signal."""
 
     APPLIED = "applied"
-    """It was the first with this event id, and was applied."""
+    """The event was applied: the first one with this id."""
     ALREADY = "already"
-    """An event of this id was applied before; nothing was written."""
+    """An event with this id was applied before; nothing was written."""
     KEPT = "kept"
-    """No run awaits this key yet; kept for an hour."""
+    """No run awaits this key yet; the signal is kept for an hour."""
     LATE = "late"
-    """The run awaits it no longer; nothing was settled."""
+    """The run no longer awaits it; nothing was settled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,9 +86,9 @@ class SignalReply:
     """The reply to a signal.
 
     Attributes:
-        answer: definite.
-        job: the job it was for, if one is known.
-        state: the job's state now.
+        answer: what was done with the signal.
+        job: id of the job it was for, if known.
+        state: state of the job after the signal.
     """
 
     answer: Heard

@@ -1,8 +1,8 @@
 """The Store: all state of the engine behind one protocol.
 
-Each operation is one atomic step: all of its writes are seen, or none. Each can be repeated after
-a lost reply with the effect of one execution. Time is the store's own: now = max(the highest time
-it ever used, its clock). An operation may be awaited from any event loop in any thread.
+Each operation is one atomic step: all of its writes become visible, or none. Each can be repeated
+after a lost reply, with the effect of one execution. Time is the store's own: now = max(the highest
+time it ever used, its clock). An operation may be awaited from any event loop in any thread.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Clock(Protocol):
 
 
 class Sent(NamedTuple):
-    """The reply for one job.
+    """The result for one job.
 
     Attributes:
-        id: the job that exists now: the one asked for, or the one that has its key.
-        created: whether this call made it.
+        id: the job that exists now: the requested one, or the one that has its key.
+        created: whether this call created it.
     """
 
     id: str
@@ -42,16 +42,18 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InFlight:
-    """A job whose work is already under way in the outside world.
+    """A job whose work is already in progress in the outside world.
 
     Attributes:
-        job: as for enqueue; its key says whether it is known already.
-        signal_key: of the signal that will report its end.
-        since_at: when its work began; a job that is made was created then, if that is past.
-        deadline_ms: from now; at its end the provider is asked or the deadline decides.
+        job: as for enqueue; its key shows whether the store already knows it.
+        signal_key: key of the signal that will report its end.
+        since_at: when its work started; a new job gets this time, if past, as its creation time.
+        deadline_ms: time until the deadline, from now; then the provider is queried, or the
+            deadline decides.
         members: the member it holds in each of its pools.
-        newer: whether this is known to be newer than the store, which is an older state of
-            itself: then a job that is queued there, or held by an earlier run, is taken up too.
+        newer: whether this information is known to be newer than the store, which was restored to
+            an older state: then a job that is queued there, or held by an earlier run, is taken
+            over too.
     """
 
     job: NewJob
@@ -74,165 +76,164 @@ class Store(Protocol):
 
     @property
     def runs_inline(self) -> bool:
-        """Whether an operation that is driven outside any event loop ends without suspending.
+        """Whether operations driven outside an event loop complete without suspending.
 
-        It does its work on the caller's thread then; all but `wait`. A caller that cannot await
-        so saves itself the way through another thread.
+        They then run on the caller's thread, except for `wait`, so that callers that cannot await
+        need no other thread.
         """
         ...
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        """Make jobs that do not exist yet; inserts only.
+        """Create jobs that do not exist yet; inserts only.
 
         Guard: neither the id nor, within the tenant, a live key exists.
 
         Args:
-            jobs: up to 1000, all or none.
+            jobs: up to 1000; all are stored, or none.
 
         Returns:
-            For each job, in this order, which job exists and whether this call made it. An id
-            that exists with the same body answers `created=False`.
+            For each job, in this order, the id of the existing job and whether this call created
+            it. For an id that already exists with the same body, `created` is False.
 
         Raises:
-            KeyConflict: a key names a job with another body; nothing was written.
-            IdConflict: an id names a job with another body; nothing was written.
+            KeyConflict: a key belongs to a job with a different body; nothing was written.
+            IdConflict: an id belongs to a job with a different body; nothing was written.
             UnknownGate: a gate is not declared; nothing was written.
-            BacklogFull: a lane would hold more than its `max_backlog`; nothing was written.
+            BacklogFull: a lane would exceed its `max_backlog`; nothing was written.
         """
         ...
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """Start up to n jobs in order, each with all its permits.
 
-        Guard: each job is waiting, its gates fit now, and the claim's number is new. Promotes
-        what is due first (at most 1000 jobs a lane). Starts count at the store's time of the
-        claim. A repeated number answers the jobs of the first that the worker still holds; a
-        smaller one answers none.
+        Guard: each job is waiting, its gates fit now, and the claim's number is new. Due jobs are
+        promoted first (at most 1000 per lane). Starts count at the store's time of the claim. A
+        repeated number returns the jobs of the first claim that the worker still holds; a smaller
+        number returns none.
 
         Returns:
-            The jobs, and when to ask again.
+            The jobs, and when to claim again.
         """
         ...
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """Write what live runs say, with all that must follow.
+        """Write the outcomes of live runs, with everything that follows from them.
 
-        Guard, for each outcome: the job is running or awaiting, its run and worker are these, and
-        the worker's lease lives. What fails it answers LOST and changes nothing; the others are
-        written. Permits are given back, keyed queues fed, `then` and `on_final` jobs inserted,
-        gates closed, in the same step.
+        Guard, for each outcome: the job is running or awaiting, its run and worker match, and the
+        worker's lease is live. An outcome that fails the guard returns LOST and changes nothing;
+        the others are written. In the same step, permits are returned, keyed queues fed, `then` and
+        `on_final` jobs inserted, and gates closed.
 
         Returns:
             A verdict for each outcome, in this order.
 
         Raises:
-            CallerError: an outcome asks for what cannot be, such as a follow-up at an unknown
-                gate or a snooze without a moment; nothing was written. Sent one by one, the
-                others are.
+            CallerError: an outcome is not possible, such as a follow-up at an unknown gate or a
+                snooze without a time; nothing was written. Sent one by one, the others are.
         """
         ...
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """Extend the worker's leases, and return which runs are lost or to be cancelled.
+        """Extend a worker's leases, and return which runs are lost or to be cancelled.
 
-        Guard: a lease that has ended is not revived.
+        Guard: an expired lease is not revived.
         """
         ...
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """Settle, extend or label the run that awaits under a key.
+        """Settle, extend or label the run that awaits a key.
 
-        Guard: the event was not applied before; for final and progress, the run awaits. Signal
-        and deadline race here; the loser gets a definite LATE.
+        Guard: the event was not applied before; for final and progress, the run is awaiting. If a
+        signal and the deadline race, the loser gets a definite LATE.
         """
         ...
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
-        """Make jobs that are already under way: awaiting, in doubt, with their permits.
+        """Create jobs that are already in progress: awaiting, in doubt, with their permits.
 
-        A job that is known stays as it is, unless it is said to be `newer`. One whose signal key
-        is the reference of a run goes on counting its runs from there.
+        A known job is left unchanged unless it is marked as `newer`. If the signal key is the
+        reference of a run, its runs are counted on from there.
 
-        Guard: as for enqueue. Permits are taken even above the capacity: they are facts.
+        Guard: as for enqueue. Permits are taken even beyond the capacity, since they are in use.
         """
         ...
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """Do an operator's move on each job, and put it on the trail.
+        """Perform an operator's action on each job, and record it in the trail.
 
-        Guard: the verb applies to the job's state; a repeated request id changes nothing more.
+        Guard: the action is possible in the job's state; a repeated request id changes nothing.
         """
         ...
 
     async def define(self, request: DefineRequest) -> int:
-        """Declare, change, pause or reset gates, lanes, entries and tokens, all or none.
+        """Declare, change, pause or reset gates, lanes, entries and tokens; all or none.
 
         Guard: `revision` is current, if given.
 
         Returns:
-            The revision of the definitions now.
+            The new revision of the definitions.
 
         Raises:
-            RevisionConflict: they were changed meanwhile; nothing was written.
-            UnknownGate: a gate to be set, closed or opened is not declared; nothing was written.
-            InvalidValue: a gate of that name is declared as another kind, a token can be none, or
-                there would be more than 10,000 tokens; nothing was written.
+            RevisionConflict: they have been changed since; nothing was written.
+            UnknownGate: a gate to set, close or open is not declared; nothing was written.
+            InvalidValue: a gate is already declared as another kind, a token is not valid, or there
+                would be more than 10,000 tokens; nothing was written.
         """
         ...
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """Take a permit from its holder by force; on the trail.
+        """Revoke a permit from its holder, and record it in the trail.
 
         Returns:
-            Whether the job held one there.
+            Whether the job held a permit of this gate.
         """
         ...
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """Lay fires of a timetable entry ahead, as scheduled jobs.
+        """Create fires of a timetable entry in advance, as scheduled jobs.
 
-        Guard: the revision is current, and each moment later than the last fired.
+        Guard: the revision is current, and each time is later than the last fire.
         """
         ...
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """Do up to n of each thing that time alone brings about.
+        """Do up to n of each change that is due to the passing of time alone.
 
-        Jobs of workers whose lease has ended, deadlines, jobs that never started, due jobs, timers
-        of keyed gates, horizons of hours, retention. Safe for any number of sweepers at once.
+        It covers jobs of workers with expired leases, deadlines, jobs that never started, due jobs,
+        timers of keyed gates, horizons of hours, and retention. Any number of sweepers may run.
 
         Args:
-            n: the most of each thing.
-            keep_trail_ms: lines of the trail that are older are removed, oldest first. The newest
-                line always stays, so that no line gets the number of an earlier one.
+            n: maximum number of each change.
+            keep_trail_ms: trail lines older than this are removed, oldest first. The newest line
+                always stays, so that numbers of lines are never reused.
         """
         ...
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """Make or keep the holder the one who does chores with outside effects.
+        """Make or keep the holder the leader for maintenance with outside effects.
 
         Returns:
-            The term, which grows with each new holder; None while another holder leads.
+            The term, which increases with each new holder; None while another holder leads.
         """
         ...
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleep until something in these lanes may be claimable, or the moment has come.
+        """Sleep until a job in these lanes may be claimable, or until a time.
 
-        A hint only: it may return early, and a claim decides. What was committed after the claim
-        whose reply gave `seen` is never slept through.
+        This is only a hint: it may return early, and a claim decides. Commits after the claim that
+        returned `seen` are never missed.
 
         Args:
-            lanes: those that were claimed from.
-            until_at: by the store's time; None for as long as nothing happens.
+            lanes: the lanes claimed from.
+            until_at: in the store's time; None for no limit.
             seen: from the claim's reply.
         """
         ...
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """Answer a question from one snapshot."""
+        """Answer a query from one snapshot."""
         ...
 
     async def close(self) -> None:
-        """Release everything; running operations end first."""
+        """Release all resources, after running operations have finished."""
         ...

@@ -74,7 +74,7 @@ class Cascade:
         """Others are to be asked from now on; who was asked keeps the record.
 
         Args:
-            left: candidates, in the order to be asked.
+            left: candidates, in the order to try them.
 
         Returns:
             The cascade with its cursor before them; a turn that was cut short is repeated first

@@ -72,7 +72,7 @@ def _check_numbers(jobs: Sequence[NewJob]) -> None:
     for priority in set(map(_PRIORITY, jobs)):
         if not 0 <= priority <= MAX_PRIORITY:
             message = f"priority is {priority}"
-            raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+            raise InvalidValue(message, hint=f"it must be from 0 (first) to {MAX_PRIORITY}")
     for what, column in _TIMES.items():
         for at in set(map(column, jobs)):
             if at is not None and not 0 <= at <= LATEST:
@@ -88,8 +88,8 @@ def _check_ids(ids: Sequence[object]) -> None:
             return
     # What callers without types pass is turned to text here, and refused as no UUID.
     wrong = next(str(one) for one in ids if type(one) is not str or not is_job_id(one))
-    message = f"the job's id {wrong[:60]!r} is no UUID in text"
-    raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
+    message = f"the job's id {wrong[:60]!r} is not a UUID in text form"
+    raise InvalidValue(message, hint="use 36 characters in lower case, as uuid prints it")
 
 
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
@@ -101,7 +101,7 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
     """
     names = [use.name for use in gates]
     if len(set(names)) != len(names):
-        message = f"job of kind {kind!r} asks for one gate twice: {', '.join(names)}"
+        message = f"job of kind {kind!r} names a gate twice: {', '.join(names)}"
         raise InvalidValue(message, hint="name it once, with the sum as amount")
     for use in gates:
         check_name("gate", use.name)
@@ -140,4 +140,4 @@ def check_candidates(whose: str, candidates: Sequence[str]) -> None:
         check_name("candidate", candidate)
     if len(set(candidates)) != len(candidates):
         message = f"{whose} names a candidate twice"
-        raise InvalidValue(message, hint="each once, in the order to be asked")
+        raise InvalidValue(message, hint="name each once, in the order to try them")

@@ -56,7 +56,7 @@ def parse_duration(value: object) -> int:
         # Blanks are allowed anywhere, so a valid text can be megabytes long: do not cache those.
         ms = _read(value) if len(value) <= _MAX_CACHED else _read.__wrapped__(value)
     else:
-        message = f"a duration cannot be read from {_shown(value)}"
+        message = f"a duration cannot be parsed from {_shown(value)}"
         raise InvalidValue(message, hint=f"{_HINT}, or pass a timedelta")
     if ms < 0:
         message = f"the duration {_shown(value)} is negative"

@@ -17,7 +17,7 @@ class Head(NamedTuple):
         order: its place in its flow.
         keyed: its keyed gates, in the order declared.
         ticket: the gate that it was fed from, or None.
-        candidates: of a cascade, in the order to be asked; the first free one is taken.
+        candidates: of a cascade, in the order to try them; the first free one is taken.
         run: its last run.
         attempt: attempts used in this life.
         stage: of a kind with stages.

@@ -23,11 +23,11 @@ def parse_instant(value: object) -> int:
         Milliseconds since 1970-01-01T00:00Z, from 0 to the end of the year 9999.
 
     Raises:
-        InvalidValue: it is neither, has no offset, or lies outside the years 1970 to 9999.
+        InvalidValue: it is neither, has no offset, or is outside the years 1970 to 9999.
     """
     moment = _read(value) if isinstance(value, str) else value
     if not isinstance(moment, datetime):
-        message = f"an instant cannot be read from {_shown(value)}"
+        message = f"an instant cannot be parsed from {_shown(value)}"
         raise InvalidValue(message, hint=f"{_HINT}, or pass an aware datetime")
     offset = moment.utcoffset()
     if offset is None:
@@ -37,7 +37,7 @@ def parse_instant(value: object) -> int:
     # Subtracting the offset by hand stays exact where datetime's own years end.
     at = (moment.replace(tzinfo=None) - EPOCH - offset) // timedelta(milliseconds=1)
     if not 0 <= at <= MAX_AT:
-        message = f"the instant {_shown(value)} lies outside the years 1970 to 9999"
+        message = f"the instant {_shown(value)} is outside the years 1970 to 9999"
         raise InvalidValue(message, hint="check the year")
     return at
 
@@ -53,10 +53,10 @@ def format_instant(at: int, zone: str | None = None) -> str:
         Text that `parse_instant` reads again; milliseconds are shown where they are not zero.
 
     Raises:
-        InvalidValue: the zone is unknown, or the instant lies outside the years 1970 to 9999.
+        InvalidValue: the zone is unknown, or the instant is outside the years 1970 to 9999.
     """
     if not 0 <= at <= MAX_AT:
-        message = f"the instant {_shown(at)} ms lies outside the years 1970 to 9999"
+        message = f"the instant {_shown(at)} ms is outside the years 1970 to 9999"
         raise InvalidValue(message, hint="instants are milliseconds since 1970 UTC")
     precision = "milliseconds" if at % 1000 else "seconds"
     shift_ms = 0 if zone is None else offset_ms(find_zone(zone), at)
@@ -130,7 +130,7 @@ def parse_moment(option: str, text: str) -> Moment:
         return Moment(at=parse_instant(text))
     except InvalidValue as no_instant:
         message = f"{place}{no_instant.message}"
-        hint = f'{no_instant.hint}, or a span from now as "20m"'
+        hint = f'{no_instant.hint}, or a duration from now such as "20m"'
         raise InvalidValue(message, hint=hint) from None
 
 

@@ -106,7 +106,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         key: makes the enqueue idempotent within the tenant; None for none.
         gates: resolved, in the order declared.
         policy: what its kind says.
-        candidates: of a cascade, in the order to be asked.
+        candidates: of a cascade, in the order to try them.
         entry: the timetable entry that made it; None for none.
         fired_at: the entry's moment.
     """
@@ -176,7 +176,7 @@ def check_made(job: object) -> None:
     """
     if not isinstance(job, NewJob):
         message = f"{job!r:.80} is not a job"
-        raise InvalidValue(message, hint="pass what kind.make(...) gave")
+        raise InvalidValue(message, hint="pass what kind.make(...) returned")
 
 
 def fire_id(entry: str, first_seen_at: int, revision: int, fired_at: int) -> str:

@@ -36,7 +36,7 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
         raise InvalidValue(message)
     if not name and not empty:
         message = f"{what} is empty"
-        raise InvalidValue(message, hint="give it at least one character")
+        raise InvalidValue(message, hint="it needs at least one character")
     if len(name) > MAX_NAME:
         message = f"{what} has {len(name)} characters"
         raise InvalidValue(message, hint=f"at most {MAX_NAME}")
@@ -67,7 +67,7 @@ def placeholders(template: str) -> tuple[str, ...]:
     """
     rest = _PLACEHOLDER.sub("", template)
     if _STRAY.search(rest):
-        message = f"the name {template!r} has a brace outside a placeholder"
+        message = f"the name {template!r} contains a brace outside a placeholder"
         raise InvalidValue(message, hint="write placeholders as {argument}")
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(template)))
 
@@ -98,12 +98,14 @@ def resolve(
         if name in keep:
             return match[0]
         if name not in values:
-            message = f"the {what} {template!r} needs the argument {name!r}, which the job lacks"
+            message = (
+                f"the {what} {template!r} needs the argument {name!r}, which the job does not have"
+            )
             raise InvalidValue(message, hint=f"pass it, or correct the {what}'s name")
         value = values[name]
         if value is None or not isinstance(value, str | int):
             message = f"the {what} {template!r} cannot be named by {name}={value!r}"
-            raise InvalidValue(message, hint=f"text and whole numbers can name a {what}")
+            raise InvalidValue(message, hint=f"only text and whole numbers can name a {what}")
         return str(value)
 
     return check_name(what, _PLACEHOLDER.sub(fill, template))

@@ -72,26 +72,28 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     cap: object = "1h",
     jitter: Jitter = "equal",
 ) -> RetryPolicy:
-    """Build the policy by which a failed job is tried again.
+    """Return the policy that decides when a failed job is retried.
 
     Args:
-        attempts: how many attempts a life has, at least 1.
-        base: the delay after the first failure, as "10s" or a timedelta. A job that is retried
-            without a delay keeps its place before later ones.
-        factor: by how much each further delay grows, at least 1.
-        cap: no delay is longer, as "1h" or a timedelta.
-        jitter: "equal" waits half the delay and a drawn part of the rest, "full" a drawn part of
+        attempts: number of attempts, at least 1.
+        base: delay after the first failure, as "10s" or a timedelta. A job retried without a delay
+            keeps its place before later jobs.
+        factor: factor by which each further delay grows, at least 1.
+        cap: maximum delay, as "1h" or a timedelta.
+        jitter: "equal" waits half the delay plus a random part of the rest, "full" a random part of
             all of it, "none" exactly the delay.
 
     Returns:
         The policy.
 
     Raises:
-        InvalidValue: an argument is out of its range.
+        InvalidValue: an argument is out of range.
     """
     if type(attempts) is not int or attempts < 1:
         message = f"Backoff: attempts is {attempts!r:.80}"
-        raise InvalidValue(message, hint="a whole number from 1; the first run is an attempt")
+        raise InvalidValue(
+            message, hint="use a whole number from 1; the first run counts as an attempt"
+        )
     if type(factor) not in {int, float} or not 1 <= factor <= 1000:
         message = f"Backoff: factor is {factor!r:.80}"
         raise InvalidValue(message, hint="from 1 (constant) to 1000")

@@ -55,5 +55,5 @@ def check_move(old: State, new: State) -> None:
         InvariantBroken: the table has no such move; the step must be rolled back.
     """
     if new not in MOVES[old]:
-        message = f"no move leads from {old} to {new}"
+        message = f"there is no transition from {old} to {new}"
         raise InvariantBroken(message)

@@ -175,7 +175,7 @@ def _row(line: bytes) -> Mapping[str, object]:
         message = f"it is not JSON: {error}"
         raise InvalidValue(message) from None
     if not isinstance(row, dict):
-        message = "it is no JSON object"
+        message = "it is not a JSON object"
         raise InvalidValue(message)
     return cast("dict[str, object]", row)
 

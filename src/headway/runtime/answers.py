@@ -18,18 +18,19 @@ from headway.runtime.records import text_of
 
 
 class Retry(Exception):
-    """Raised by a handler: this attempt failed, try again.
+    """Raise in a handler: this attempt failed, retry the job.
 
     Args:
         reason: free text; recorded as the attempt's error.
-        after: the delay, as "90s" or a timedelta; the kind's backoff if neither is given.
-        at: the moment, as an aware datetime or ISO 8601 with an offset.
-        close: the resolved name of a gate to close for all jobs until then.
-        stage: of the kind: where the next attempt is made; this stage if not given.
-        gates: what that stage asks for, instead of what is declared of it; as in `@app.job`.
+        after: delay, as "90s" or a timedelta; defaults to the kind's backoff.
+        at: time of the next attempt: an aware datetime or ISO 8601 with an offset.
+        close: resolved name of a gate to close for all jobs until then.
+        stage: stage of the next attempt; defaults to this one.
+        gates: gates of that stage, in place of the declared ones; as in `@app.job`.
 
     Raises:
-        InvalidValue: a value is not understood, `close` has no end, or gates have no stage.
+        InvalidValue: a value is not valid, `close` has no end time, or there are gates without a
+            stage.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Retry(Exception):
         self.close: tuple[Closing, ...] = ()
         if close is not None:
             if self.after_ms is None and self.until_at is None:
-                message = f"Retry closes the gate {close!r} without an end"
-                raise InvalidValue(message, hint="give `after` or `at` as well")
+                message = f"Retry closes the gate {close!r} without an end time"
+                raise InvalidValue(message, hint="also pass `after` or `at`")
             self.close = (
                 Closing(
                     gate=check_name("gate", close),
@@ -62,10 +63,10 @@ class Retry(Exception):
 
 
 class Dead(Exception):
-    """Raised by a handler: no further attempt is wanted.
+    """Raise in a handler: make the job dead, without another attempt.
 
     Args:
-        reason: why; the job's reason from then on.
+        reason: recorded as the job's reason.
     """
 
     def __init__(self, reason: str = "failed") -> None:
@@ -74,15 +75,15 @@ class Dead(Exception):
 
 
 class Snooze:
-    """Returned by a handler: not now; the same attempt is made again later.
+    """Return from a handler: run the same attempt again later.
 
     Args:
-        after: the delay, as "5m" or a timedelta.
-        until: the moment, as an aware datetime or ISO 8601 with an offset.
+        after: delay, as "5m" or a timedelta.
+        until: time to run again: an aware datetime or ISO 8601 with an offset.
         reason: free text; the job's reason until its next run ends.
 
     Raises:
-        InvalidValue: neither or both are given, or one is not understood.
+        InvalidValue: neither or both are passed, or one is not valid.
     """
 
     __slots__ = ("after_ms", "reason", "until_at")
@@ -91,17 +92,17 @@ class Snooze:
         self.reason = reason
         self.after_ms, self.until_at = moment("Snooze", after=after, at=until)
         if self.after_ms is None and self.until_at is None:
-            message = "Snooze does not say for how long"
-            raise InvalidValue(message, hint='give `after="5m"` or `until=` an instant')
+            message = "Snooze has no duration"
+            raise InvalidValue(message, hint='pass `after="5m"` or `until=` an instant')
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Returned by a handler: go on with this stage of the kind, and its gates.
+    """Return from a handler: continue with this stage of the kind, and its gates.
 
     Attributes:
-        gates: what it asks for, instead of what is declared of the stage; as in `@app.job`. The
-            store must know them: `App.declare_gates`.
+        gates: gates of the stage, in place of the declared ones; as in `@app.job`. The store must
+            know them: see `App.declare_gates`.
     """
 
     stage: str
@@ -110,20 +111,20 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Returned by a cascade's handler: this candidate cannot be asked; the next turn begins."""
+    """Return from a cascade's handler: this candidate cannot be asked; try the next one."""
 
     reason: str = ""
 
 
 class Running:
-    """Returned by a reconcile handler: the provider still works on it.
+    """Return from a reconcile handler: the provider is still working on it.
 
     Args:
-        extend: the new time to the deadline from now, as "5m" or a timedelta.
-        known_as: the provider's id of it, under which signals find the run from now on.
+        extend: new time until the deadline, as "5m" or a timedelta.
+        known_as: the provider's id for it, by which signals find the run from now on.
 
     Raises:
-        InvalidValue: the time is not understood.
+        InvalidValue: the time is not valid.
     """
 
     __slots__ = ("extend_ms", "known_as")
@@ -135,19 +136,20 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Returned by a reconcile handler: the provider is through with it.
+    """Return from a reconcile handler: the provider has finished.
 
     Attributes:
-        final: the job's outcome.
-        body: what the provider said, for the record: any value that JSON can carry.
-        reason: of a dead one, or of one that is tried again.
-        after: of a retry: the delay, as "5m" or a timedelta; the kind's backoff if not given.
-        stage: of a retry: where the next attempt is made; the same stage if not given.
-        gates: of that stage, as for `Next`.
-        known_as: the provider's id of it, under which signals find the run from now on.
+        final: outcome of the job.
+        body: the provider's answer, for the record: any JSON value.
+        reason: with dead or retry: the reason.
+        after: with retry: the delay, as "5m" or a timedelta; defaults to the kind's backoff.
+        stage: with retry: stage of the next attempt; defaults to the same one.
+        gates: gates of that stage, as for `Next`.
+        known_as: the provider's id for it, by which signals find the run from now on.
 
     Raises:
-        InvalidValue: the delay is not understood, gates have no stage, or a stage no retry.
+        InvalidValue: the delay is not valid, there are gates without a stage, or a stage without
+            retry.
     """
 
     final: Literal["succeeded", "retry", "dead"] = "succeeded"
@@ -167,7 +169,7 @@ class Ended:
         _of_stage("Ended", self.stage, self.gates)
         if self.final != "retry" and (self.after is not None or self.stage):
             message = f"Ended({self.final!r}) has a delay or a stage"
-            raise InvalidValue(message, hint='only Ended("retry") has another attempt')
+            raise InvalidValue(message, hint='only Ended("retry") leads to another attempt')
         _ = self.after_ms
 
     @property
@@ -178,7 +180,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Returned by a reconcile handler: the provider cannot say; the deadline decides."""
+    """Return from a reconcile handler: the provider does not know; the deadline decides."""
 
 
 def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
@@ -203,8 +205,8 @@ def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | N
         InvalidValue: both are given, or one is not understood.
     """
     if after is not None and at is not None:
-        message = f"{what} has both a delay and a moment"
-        raise InvalidValue(message, hint="give one of them")
+        message = f"{what} has both a delay and a time"
+        raise InvalidValue(message, hint="pass one of them")
     return (
         None if after is None else parse_duration(after),
         None if at is None else parse_instant(at),

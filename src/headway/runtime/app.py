@@ -69,7 +69,7 @@ _log = logging.getLogger("headway.worker")
 
 
 class App:
-    """A program's kinds of work, and the store that they live in.
+    """The kinds of work of a program, and the store that holds their jobs.
 
     Attributes:
         kinds: by name; `noop` is built in.
@@ -86,7 +86,7 @@ class App:
         name: str = "app",
         timing: Timing | None = None,
     ) -> None:
-        """Make an app; the store is opened when it is first needed.
+        """Create an app; the store is opened when it is first needed.
 
         Args:
             store: an open one instead; the app does not close it.
@@ -114,7 +114,7 @@ class App:
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        """The lanes of this app: those of its kinds, and those that it declares."""
+        """All lanes of this app: those of its kinds, and those it declares."""
         lanes = {kind.lane: None for kind in self.kinds.values() if kind is not self._noop}
         lanes |= dict.fromkeys(self._declaration.lanes)
         return tuple(lanes) or (self._noop.lane,)
@@ -126,7 +126,7 @@ class App:
     def job(self, /, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]: ...
 
     def job(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> object:
-        """Declare a kind of work by its handler: `@app.job`, or with options `@app.job(...)`.
+        """Declare a kind of work by its handler, as `@app.job` or `@app.job(...)` with options.
 
         Args:
             options: see `JobOptions`.
@@ -151,47 +151,47 @@ class App:
         return declare if fn is None else declare(fn)
 
     def lane(self, name: str, **options: Unpack[LaneOptions]) -> None:
-        """Declare what a lane carries; a lane that is not declared carries the defaults.
+        """Set the options of a lane; a lane that is not declared has the defaults.
 
         Args:
             options: see `LaneOptions`.
 
         Raises:
-            InvalidValue: an option is unusable.
+            InvalidValue: an option is not valid.
         """
         self._declaration.add_lane(read_lane(name, options))
 
     def timetable(self, name: str, kind: Kind | str, **options: Unpack[EntryOptions]) -> None:
-        """Declare work that recurs.
+        """Declare recurring work.
 
         Args:
-            kind: what each fire is a job of.
-            options: see `EntryOptions`; `schedule` must be given.
+            kind: the kind of job that each fire creates.
+            options: see `EntryOptions`; `schedule` is required.
 
         Raises:
             UnknownKind: this app has no such kind.
-            InvalidValue: an option is unusable.
+            InvalidValue: an option is not valid.
         """
         self._declaration.add_entry(read_entry(name, self.kind(kind), options))
 
     def middleware(self, fn: Middleware) -> Middleware:
-        """Put a function around each handler: `async def fn(job, call_next)`.
+        """Wrap each handler in a function: `async def fn(job, call_next)`.
 
         Args:
-            fn: awaits `call_next()` and returns what that returned, or something else.
+            fn: awaits `call_next()`, and returns its result or another one.
 
         Returns:
-            The function as it is. The first one declared is the outermost.
+            The function, unchanged. The first one declared is the outermost.
         """
         self._middleware.append(fn)
         return fn
 
     def on_failure(self, fn: OnFailure) -> OnFailure:
-        """Call a function with the `Failure` of each failed attempt, as error trackers need it.
+        """Call a function with the `Failure` of each failed attempt, for error trackers.
 
         Args:
-            fn: a plain function that returns quickly; it is called in the worker's event loop
-                after the attempt was logged. What it raises is logged, and changes nothing.
+            fn: a plain function that returns quickly. It is called in the worker's event loop after
+                the attempt is logged. Exceptions it raises are logged and have no other effect.
 
         Raises:
             InvalidValue: it is an async function.
@@ -200,17 +200,17 @@ class App:
         return fn
 
     def importer(self, name: str) -> Callable[[Function], Function]:
-        """Declare a function that makes jobs of the rows of a file.
+        """Declare a function that creates jobs from the rows of a file.
 
         Args:
-            name: under which `headway import` finds it.
+            name: the name by which `headway import` selects it.
 
         Returns:
-            A decorator that leaves the function as it is. It takes one row, and returns the
-            jobs (from a kind's `make`) that come of it, or raises anything to refuse the row.
+            A decorator that leaves the function unchanged. The function takes one row and returns
+            the jobs (from a kind's `make`) to create, or raises any exception to refuse the row.
 
         Raises:
-            InvalidValue: there is one of this name already.
+            InvalidValue: there already is an importer of this name.
         """
         if name in self.importers:
             message = f"there are two importers {name!r}"
@@ -223,17 +223,17 @@ class App:
         return add
 
     def source(self, **options: Unpack[SourceOptions]) -> Callable[[Rows], Source]:
-        """Declare what the application's own tables say should be pending.
+        """Declare the jobs that should be pending according to the application's own tables.
 
         Args:
             options: see `SourceOptions`.
 
         Returns:
-            A decorator that makes the function a `Source`. The function yields jobs (from a
-            kind's `make`, each with a key); a job that the store has is left as it is.
+            A decorator that turns the function into a `Source`. The function yields jobs (from a
+            kind's `make`, each with a key); jobs that the store already has are left unchanged.
 
         Raises:
-            InvalidValue: an option is unusable, or there is one of this name already.
+            InvalidValue: an option is not valid, or there already is a source of this name.
         """
 
         def declare(fn: Rows) -> Source:
@@ -247,14 +247,14 @@ class App:
         return declare
 
     def kind(self, kind: Kind | str) -> Kind:
-        """The kind of a name.
+        """Return the kind with this name.
 
         Raises:
-            UnknownKind: this app has none.
+            UnknownKind: this app has no such kind.
         """
         if not isinstance(cast("object", kind), Kind | str):
             message = f"{kind!r:.80} is not a kind"
-            raise UnknownKind(message, hint="pass what @app.job() made of a function, or its name")
+            raise UnknownKind(message, hint="pass what @app.job() returned, or its name")
         name = kind if isinstance(kind, str) else kind.name
         found = self.kinds.get(name)
         if found is None or (isinstance(kind, Kind) and found is not kind):
@@ -267,7 +267,7 @@ class App:
 
     @property
     def store(self) -> Store:
-        """The store; opened now if it was not."""
+        """The store; opened on first use."""
         if self._store is None:
             with self._opening:
                 if self._store is None:
@@ -279,44 +279,44 @@ class App:
 
     @property
     def url(self) -> str:
-        """The URL of the store; empty if the app was given an open one."""
+        """The URL of the store; empty if the app was given an open store."""
         return "" if self._given is not None else self._url
 
     def move_to(self, url: str) -> None:
-        """Use another store than was said, as a command's `--store` asks for.
+        """Use another store than configured, for example from a command's `--store`.
 
         Raises:
-            InvalidValue: a store was given open, or is open already.
+            InvalidValue: a store was passed in or is already open.
         """
         if self._store is not None:
-            message = "the app has its store open already"
-            raise InvalidValue(message, hint="say where the store is before it is used")
+            message = "the app has already opened its store"
+            raise InvalidValue(message, hint="set the store before it is used")
         self._url = url
 
     def use(self, store: Store) -> None:
-        """Live in this store from now on, such as a test's; the app does not close it.
+        """Use this open store from now on, for example in a test; the app does not close it.
 
         Raises:
-            InvalidValue: another store was given to the app when it was made, or is open already.
+            InvalidValue: the app was created with another open store, or has already opened one.
         """
         if self._lent is store:
             return
         if self._store is not None and self._lent is None:
-            message = "the app has its store open already"
-            raise InvalidValue(message, hint="say which store it uses before it is used")
+            message = "the app has already opened its store"
+            raise InvalidValue(message, hint="set the store before it is used")
         self._lent = store
         for wrap in self._around:
             store = wrap(store)
         self._given = self._store = store
 
     def observe(self, around_store: Callable[[Store], Store], around_handlers: Middleware) -> None:
-        """Put something around the app's store and, outermost, around each handler.
+        """Wrap the app's store, and wrap each handler as the outermost middleware.
 
         Raises:
-            InvalidValue: the app has opened its store already.
+            InvalidValue: the app has already opened its store.
         """
         if self._store is not self._given:
-            message = "the app has its store open already"
+            message = "the app has already opened its store"
             raise InvalidValue(message, hint="observe it before it is used")
         self._around.append(around_store)
         if self._given is not None:
@@ -324,17 +324,17 @@ class App:
         self._middleware.insert(0, around_handlers)
 
     async def declare(self) -> None:
-        """Declare gates, lanes and entries to the store; done at the first use."""
+        """Declare gates, lanes and timetable entries to the store; called on first use."""
         await self._declaration.declare(self.store, self.kinds)
 
     async def reach(self, within: object = "1m") -> None:
-        """Open the store, and declare; try again while the store is away.
+        """Open the store and declare to it, retrying while the store is unreachable.
 
         Args:
-            within: for how long it tries, as "1m" or a timedelta; "0s" for a single time.
+            within: how long to keep trying, as "1m" or a timedelta; "0s" tries once.
 
         Raises:
-            StoreError: the store is still away then, or its error does not pass by itself.
+            StoreError: the store is still unreachable, or the error is permanent.
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
@@ -346,70 +346,70 @@ class App:
         )
 
     async def declare_gates(self, *specs: GateSpec) -> None:
-        """Declare gates that the program chooses at run time, all or none.
+        """Declare gates that the program chooses at run time; all of them or none.
 
-        They apply at once, also to jobs that wait already, and are declared again to a store that
-        was lost.
+        They apply at once, also to jobs that are already waiting. If the store is lost and
+        replaced, they are declared to the new one again.
 
         Raises:
-            InvalidValue: the store knows one as another kind; nothing was written.
-            StoreError: the store cannot do it now.
+            InvalidValue: the store knows one as another kind of gate; nothing was written.
+            StoreError: the store cannot serve the call now.
         """
         await self._declaration.declare_gates(self.store, specs)
 
     def open(self) -> Self:
-        """Open the store, and declare."""
+        """Open the store and declare to it."""
         self._wait_for(self.declare())
         return self
 
     def close(self) -> None:
-        """Close the store that the app opened; a later call opens it again."""
+        """Close the store if the app opened it; the next call opens it again."""
         store = self._store
         self._background.run(self.close_async(), inline=store is not None and store.runs_inline)
         self._background.close()
 
     async def close_async(self) -> None:
-        """As `close`, for callers that can await."""
+        """Asynchronous version of `close`."""
         store, self._store = self._store, self._given
         if store is not None and store is not self._given:
             await store.close()
 
     def __enter__(self) -> Self:
-        """As `open`."""
+        """Same as `open`."""
         return self.open()
 
     def __exit__(self, *_: object) -> None:
-        """As `close`."""
+        """Same as `close`."""
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Open the store, and declare."""
+        """Open the store and declare to it."""
         await self.declare()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """As `close_async`."""
+        """Same as `close_async`."""
         await self.close_async()
 
     # ---------------------------------------------------------------------------------- jobs
 
     def send(self, kind: Kind | str, /, *, connection: object = None, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
-        """Make a job; when this returns, it is stored.
+        """Send a job; when this returns, the job is stored.
 
         Args:
             kind: a kind or its name.
-            connection: to the store's database: then the job exists if and only if the
-                transaction that is open there commits. Of psycopg 3, SQLAlchemy or Django.
+            connection: an open connection to the store's database (psycopg 3, SQLAlchemy or
+                Django): the job then exists if and only if its current transaction commits.
             given: the handler's arguments, and the options of `Kind.make`.
 
         Returns:
-            Its id, and whether this call made it.
+            The id of the job, and whether this call created it.
 
         Raises:
             UnknownKind: this app has no such kind.
             InvalidValue: the store cannot insert within this connection's transaction.
-            CallerError: an argument or option is refused, see `Kind.make` and `Store.enqueue`.
-            StoreError: the store cannot do it now.
+            CallerError: an argument or option is refused; see `Kind.make` and `Store.enqueue`.
+            StoreError: the store cannot serve the call now.
         """
         job = self.kind(kind).make(**given)
         if connection is not None:
@@ -424,23 +424,23 @@ class App:
         connection: object = None,
         **given: Any,  # noqa: ANN401  (checked by the kind)
     ) -> Sent:
-        """As `send`, for callers that can await; the connection may be one that is awaited."""
+        """Asynchronous version of `send`; the connection may be an asynchronous one."""
         return (await self._enqueue([self.kind(kind).make(**given)], connection))[0]
 
     def send_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[Sent]:
-        """Make many jobs, in steps of 1000; each step is stored whole or not at all.
+        """Send many jobs in steps of 1000; each step is stored completely or not at all.
 
         Args:
-            jobs: from a kind's `make`.
-            connection: as for `send`; then all of them, or none.
+            jobs: created by a kind's `make`.
+            connection: as for `send`; then either all jobs are stored, or none.
 
         Returns:
-            For each job, in this order, its id and whether this call made it.
+            For each job, in this order, its id and whether this call created it.
 
         Raises:
             InvalidValue: the store cannot insert within this connection's transaction.
-            CallerError: a step is refused; those before it are stored.
-            StoreError: the store cannot do it now; those before it are stored.
+            CallerError: a step is refused; the steps before it are stored.
+            StoreError: the store cannot serve the call now; the steps before are stored.
         """
         if connection is None:
             return self._wait_for(self._enqueue_steps(jobs))
@@ -450,95 +450,95 @@ class App:
     async def send_many_async(
         self, jobs: Iterable[NewJob], *, connection: object = None
     ) -> list[Sent]:
-        """As `send_many`, for callers that can await; makes a step while the previous is stored.
+        """Asynchronous version of `send_many`; prepares a step while the previous one is stored.
 
         Raises:
-            InvalidValue: one of them is not a job; those of the steps before it are stored.
+            InvalidValue: one of them is not a job; the steps before it are stored.
         """
         return await send_in_steps(checked(jobs), partial(self._enqueue, connection=connection))
 
     def wake(self, *lanes: str) -> None:
         """Wake waiting workers after the commit of a transaction in which jobs were sent.
 
-        Without it they look within seconds. Sessions of SQLAlchemy and Django's connections do
-        this by themselves.
+        Without it, workers find the jobs within seconds. SQLAlchemy sessions and Django connections
+        do this automatically.
 
         Args:
-            lanes: of the jobs; any lane if none are named.
+            lanes: lanes of the jobs; any lane if none is named.
         """
         store = self.store
         if isinstance(store, InsertsWithin):
             store.wake(lanes)
 
     def signal(self, key: str, *, event: str, **options: Unpack[SignalOptions]) -> SignalReply:
-        """Report an external event of a job that awaits it.
+        """Report an external event for a job that awaits it.
 
         Args:
-            key: the job's reference, or a key that it is known as.
-            event: the event's id; each is applied once.
+            key: the reference of the job's run, or a key it is known by.
+            event: id of the event; each event is applied once.
             options: see `SignalOptions`.
 
         Returns:
-            The reply of the store.
+            The store's reply.
 
         Raises:
-            InvalidValue: the signal says nothing or too much, or a value is not understood.
-            PayloadTooLarge: the body is above the limit.
-            StoreError: the store cannot do it now.
+            InvalidValue: the signal specifies nothing or too much, or a value is not valid.
+            PayloadTooLarge: the body exceeds the size limit.
+            StoreError: the store cannot serve the call now.
         """
         return self._wait_for(self.store.signal(read_signal(key, event, options)))
 
     async def signal_async(
         self, key: str, *, event: str, **options: Unpack[SignalOptions]
     ) -> SignalReply:
-        """As `signal`, for callers that can await."""
+        """Asynchronous version of `signal`."""
         return await self.store.signal(read_signal(key, event, options))
 
     # ------------------------------------------------------------------------------------- looks
 
     def find(self, job: str) -> JobView | None:
-        """Return a job with its state, result, runs and trail; None if no job has this id.
+        """Return a job with its state, result, runs and trail, or None if there is no such job.
 
         Raises:
-            StoreError: the store cannot do it now.
+            StoreError: the store cannot serve the call now.
         """
         return self._wait_for(self.find_async(job))
 
     async def find_async(self, job: str) -> JobView | None:
-        """As `find`, for callers that can await."""
+        """Asynchronous version of `find`."""
         return await self.store.read(JobQuery(id=job))
 
     def why(self, job: str) -> WhyView | None:
-        """Return why a job is where it is; None if no job has this id.
+        """Return why a job is in its current state, or None if there is no such job.
 
         Raises:
-            StoreError: the store cannot do it now.
+            StoreError: the store cannot serve the call now.
         """
         return self._wait_for(self.why_async(job))
 
     async def why_async(self, job: str) -> WhyView | None:
-        """As `why`, for callers that can await."""
+        """Asynchronous version of `why`."""
         return await self.store.read(WhyQuery(id=job))
 
     def cancel(self, job: str, *, reason: str = "") -> str | None:
-        """Cancel a queued job, and ask one that runs or awaits to end.
+        """Cancel a queued job, or request that a running or awaiting job stops.
 
         Args:
-            job: its id.
-            reason: for the trail.
+            job: id of the job.
+            reason: reason to record in the trail.
 
         Returns:
-            Its state now.
+            The state of the job after the call.
 
         Raises:
-            UnknownJob: there is no job of this id.
-            InvalidState: it has ended.
-            StoreError: the store cannot do it now.
+            UnknownJob: there is no job with this id.
+            InvalidState: the job is already final.
+            StoreError: the store cannot serve the call now.
         """
         return self._wait_for(self.cancel_async(job, reason=reason))
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
-        """As `cancel`, for callers that can await."""
+        """Asynchronous version of `cancel`."""
         request = ActRequest(
             request=uuid4().hex,
             ids=(job,),
@@ -549,26 +549,26 @@ class App:
         return moved(Verb.CANCEL, (await self.store.act(request))[0])
 
     def wait(self, job: str, *, within: object = "30s") -> JobView | None:
-        """Wait until a job has ended, and return it with its state and result.
+        """Wait until a job is final, and return it with its state and result.
 
         Args:
-            job: its id; it is looked at every half second, and more often at first.
-            within: the longest wait, as "30s" or a timedelta; "0s" looks once.
+            job: id of the job; it is checked every half second, and more often at first.
+            within: maximum time to wait, as "30s" or a timedelta; "0s" checks once.
 
         Returns:
-            The job in a final state; None if it has not ended by then.
+            The job in its final state, or None if it is not final in time.
 
         Raises:
-            UnknownJob: there is no job of this id.
-            StoreError: the store cannot do it now.
+            UnknownJob: there is no job with this id.
+            StoreError: the store cannot serve the call now.
         """
         return self._background.run(self.wait_async(job, within=within))
 
     async def wait_async(self, job: str, *, within: object = "30s") -> JobView | None:
-        """As `wait`, for callers that can await.
+        """Asynchronous version of `wait`.
 
         Raises:
-            UnknownJob: there is no job of this id.
+            UnknownJob: there is no job with this id.
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
@@ -577,7 +577,7 @@ class App:
             found = await self.find_async(job)
             if found is None:
                 message = f"there is no job {job!r:.80}"
-                hint = "pass the id that send returned; a final job is kept for its kind's `keep`"
+                hint = "pass the id that send returned; final jobs are removed after `keep`"
                 raise UnknownJob(message, hint=hint)
             if found.state in FINAL:
                 return found
@@ -590,13 +590,13 @@ class App:
     # ----------------------------------------------------------------------------------- workers
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
-        """Make a worker for this app's kinds.
+        """Create a worker for this app's kinds.
 
         Args:
-            options: see `WorkerOptions`; it serves all lanes of the app if none are given.
+            options: see `WorkerOptions`; the worker serves all lanes of the app by default.
 
         Returns:
-            The worker; `await worker.run()` works until `worker.stop()`.
+            The worker; `await worker.run()` runs it until `worker.stop()` is called.
         """
         given: WorkerOptions = {
             "lanes": self.lanes,
@@ -616,12 +616,12 @@ class App:
         return Worker(self.store, self.kinds, **{**given, **options})
 
     async def look_at_sources(self) -> None:
-        """Bring the store in line with the app's sources, as workers do now and then.
+        """Synchronise the store with the app's sources, as workers do from time to time.
 
         Raises:
-            InvalidValue: a source gave something that is not a job with a key.
-            CallerError: a job was refused; what came before it is made.
-            StoreError: the store cannot do it now.
+            InvalidValue: a source yielded something that is not a job with a key.
+            CallerError: a job was refused; the jobs before it are created.
+            StoreError: the store cannot serve the call now.
         """
         sourcing = self._sourcing()
         await self.declare()
@@ -630,7 +630,7 @@ class App:
             await sourcing.look(source)
 
     async def _begin(self, lanes: Lanes) -> None:
-        """Declare, and warn of lanes that neither the app nor its store knows: they may be slips.
+        """Declare, and warn of lanes that neither the app nor its store knows: likely misspelt.
 
         It is not an error: a lane is created with its first job.
         """
@@ -667,11 +667,10 @@ class App:
         return {"before": before, "rebuild": sourcing.rebuild, "duties": duties}
 
     def run(self, **options: Unpack[WorkerOptions]) -> None:
-        """Work until SIGTERM or Ctrl-C; a second one does not wait for handlers.
+        """Run a worker until SIGTERM or Ctrl-C; a second signal does not wait for handlers.
 
-        A third one ends the process at once, whatever still runs in it.
-
-        A store that is away when it starts is tried again, as `reach` does.
+        A third signal kills the process at once. If the store is unreachable at the start, opening
+        it is retried as by `reach`.
 
         Args:
             options: as for `worker`.
@@ -700,7 +699,7 @@ class App:
         return found.lane if found else None
 
     def _reconciler(self, kind: Kind, ask: Callable[..., Any]) -> str:
-        """Declare the kind whose jobs ask the provider about another's."""
+        """Declare the kind whose jobs query the provider about another kind's jobs."""
         asking = Kind(KindOptions(name=f"{kind.name}.reconcile", lane=kind.lane), _asking, asks=ask)
         self._add(asking)
         return asking.name
@@ -750,7 +749,7 @@ class App:
 
 
 async def _asking(job: Job, **facts: object) -> None:
-    """Stand for a reconcile handler, which a worker calls in its own way."""
+    """Stand in for a reconcile handler, which workers call differently."""
 
 
 async def _noop(job: Job, **_: object) -> None:
@@ -763,7 +762,7 @@ def _noop_kind() -> Kind:
 
 
 def moved(verb: Verb, reply: ActReply) -> str | None:
-    """Return the state of a job after an operator's move on it.
+    """Return the state of a job after an operator's action on it.
 
     Raises:
         UnknownJob: no job has this id.
@@ -778,6 +777,6 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
             raise InvalidState(message, hint=hint or f"`headway why {reply.id}` says why")
         case Acted.UNKNOWN:
             message = f"there is no job {reply.id}"
-            raise UnknownJob(message, hint="a job that ended is kept for a time, then removed")
+            raise UnknownJob(message, hint="final jobs are removed after a time")
         case _:
             assert_never(reply.answer)

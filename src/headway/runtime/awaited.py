@@ -27,21 +27,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Awaited:
-    """A job whose end was not reported.
+    """An awaiting job whose end was not reported.
 
     Attributes:
-        id: the job.
-        run: the run that handed over.
-        ref: `id:run`, the key under which it awaits if its handler gave no other.
-        kind: of the job.
-        lane: of the job.
-        tenant: of the job.
-        subject: of the job.
-        args: its arguments, as JSON has them.
-        permits: the member that it holds in each pool, by the pool's name.
-        candidate: whose turn it is, of a cascade; else empty.
+        id: id of the job.
+        run: number of the run that handed over.
+        ref: `id:run`, the key by which signals find it unless its handler passed another.
+        kind: kind of the job.
+        lane: lane of the job.
+        tenant: tenant of the job.
+        subject: subject of the job.
+        args: its arguments, as decoded from JSON.
+        permits: the member that it holds in each pool, by the name of the pool.
+        candidate: in a cascade, the candidate whose turn it is; otherwise empty.
         handed_at: when it handed over, in UTC.
-        in_doubt: its worker died before its handler returned.
+        in_doubt: whether its worker died before its handler returned.
     """
 
     id: str

@@ -29,17 +29,16 @@ from headway.runtime.kind_options import refuse_unknown
 
 
 class LaneOptions(TypedDict, total=False):
-    """What a lane carries.
+    """Options of a lane.
 
     Attributes:
-        concurrency: the most of its jobs in their handlers at once, over all workers; any number
-            if not given.
-        fair: "tenant" shares starts between tenants.
-        weights: of tenants in a fair lane; 1 if not named.
-        target: its latency target, from due to start.
-        max_backlog: with more jobs that are not final, a send is refused; any number if not given.
-        lease: how long a worker's runs live without a beat; as the worker says, "30s", if not
-            given.
+        concurrency: maximum number of its jobs running at once, over all workers; unlimited by
+            default.
+        fair: "tenant" shares starts fairly between tenants.
+        weights: weights of tenants in a fair lane; 1 for tenants not named.
+        target: target for the latency from due to start.
+        max_backlog: sends are refused while this many jobs are not final; unlimited by default.
+        lease: how long a run stays valid without a heartbeat; defaults to the worker's, "30s".
     """
 
     concurrency: int
@@ -61,7 +60,7 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     fair, weights = options.get("fair"), options.get("weights", {})
     if fair not in {None, "tenant"}:
         message = f"fair of the lane {lane!r} is {fair!r:.40}"
-        raise InvalidValue(message, hint='"tenant", or leave it out')
+        raise InvalidValue(message, hint='use "tenant", or omit it')
     if weights and fair is None:
         message = f"the lane {lane!r} has weights, but is not fair"
         raise InvalidValue(message, hint='add fair="tenant"')
@@ -91,18 +90,19 @@ OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 
 
 class EntryOptions(TypedDict, total=False):
-    """An entry of the timetable.
+    """Options of a timetable entry.
 
     Attributes:
         schedule: "cron: 0 3 * * *", "every 30m" or "at 09:00 mon-fri"; or a Cron, Every or At.
-        tz: the IANA zone of a cron or a time of day, if the schedule is text; UTC if not given.
-        anchor: the first fire of an interval in text, as an aware datetime or ISO 8601.
-        misfire: of fires missed in an outage: "skip", "once" (the latest) or "all".
-        misfire_cap: the most fires that "all" makes up for.
-        overlap: of a fire while an earlier one still waits or runs: "skip", "one" or "all".
-        enabled: whether it fires.
-        args: the handler's arguments, and the options of `Kind.make` but `due`, `job_id` and
-            `key`: each fire has its own.
+        tz: IANA time zone of a cron expression or time of day given as text; defaults to UTC.
+        anchor: first fire of an interval given as text: an aware datetime or ISO 8601.
+        misfire: what to do with fires missed in an outage: "skip", "once" (the latest) or "all".
+        misfire_cap: maximum number of missed fires that "all" makes up for.
+        overlap: what to do when a fire is due while an earlier one is waiting or running: "skip",
+            "one" or "all".
+        enabled: whether the entry fires.
+        args: the handler's arguments, and options of `Kind.make`, except `due`, `job_id` and `key`,
+            which each fire sets itself.
     """
 
     schedule: str | Schedule
@@ -198,7 +198,7 @@ class Declaration:
         """
         if spec.name in self.lanes:
             message = f"the lane {spec.name!r} is declared twice"
-            raise InvalidValue(message, hint="say all of it in one place")
+            raise InvalidValue(message, hint="declare it in one place")
         self.lanes[spec.name] = spec
 
     def add_entry(self, spec: EntrySpec) -> None:
@@ -266,8 +266,10 @@ def _gates(kinds: Iterable[Kind]) -> Iterator[GateSpec]:
                 seen[spec.name] = spec
                 yield spec
             elif seen[spec.name] != spec:
-                message = f"the gate {spec.name!r} is declared in two ways"
-                raise InvalidValue(message, hint="declare it once, and use that in both kinds")
+                message = f"the gate {spec.name!r} is declared in two different ways"
+                raise InvalidValue(
+                    message, hint="declare it once, and use that declaration in both kinds"
+                )
 
 
 def _check_follow_up(kind: Kind, kinds: Mapping[str, Kind]) -> None:
@@ -284,7 +286,9 @@ def _check_takes(
         return  # another app may have it
     parameters = ("job: str", *given)
     if not kinds[follow].takes([one.partition(":")[0] for one in parameters]):
-        message = f"the kind {follow!r} follows {kind.name!r}, but cannot take what it is given"
+        message = (
+            f"the kind {follow!r} follows {kind.name!r}, but cannot take the arguments it gets"
+        )
         raise InvalidValue(
             message,
             hint=f"let its handler take {', '.join(parameters[:-1])} and {parameters[-1]}; "

@@ -26,8 +26,8 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """
     if _in_a_loop():
         work.close()
-        message = "`run` starts an event loop, and one runs in this thread already"
-        raise InvalidValue(message, hint="await worker(...).run() instead")
+        message = "`run` starts an event loop, but one is already running in this thread"
+        raise InvalidValue(message, hint="use `await worker(...).run()` instead")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
@@ -43,7 +43,7 @@ def on_signals(stop: Callable[[bool], None]) -> None:
         InvalidValue: this is not the main thread, and Python gives signals to no other.
     """
     if threading.current_thread() is not threading.main_thread():
-        message = "`run` takes the program's signals, which only the main thread can"
+        message = "`run` handles the program's signals, which only the main thread can do"
         raise InvalidValue(message, hint="elsewhere use asyncio.run(worker(...).run())")
     loop = asyncio.get_running_loop()
     received: list[int] = []

@@ -98,8 +98,10 @@ class Arguments:
             message = f"{self.kind}: the arguments are nested too deeply"
             raise InvalidArguments(message, hint="store them, send a reference") from None
         if doubtful and b"null" in data and any(map(_holds_nan, doubtful.values())):
-            message = f"{self.kind}: an argument holds NaN or an infinity, which JSON cannot carry"
-            raise InvalidArguments(message, hint="send None or a text instead")
+            message = (
+                f"{self.kind}: an argument contains NaN or an infinity, which JSON cannot represent"
+            )
+            raise InvalidArguments(message, hint="send None or text instead")
         if len(data) > MAX_ARGS:
             message = f"{self.kind}: the arguments have {len(data)} bytes"
             raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
@@ -156,7 +158,9 @@ class Arguments:
         for name, value in given.items():
             if type(value) not in _SCALARS and _holds_naive(value):
                 message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
-                hint = "it means another moment on each machine; give it a zone, such as UTC"
+                hint = (
+                    "it would mean a different time on each machine; add a time zone, such as UTC"
+                )
                 raise InvalidArguments(message, hint=hint)
 
     def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
@@ -211,7 +215,7 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
     """
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         message = f"the handler of {kind!r} is a generator, whose body a call does not run"
-        raise InvalidValue(message, hint="return instead of yield")
+        raise InvalidValue(message, hint="use return instead of yield")
     try:
         hints = typing.get_type_hints(fn, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
@@ -236,7 +240,7 @@ def refuse_reserved(kind: str, names: tuple[str, ...]) -> None:
     if taken:
         name = min(taken)
         message = f"the handler of {kind!r} has a parameter {name!r}, which is an option of send"
-        raise InvalidValue(message, hint=f"call it something else, such as {name}_")
+        raise InvalidValue(message, hint=f"rename it, for example to {name}_")
 
 
 def _struct(kind: str, named: list[inspect.Parameter], *, strict: bool) -> type[msgspec.Struct]:
@@ -274,7 +278,7 @@ def _refuse_strange(kind: str, name: str, annotation: object) -> None:
         message = f"the annotation of {name!r} in {kind!r} is not understood: {error}"
         raise InvalidValue(message) from None
     if strange:
-        message = f"the argument {name!r} of {kind!r} has a type that JSON cannot carry"
+        message = f"the argument {name!r} of {kind!r} has a type that JSON cannot represent"
         raise InvalidValue(message, hint="use plain types, dataclasses, or msgspec.Struct")
 
 

@@ -25,7 +25,7 @@ def inserts_within(store: Store) -> InsertsWithin:
     """
     if isinstance(store, InsertsWithin):
         return store
-    message = f"a {type(store).__name__} cannot send within a transaction of yours"
+    message = f"a {type(store).__name__} cannot send within your transaction"
     hint = (
         "use a store in the same database, postgresql://...; or send after your commit, without"
         " connection=, with a key so that repeating it is safe"
@@ -45,7 +45,7 @@ def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
     """
     if not isinstance(cast("object", jobs), Iterable):
         message = f"{jobs!r:.80} is not a list of jobs"
-        raise InvalidValue(message, hint="pass what kind.make(...) gave")
+        raise InvalidValue(message, hint="pass what kind.make(...) returned")
     for job in jobs:
         check_made(job)
         yield job

@@ -109,17 +109,17 @@ class Job:
 
     @property
     def run(self) -> int:
-        """The number of this run; it grows with every claim."""
+        """Number of this run; it increases with every claim."""
         return self.claimed.run
 
     @property
     def attempt(self) -> int:
-        """1 for the first; a snooze or a hand-back repeats it."""
+        """Number of this attempt, from 1; a snooze or a returned job does not increase it."""
         return self.claimed.attempt
 
     @property
     def ref(self) -> str:
-        """The reference of this run, `id:run`: under it a signal finds it."""
+        """Reference of this run, `id:run`, by which a signal finds it."""
         return f"{self.claimed.id}:{self.claimed.run}"
 
     @property
@@ -129,27 +129,27 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """The stage of its kind; empty if it has none."""
+        """The stage of its kind; empty if the kind has no stages."""
         return self.claimed.stage
 
     @property
     def lane(self) -> str:
-        """The lane it waited in."""
+        """The lane it was claimed from."""
         return self.claimed.lane
 
     @property
     def tenant(self) -> str:
-        """The tenant; empty for none."""
+        """The tenant; empty if there is none."""
         return self.claimed.tenant
 
     @property
     def subject(self) -> str | None:
-        """What it is about."""
+        """What the job is about."""
         return self.claimed.subject
 
     @property
     def priority(self) -> int:
-        """Smaller first."""
+        """The priority; lower numbers start first."""
         return self.claimed.priority
 
     @property
@@ -159,17 +159,17 @@ class Job:
 
     @property
     def permits(self) -> Mapping[str, str]:
-        """The member chosen in each pool, by the pool's name."""
+        """The member it got in each pool, by the name of the pool."""
         return self.claimed.members
 
     @property
     def candidate(self) -> str:
-        """Whose turn it is, of a cascade; else empty."""
+        """In a cascade, the candidate whose turn it is; otherwise empty."""
         return self.claimed.candidate
 
     @property
     def cancelled(self) -> bool:
-        """Whether the handler is asked to stop, for whatever reason; look at it now and then."""
+        """Whether the handler has been asked to stop; long handlers should check it."""
         return self.stop is not None
 
     @property
@@ -179,7 +179,7 @@ class Job:
 
     @property
     def signal_url(self) -> str | None:
-        """Where the outside world signals this run; None while no server is configured."""
+        """URL that receives signals for this run; None if no server is configured."""
         return self._context.signal_url(self.ref)
 
     @property
@@ -189,22 +189,22 @@ class Job:
 
     @_awaited
     async def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
-        """Record, before the outside world is touched, that a signal will report the end.
+        """Record, before any side effect, that a signal will report the end of the job.
 
-        Once this has returned, no other run of the job is started for this attempt, whatever
-        happens to the worker. What the handler returns or raises then is only recorded, but for
-        Retry, Dead and Snooze.
+        Once this has returned, no other run of the job starts for this attempt, whatever happens to
+        the worker. What the handler then returns or raises is only recorded, except for Retry, Dead
+        and Snooze.
 
         Args:
-            key: under which a signal will come; the job's reference if not given.
-            timeout: until its deadline, as "30m" or a timedelta.
+            key: key by which the signal will find the run; defaults to the run's reference.
+            timeout: time until the deadline, as "30m" or a timedelta.
 
         Raises:
-            LeaseLost: the run is not live any more, or the store's answer took longer than the
-                timeout, so that it may not be; do not touch the outside world. The hand-over may
-                have been written in the second case, and if a reply was lost before.
-            HandlerCancelled: the job was cancelled; do not touch the outside world.
-            KeyConflict: the key names the live run of another job; nothing was written.
+            LeaseLost: the run is no longer live, or the store took longer than the timeout to
+                answer, so that it may not be; cause no side effect. The hand-over may have been
+                written in the second case, or if an earlier reply was lost.
+            HandlerCancelled: the job was cancelled; cause no side effect.
+            KeyConflict: the key belongs to the live run of another job; nothing was written.
             InvalidState: the handler is not async; use `job.sync`.
         """
         outcome = self.handing_over(key, timeout)
@@ -232,52 +232,52 @@ class Job:
 
     @_awaited
     async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
-        """Hand over to the candidate whose turn it is, under the job's reference.
+        """Offer the job to the candidate whose turn it is; a hand-over under the run's reference.
 
         Args:
-            timeout: until the next candidate's turn.
+            timeout: time until the next candidate's turn.
 
         Raises:
-            LeaseLost: as of `hand_over`; do not ask the candidate.
-            HandlerCancelled: the job was cancelled; do not ask the candidate.
+            LeaseLost: as for `hand_over`; do not contact the candidate.
+            HandlerCancelled: the job was cancelled; do not contact the candidate.
         """
         await self.hand_over(timeout=timeout)
 
     @_awaited
     async def known_as(self, key: str) -> None:
-        """Add a key, such as the provider's id, under which signals find this run.
+        """Add a key, such as the provider's id, by which signals find this run.
 
         Raises:
-            KeyConflict: it names the live run of another job; nothing was written.
-            LeaseLost: the run is not live any more; nothing was written.
+            KeyConflict: the key belongs to the live run of another job; nothing was written.
+            LeaseLost: the run is no longer live; nothing was written.
         """
         outcome = KnownAs(self.id, self.run, key=check_name("key", key))
         self.settled_by(outcome, await self._context.write(outcome))
 
     @_awaited
     async def give_back(self, gate: str) -> None:
-        """Free one gate before the end.
+        """Return the permits of one gate before the run ends.
 
         Args:
-            gate: its resolved name; for a pool, the pool's.
+            gate: resolved name of the gate; for a pool member, the name of the pool.
 
         Raises:
-            InvalidValue: this run has passed no such gate; nothing was written.
-            LeaseLost: the run is not live any more; nothing was written.
+            InvalidValue: this run did not pass such a gate; nothing was written.
+            LeaseLost: the run is no longer live; nothing was written.
         """
         outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))
         self.settled_by(outcome, await self._context.write(outcome))
 
     def progress(self, value: object) -> Written:
-        """Show how far it is; the newest value goes out with the next beat of a live run.
+        """Report progress; the latest value is sent with the next heartbeat of a live run.
 
         It is noted by the call, though the result is to be awaited.
 
         Args:
-            value: anything that JSON can carry.
+            value: any JSON value.
 
         Raises:
-            PayloadTooLarge: it is above the limit.
+            PayloadTooLarge: it exceeds the size limit.
         """
         _check_async(self, "progress")
         self._context.note_progress(self.id, self.run, encode("progress", value))
@@ -286,20 +286,20 @@ class Job:
     def then(self, *jobs: NewJob) -> None:
         """Create jobs in the same step as this run's next settlement or hand-over.
 
-        They fall if the run fails, is snoozed or handed back: the next run creates them again. They
-        also fall with a hand-over that is refused because the job was cancelled.
+        They are dropped if the run fails, is snoozed or returned: the next run creates them again.
+        They are also dropped if the hand-over is refused because the job was cancelled.
 
         Args:
-            jobs: from a kind's `make`.
+            jobs: created by a kind's `make`.
 
         Raises:
-            InvalidValue: one of them is not a job, or they are too many for one step.
+            InvalidValue: one of them is not a job, or there are too many for one step.
         """
         for job in jobs:
             check_made(job)
         if len(self._then) + len(jobs) > MAX_BATCH:
             message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
-            raise InvalidValue(message, hint="let one of them make the others")
+            raise InvalidValue(message, hint="let one of them create the others")
         self.follow(jobs, ())
 
     def close(
@@ -308,18 +308,20 @@ class Job:
         """Close a gate for all jobs, in the same step as this run's next settlement.
 
         Args:
-            gate: its resolved name.
+            gate: resolved name of the gate.
             after: for how long, as "60s" or a timedelta.
-            until: the moment, as an aware datetime or ISO 8601 with an offset.
+            until: until when, as an aware datetime or ISO 8601 with an offset.
             reason: free text.
 
         Raises:
-            InvalidValue: it has no end, or a value is not understood.
+            InvalidValue: it has no end time, or a value is not valid.
         """
         for_ms, until_at = moment("close", after=after, at=until)
         if for_ms is None and until_at is None:
             message = f"the gate {gate!r} is closed without an end"
-            raise InvalidValue(message, hint="give `after` or `until`; an operator can close it")
+            raise InvalidValue(
+                message, hint="pass `after` or `until`; only an operator can close it indefinitely"
+            )
         closing = Closing(
             gate=check_name("gate", gate),
             for_ms=for_ms,
@@ -353,7 +355,7 @@ class Job:
             InvalidValue: this run has handed over before.
         """
         if self.handed:
-            message = f"run {self.ref} of kind {self.kind!r} has handed over already"
+            message = f"run {self.ref} of kind {self.kind!r} has already handed over"
             raise InvalidValue(message, hint="add another key with known_as")
         timeout_ms = parse_duration(timeout)
         name = self.ref if key is None else check_name("key", key)
@@ -364,20 +366,20 @@ class Job:
         """Take note of what the store answered while the handler still runs.
 
         Raises:
-            LeaseLost: the run is not live any more; nothing was written.
+            LeaseLost: the run is no longer live; nothing was written.
             HandlerCancelled: the job is not handed over, because it was cancelled.
         """
         if verdict is Verdict.LOST:
             self.request_stop("lost")
-            message = f"run {self.ref} of kind {self.kind!r} is not live any more"
-            raise LeaseLost(message, hint="stop; another worker may have it")
+            message = f"run {self.ref} of kind {self.kind!r} is no longer live"
+            raise LeaseLost(message, hint="stop: another worker may have the job")
         if isinstance(outcome, HandedOver):
             self.touched = True
             self.handed = verdict is not Verdict.CANCELLED
             if verdict is Verdict.CANCELLED:
                 self.request_stop("cancel")
                 message = f"job {self.id} is cancelled"
-                raise HandlerCancelled(message, hint="stop before the outside world is touched")
+                raise HandlerCancelled(message, hint="stop before any side effect")
 
 
 class HandlerContext(Protocol):
@@ -401,7 +403,7 @@ class HandlerContext(Protocol):
 
 
 class SyncJob:
-    """What a handler in a thread or a process calls instead of awaiting."""
+    """The methods of a job for handlers in a thread or a process."""
 
     __slots__ = ("_context", "_job")
 
@@ -410,23 +412,23 @@ class SyncJob:
         self._context = context
 
     def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
-        """As `Job.hand_over`."""
+        """Synchronous version of `Job.hand_over`."""
         self._write(self._job.handing_over(key, timeout))
 
     def offer(self, *, timeout: object = "5m") -> None:
-        """As `Job.offer`."""
+        """Synchronous version of `Job.offer`."""
         self.hand_over(timeout=timeout)
 
     def known_as(self, key: str) -> None:
-        """As `Job.known_as`."""
+        """Synchronous version of `Job.known_as`."""
         self._write(KnownAs(self._job.id, self._job.run, key=check_name("key", key)))
 
     def give_back(self, gate: str) -> None:
-        """As `Job.give_back`."""
+        """Synchronous version of `Job.give_back`."""
         self._write(GaveBack(self._job.id, self._job.run, gate=check_name("gate", gate)))
 
     def progress(self, value: object) -> None:
-        """As `Job.progress`."""
+        """Synchronous version of `Job.progress`."""
         job = self._job
         self._context.note_progress(job.id, job.run, encode("progress", value))
 

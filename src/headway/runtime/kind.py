@@ -95,12 +95,12 @@ class Kind:
 
     @property
     def lane(self) -> str:
-        """Where its jobs wait unless they are sent elsewhere."""
+        """The lane of its jobs unless they are sent to another one."""
         return self.options.lane
 
     @property
     def gates(self) -> tuple[GateSpec, ...]:
-        """All gates that it names, each once for each time it is named."""
+        """All gates it uses; one that is used several times appears that often."""
         return tuple(spec for needs in self._needs.values() for spec in needs.specs)
 
     @property
@@ -111,7 +111,7 @@ class Kind:
         return self._policy
 
     def stage(self, name: str) -> Callable[[Function], Function]:
-        """Make a function the handler of a further stage.
+        """Declare the handler of a further stage.
 
         Returns:
             A decorator that leaves the function as it is. It takes all of the first handler's
@@ -150,7 +150,7 @@ class Kind:
                 raise InvalidValue(message, hint=f"decorate one with @{self.name}.stage({name!r})")
 
     def reconcile(self, ask: Function) -> Function:
-        """Register the function that asks the provider about a job that awaits.
+        """Register the function that queries the provider about an awaiting job.
 
         Args:
             ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
@@ -179,28 +179,28 @@ class Kind:
         candidates: Sequence[str] | None = None,
         **arguments: object,
     ) -> NewJob:
-        """Make a job to be sent, or to follow from another.
+        """Create a job to send, or to follow another job.
 
         Args:
-            due: an aware datetime or ISO 8601 with an offset; or a span from now, as "20m" or a
-                timedelta; now if not given.
-            priority: smaller first.
-            lane: where it waits.
-            tenant: for whom it is.
+            due: when it is due: an aware datetime, ISO 8601 with an offset, or a duration from now
+                as "20m" or a timedelta; defaults to now.
+            priority: lower numbers start first.
+            lane: lane in which it waits.
+            tenant: customer it belongs to.
             subject: what it is about.
-            key: makes the enqueue idempotent within the tenant.
-            expires: how long after it is due it may still start, as "1h" or a timedelta.
-            job_id: a UUID; a new one if not given.
-            candidates: of a cascade, in the order to be asked.
-            arguments: of the handler.
+            key: deduplication key, unique within the tenant.
+            expires: how long after its due time it may still start, as "1h" or a timedelta.
+            job_id: a UUID; a new one by default.
+            candidates: of a cascade: candidates in the order to try them.
+            arguments: arguments of the handler.
 
         Returns:
-            The job; nothing is stored yet.
+            The job, which is not stored yet.
 
         Raises:
-            InvalidArguments: the handler's annotations refuse the arguments.
-            PayloadTooLarge: the arguments are above the limit.
-            InvalidValue: an option is unusable, or a gate's name cannot be resolved.
+            InvalidArguments: the arguments do not match the handler's annotations.
+            PayloadTooLarge: the arguments exceed the size limit.
+            InvalidValue: an option is not valid, or a gate's name cannot be resolved.
         """
         options, needs = self.options, self._needs[self._first]
         args, values = self._arguments.check(arguments)
@@ -290,13 +290,13 @@ class Kind:
             cast("object", candidates), Sequence | None
         ):
             message = f"{self.name}: candidates is {candidates!r:.80}"
-            raise InvalidValue(message, hint="pass a list of names, in the order to be asked")
+            raise InvalidValue(message, hint="pass a list of names, in the order to try them")
         if (candidates is not None) == self.options.cascade:
             return
         if self.options.cascade:
             message = f"{self.name}: a cascade needs candidates"
-            raise InvalidValue(message, hint="pass candidates=[...], in the order to be asked")
-        message = f"{self.name}: candidates were given, but the kind is no cascade"
+            raise InvalidValue(message, hint="pass candidates=[...], in the order to try them")
+        message = f"{self.name}: candidates were given, but the kind is not a cascade"
         raise InvalidValue(message, hint="declare it with cascade=True")
 
     def _due_at(self, due: object) -> int:

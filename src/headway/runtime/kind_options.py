@@ -34,32 +34,35 @@ class Named(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of `@app.job`.
+    """Options of `@app.job`.
 
     Attributes:
-        name: of the kind; the function's name if not given.
-        lane: where its jobs wait.
-        gates: what each job must pass, in this order; each a gate or what its `take` returns.
-        stages: instead of `gates`: each stage's name with its gates; the first one begins.
-        priority: 0 to 4294967295, smaller first.
+        name: name of the kind; defaults to the function's name.
+        lane: lane in which its jobs wait.
+        gates: gates that each job must pass, in this order; each is a gate, or the result of its
+            `take`.
+        stages: stages by name, each with its gates, in place of `gates`; jobs start in the first
+            one.
+        priority: 0 to 4294967295; lower numbers start first.
         retry: a `Backoff`.
-        timeout: how long a handler may run.
-        start_within: a job with gates that is not started by then is handed back.
-        expires: a job that has not started so long after its due time becomes dead.
-        subject: a template over arguments: what a job is about.
-        tenant: a template over arguments: the customer a job is for.
-        key: a template over arguments: makes the enqueue idempotent.
-        on_deadline: what an unanswered hand-over becomes: "dead" or "retry".
-        reconcile: asks the provider about a job that awaits too long.
-        reconcile_within: how long that may take before the deadline decides.
-        on_final: the kind of a job that is created in the step in which a job ends.
-        on_final_states: in which ends; only "dead" if not given.
+        timeout: how long a handler may run; unlimited by default.
+        start_within: how long a claimed job with gates may wait for a handler before it is
+            returned.
+        expires: a job that has not started this long after its due time becomes dead.
+        subject: template over arguments: what a job is about.
+        tenant: template over arguments: the customer a job belongs to.
+        key: template over arguments: deduplication key; sending the same key again creates no job.
+        on_deadline: state after a hand-over that gets no signal in time: "dead" or "retry".
+        reconcile: function that queries the provider about a job that has been awaiting too long.
+        reconcile_within: time limit for that query, after which the deadline decides.
+        on_final: kind of a job that is created in the same step in which a job becomes final.
+        on_final_states: final states that trigger `on_final`; only "dead" by default.
         keep: how long a final job is kept.
-        key_for: how long its key lives after the end.
-        cascade: whether a job is offered to one candidate after another.
-        on_accepted: of a cascade: the kind of a job that is created when a candidate accepts; the
-            accepted job then goes on awaiting its end, with what that turn holds.
-        processes: whether the handler runs in a process of its own.
+        key_for: how long its key stays taken after the job is final.
+        cascade: whether a job is offered to its candidates one after another.
+        on_accepted: of a cascade: kind of a job that is created when a candidate accepts; the
+            accepted job keeps awaiting its end and keeps the permits of that turn.
+        processes: whether the handler runs in a separate process.
     """
 
     name: str
@@ -179,7 +182,7 @@ def check_priority(priority: object) -> int:
         raise InvalidValue(message)
     if not 0 <= priority <= MAX_PRIORITY:
         message = f"priority is {priority}"
-        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+        raise InvalidValue(message, hint=f"it must be from 0 (first) to {MAX_PRIORITY}")
     return priority
 
 
@@ -192,11 +195,13 @@ def check_template(what: str, kind: str, template: object, names: Sequence[str])
     if template is None:
         return
     if not isinstance(template, str):
-        message = f"the {what} of {kind!r} must be a text, not {template!r:.80}"
+        message = f"the {what} of {kind!r} must be text, not {template!r:.80}"
         raise InvalidValue(message)
     for field in placeholders(template):
         if field not in names and field not in ALWAYS_KNOWN:
-            message = f"the {what} {template!r} needs an argument {field!r}, which {kind!r} lacks"
+            message = (
+                f"the {what} {template!r} needs an argument {field!r}, which {kind!r} does not have"
+            )
             raise InvalidValue(message, hint=f"add the parameter, or correct the {what}")
 
 
@@ -224,7 +229,7 @@ def _name(kind: Named | str | None) -> str | None:
 def _on_accepted(kind: str, options: JobOptions) -> str | None:
     name = _name(options.get("on_accepted"))
     if name is not None and not options.get("cascade", False):
-        message = f"the kind {kind!r} has on_accepted, but is no cascade"
+        message = f"the kind {kind!r} has on_accepted, but is not a cascade"
         raise InvalidValue(message, hint="declare it with cascade=True")
     return name
 
@@ -232,7 +237,7 @@ def _on_accepted(kind: str, options: JobOptions) -> str | None:
 def _retry(kind: str, retry: object) -> RetryPolicy:
     if not isinstance(retry, RetryPolicy):
         message = f"retry of {kind!r} is {retry!r:.80}"
-        raise InvalidValue(message, hint="give a Backoff(...)")
+        raise InvalidValue(message, hint="pass a Backoff(...)")
     return retry
 
 
@@ -331,14 +336,16 @@ def _need(kind: str, gate: object) -> GateNeed:
     if isinstance(gate, GateNeed):
         return gate
     message = f"among the gates of {kind!r} is {gate!r:.80}"
-    raise InvalidValue(message, hint="give Slots, Rate, Hours, Pool, or what their take() returns")
+    raise InvalidValue(message, hint="use Slots, Rate, Hours, Pool, or what their take() returns")
 
 
 def _refuse_unknown_argument(kind: str, spec: GateSpec, known: frozenset[str]) -> None:
     zone = spec.hours.tz if spec.hours else ""
     for field in (*placeholders(spec.name), *placeholders(zone)):
         if field not in known:
-            message = f"the gate {spec.name!r} needs an argument {field!r}, which {kind!r} lacks"
+            message = (
+                f"the gate {spec.name!r} needs an argument {field!r}, which {kind!r} does not have"
+            )
             raise InvalidValue(message, hint="add the parameter, or correct the gate")
 
 

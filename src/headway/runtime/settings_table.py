@@ -21,7 +21,7 @@ def _span(value: object) -> int:
 def _base_url(text: str) -> str:
     scheme, mark, place = text.partition("://")
     if scheme not in {"http", "https"} or not mark or not place.partition("/")[0]:
-        message = "is not a URL that begins with https:// or http://"
+        message = "is not a URL that starts with https:// or http://"
         raise ValueError(message)
     if "?" in place or "#" in place:
         message = "must not have a query"

@@ -23,20 +23,20 @@ Final = Literal["succeeded", "retry", "dead", "accepted", "declined"]
 
 
 class SignalOptions(TypedDict, total=False):
-    """What a signal says: exactly one of `final`, `progress` and `note`.
+    """Options of a signal: exactly one of `final`, `progress` and `note`, plus details.
 
     Attributes:
-        final: settles the job with this outcome.
-        progress: the work goes on; `extend` gives it a new deadline.
-        note: a label for the record, such as "DELIVERED"; also after the end.
-        extend: of a progress: the new time to the deadline from now, as "5m" or a timedelta.
-        body: for the record: any value that JSON can carry.
-        reason: of a final dead or declined.
-        after: of a final retry: the delay, as "90s" or a timedelta.
-        candidate: who answers an offer; the candidate whose turn it is if not given.
-        offer: it is about an offer alone, such as the end of the call that asked: late once the
-            candidate has accepted.
-        known_as: a key, such as the provider's id, under which signals find the run from now on.
+        final: settle the job with this outcome.
+        progress: the work continues; `extend` sets a new deadline.
+        note: label for the record, such as "DELIVERED"; also allowed after the job is final.
+        extend: with progress: new time until the deadline, as "5m" or a timedelta.
+        body: any JSON value, for the record.
+        reason: with a final dead or declined: the reason.
+        after: with a final retry: the delay, as "90s" or a timedelta.
+        candidate: who answered an offer; defaults to the candidate whose turn it is.
+        offer: the signal is about the offer only, such as the end of the call that made it; it is
+            late once the candidate has accepted.
+        known_as: another key, such as the provider's id, by which signals find the run from now on.
     """
 
     final: Final
@@ -85,7 +85,7 @@ def _kind(options: SignalOptions) -> SignalKind:
     said = [word for word in ("final", "progress", "note") if options.get(word)]
     if len(said) != 1:
         message = f"a signal says {' and '.join(said) or 'nothing'}"
-        raise InvalidValue(message, hint="give one of final=, progress=True and note=")
+        raise InvalidValue(message, hint="pass one of final=, progress=True and note=")
     return SignalKind(said[0])
 
 
@@ -177,7 +177,7 @@ def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
     for place, key in enumerate(keys, start=1):
         if len(key.encode()) < SHORTEST_KEY:
             message = f"signing key {place} is shorter than {SHORTEST_KEY} bytes"
-            raise InvalidValue(message, hint="make one with: openssl rand -base64 32")
+            raise InvalidValue(message, hint="create one with: openssl rand -base64 32")
     return keys
 
 

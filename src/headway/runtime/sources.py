@@ -237,8 +237,8 @@ def in_flight(
     check_made(job)
     check_key(job)
     if not known_as:
-        message = f"the work of {job.key!r} is known as nothing"
-        raise InvalidValue(message, hint="say under which key its end will be signalled")
+        message = f"the work of {job.key!r} has no key to be known by"
+        raise InvalidValue(message, hint="pass the key under which its end will be signalled")
     return InFlight(
         job=job,
         signal_key=known_as,
@@ -256,7 +256,7 @@ def check_key(job: NewJob) -> None:
     """
     if job.key is None:
         message = f"a source gave a job of kind {job.kind!r} without a key"
-        raise InvalidValue(message, hint="give make(key=...), so that it is not made a second time")
+        raise InvalidValue(message, hint="pass make(key=...), so that it is not created twice")
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -264,13 +264,13 @@ Rows = Callable[[], AsyncIterable[Any] | Iterable[Any]]
 
 
 class SourceOptions(TypedDict, total=False):
-    """The options of `@app.source`.
+    """Options of `@app.source`.
 
     Attributes:
-        name: of the source; the function's name if not given.
-        every: how long to rest between two looks at the whole table; "1m" if not given.
-        rate: how many missing jobs a second are let go, 100 if not given: the more are missing,
-            the longer the window over which they are spread.
+        name: name of the source; defaults to the function's name.
+        every: pause between two scans of the whole table; defaults to "1m".
+        rate: maximum number of missing jobs per second made due; defaults to 100. The more are
+            missing, the longer the window over which they are spread.
     """
 
     name: str
@@ -328,7 +328,7 @@ class Source:
             InvalidValue: the source has one already.
         """
         if self._under_way is not None:
-            message = f"the source {self.name!r} says twice what is in flight"
+            message = f"the source {self.name!r} reports what is in flight in two ways"
             raise InvalidValue(message, hint="yield all of it from one function")
         self._under_way = fn
         return fn

@@ -51,7 +51,7 @@ def parse(text: str) -> tuple[str, str]:
     """
     found = _TEXT.fullmatch(text)
     if found is None:
-        message = "this is not the text of a token"
+        message = "this is not a token"
         raise Unauthenticated(message, hint="send it whole: hw_, the id, _, the secret")
     return found[1], found[2]
 
@@ -139,8 +139,8 @@ def rotate(spec: TokenSpec, now: int, grace_ms: int) -> tuple[TokenSpec, NewToke
         InvalidState: the token itself has ended.
     """
     if spec.expires_at is not None and spec.expires_at <= now:
-        message = f"the token {spec.name!r} has ended"
-        raise InvalidState(message, hint="make another one with `headway token create`")
+        message = f"the token {spec.name!r} has expired"
+        raise InvalidState(message, hint="create another one with `headway token create`")
     made = new_token(spec.id)
     end = now + grace_ms
     old = (

@@ -31,7 +31,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         StoreError: the store cannot be opened; nothing was written.
     """
     if not isinstance(cast("object", url), str):
-        message = f"the URL of a store is a text, not {url!r:.80}"
+        message = f"the URL of a store must be text, not {url!r:.80}"
         raise InvalidValue(message, hint=_STORES)
     scheme = url.partition("://")[0]
     if scheme == "memory":
@@ -50,9 +50,9 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     message = f"{shown!r} is not the URL of a store"
     hint = _STORES
     if scheme.startswith(("postgresql+", "postgres+")):
-        hint = "write postgresql://… without the name of a driver; Headway uses psycopg 3"
+        hint = "use postgresql://… without a driver name; Headway uses psycopg 3"
     if scheme in {"http", "https"}:
-        hint = f"a server's address serves an App, to send and to work; here give the store: {hint}"
+        hint = f"a server's address works only for an App; pass a store's URL here: {hint}"
     raise InvalidValue(message, hint=hint)
 
 

@@ -355,7 +355,7 @@ def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
         return job
     id_, body = holders[_key_name(job)]
     if body != job.body_hash():
-        message = f"the key {job.key!r} names job {id_}, which has another body"
+        message = f"the key {job.key!r} names job {id_}, which has a different body"
         raise KeyConflict(message, hint="kind, lane, subject and arguments must be the same")
     return job if id_ == job.id else job.changed(id=id_)
 

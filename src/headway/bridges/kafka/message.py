@@ -95,7 +95,7 @@ def read_json(message: Incoming) -> Mapping[str, object]:
     """Return the value, a JSON object; one that is empty or missing has no arguments.
 
     Raises:
-        InvalidValue: it is no JSON object.
+        InvalidValue: it is not a JSON object.
     """
     if not message.value:
         return {}

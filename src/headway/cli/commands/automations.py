@@ -308,11 +308,11 @@ def limit(
     """Show or change the maximum number of sessions at once; running sessions continue.
 
     Raises:
-        InvalidValue: a number and --reset were given, or the number is out of its range.
+        InvalidValue: a number and --reset were both passed, or the number is out of its range.
     """
     if most is not None and reset:
-        message = "a number and --reset were given"
-        raise InvalidValue(message, hint="give one of them")
+        message = "a number and --reset were both passed"
+        raise InvalidValue(message, hint="pass one of them")
     author = session.author(None)
 
     async def work(store: Store) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def look_at_place(url: str) -> list[Finding]:
     if path is None:
         return []
     if not path.exists():
-        hint = "headway migrate makes it; or give --store"
+        hint = "create it with headway migrate, or pass --store"
         return [*look_at_library(), problem("file", f"{path} does not exist", hint)]
     return [
         *look_at_library(),
@@ -155,7 +155,7 @@ async def _repair(session: Session, store: Store, signed: Signed, *, clock: bool
         session.terminal.remark(f"the store's time went back by {rough(back_ms)}")
     else:
         await store.new_epoch(author, signed.reason)
-    session.terminal.remark("a new epoch: what ran before can write nothing any more")
+    session.terminal.remark("a new epoch: runs from before can no longer write anything")
 
 
 def _print_findings(session: Session, findings: list[Finding]) -> None:

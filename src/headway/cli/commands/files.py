@@ -86,7 +86,7 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
         return
     if path.exists() and not force:
         message = f"the file {path} exists"
-        raise InvalidValue(message, hint="choose another, or give --force to replace it")
+        raise InvalidValue(message, hint="choose another, or pass --force to overwrite it")
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
@@ -97,8 +97,8 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
     except OSError as error:
         message = f"the file {path} cannot be written: {error.strerror}"
         if error.errno == errno.ENOSPC:
-            raise StoreFull(message, hint="make room, or choose another device") from None
-        raise InvalidValue(message, hint="choose a place that you may write to") from None
+            raise StoreFull(message, hint="free some space, or choose another device") from None
+        raise InvalidValue(message, hint="choose a place you can write to") from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -231,7 +231,7 @@ class Import:
         except HeadwayError as error:
             self._refuse(number, str(error))
         except msgspec.DecodeError as error:
-            self._refuse(number, f"this is no JSON: {error}")
+            self._refuse(number, f"this is not valid JSON: {error}")
         except Exception as error:  # noqa: BLE001  (a user's importer may raise anything)
             self._refuse(number, f"{type(error).__name__}: {error}")
         else:
@@ -306,7 +306,7 @@ def _row(number: int, made: Sequence[object]) -> Row:
             message = f"the importer made a {type(one).__name__}"
             raise InvalidValue(message, hint="it gives what kind.make(...) returns, or a CalledOff")
     if len(jobs) > MAX_BATCH:
-        message = f"one row makes {len(jobs)} jobs"
+        message = f"one row creates {len(jobs)} jobs"
         raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
     return Row(number, jobs, called_off)
 
@@ -378,7 +378,7 @@ def _importer(opened: App, named: str | None) -> Importer:
     known = ", ".join(importers)
     if not importers:
         message = "the App has no importers"
-        raise InvalidValue(message, hint="name with --app one that has an @app.importer(name)")
+        raise InvalidValue(message, hint="pass --app with an App that has an @app.importer(name)")
     if named is not None:
         if named not in importers:
             message = f"the App has no importer {named!r}"

@@ -63,7 +63,7 @@ class GateNumbers:
             InvalidValue: nothing was given, or a member is no NAME=N.
         """
         if self.capacity is None and self.limit is None and self.per is None and not self.member:
-            message = f"nothing to change about {name!r} was given"
+            message = f"there is nothing to change about {name!r}"
             raise InvalidValue(message, hint="--capacity, --limit, --per or --member")
         return SetGate(
             name=name,

@@ -47,8 +47,10 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
         InvalidValue: --worker is given with another filter.
     """
     if worker is not None and (newest or cursor or wanted != JobFilter()):
-        message = "--worker lists what a worker runs or awaits, and goes with no other filter"
-        raise InvalidValue(message, hint="leave out all but --limit")
+        message = (
+            "--worker lists what a worker runs or awaits, and cannot be combined with other filters"
+        )
+        raise InvalidValue(message, hint="keep only --limit")
     if app_name is not None:
         session = at_app(session, app_name)
     query = replace(wanted.query, limit=limit, cursor=cursor, newest=newest, worker=worker)

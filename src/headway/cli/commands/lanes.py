@@ -75,7 +75,7 @@ class LaneValues:
         """
         given = (self.concurrency, self.fair, self.target, self.max_backlog, self.lease)
         if all(one is None for one in given) and not self.weight:
-            message = f"nothing to change about the lane {name!r} was given"
+            message = f"there is nothing to change about the lane {name!r}"
             hint = "--concurrency, --fair, --weight, --target, --max-backlog or --lease"
             raise InvalidValue(message, hint=hint)
 
@@ -88,7 +88,7 @@ class LaneValues:
         fair = now.fair == "tenant" if self.fair is None else self.fair
         if self.weight and not fair:
             message = f"--weight: the lane {now.name!r} is not fair"
-            raise InvalidValue(message, hint="give --fair as well")
+            raise InvalidValue(message, hint="also pass --fair")
         weights = dict(now.weights) if fair else {}
         if self.weight:
             weights = dict(read_number("weight", "TENANT", one) for one in self.weight)

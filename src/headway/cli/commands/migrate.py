@@ -69,7 +69,7 @@ def migrate(session: Session, system: SystemNames = None, directory: DirectoryUr
     """
     if directory is not None and not system:
         message = "--directory names the tables of systems, and there is no --system"
-        raise InvalidValue(message, hint="say which: --system calls")
+        raise InvalidValue(message, hint="name the system, for example --system calls")
     url = session.store_url
     # First of all: a wrong name makes nothing.
     tables = None
@@ -95,7 +95,7 @@ def _migrate_store(url: str) -> tuple[int, int]:
     if url.partition("://")[0] in REDIS_SCHEMES:
         return 0, 0
     message = f"a store of {url.partition(':')[0]}:// keeps nothing"
-    raise InvalidValue(message, hint="give sqlite:///headway.db, postgresql://… or redis://…")
+    raise InvalidValue(message, hint="use sqlite:///headway.db, postgresql://… or redis://…")
 
 
 def _store_line(before: int, now: int) -> str:
@@ -148,14 +148,14 @@ async def copy_store(
         InvalidState: a process works on the source, or changed it meanwhile.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
-        message = "one of the two stores keeps nothing that could be copied"
+        message = "one of the two stores is not durable, so there is nothing to copy"
         raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
     if await _is_empty(source):
         message = "the store to copy from is empty"
-        raise InvalidValue(message, hint="is it FROM first, then TO? Mind ?namespace=")
+        raise InvalidValue(message, hint="the order is FROM, then TO; check ?namespace=")
     if not await _is_empty(target):
         message = "the store to copy to is not empty"
-        raise InvalidValue(message, hint="give another file, or another ?namespace=")
+        raise InvalidValue(message, hint="use another file, or another ?namespace=")
     await _check_stopped(source)
     store = cast("Store", source)
     while (await store.sweep(MAX_BATCH, keep_trail_ms=keep_trail_ms)).again:
@@ -185,7 +185,7 @@ async def _carry_closed(
     there = await cast("Store", target).read(StatsQuery())
     if not _same(before, after) or _jobs(there) != _jobs(after):
         message = "the source was changed while it was copied"
-        raise InvalidState(message, hint="stop who sends to it, and copy again to an empty store")
+        raise InvalidState(message, hint="stop its senders, then copy again to an empty store")
     return rows, _jobs(there)
 
 
@@ -274,24 +274,24 @@ def copy(
     session.refuse_store("name both stores as arguments: headway copy FROM TO")
     if source == target:
         message = "the store to copy from and the one to copy to are the same"
-        raise InvalidValue(message, hint="give two URLs: headway copy FROM TO")
+        raise InvalidValue(message, hint="pass two different URLs: headway copy FROM TO")
     if "memory" in {url.partition("://")[0] for url in (source, target)}:
         message = "a store of memory:// is gone with this command"
         raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
     file = store_file(source)
     if file is not None and not file.exists():
         message = f"there is no store at {file}"
-        raise StoreUnavailable(message, hint="say FROM first, then TO")
+        raise StoreUnavailable(message, hint="the order is FROM, then TO")
     copied = asyncio.run(_copy(session, source, target, signed))
     if session.json:
         session.terminal.document(
             {"rows": copied.rows, "jobs": copied.counts, "closed": copied.closed}
         )
         return
-    session.terminal.line(f"{sum(copied.counts.values())} jobs are copied")
-    session.terminal.remark("FROM is closed and stays so; point all processes to TO")
+    session.terminal.line(f"{sum(copied.counts.values())} jobs copied")
+    session.terminal.remark("FROM is paused and stays paused; point all processes to TO")
     if copied.closed:
-        session.terminal.remark("TO is closed, as FROM was: open it with `headway resume all`")
+        session.terminal.remark("TO is paused, as FROM was: resume it with `headway resume all`")
 
 
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:

@@ -39,8 +39,8 @@ def move_jobs(
     if bool(ids) == wanted.names_something:
         message = f"no job to {move.verb} was named"
         if ids:
-            message = "jobs were named, and a filter as well"
-        raise InvalidValue(message, hint="give ids, or options such as --lane")
+            message = "jobs were named together with a filter"
+        raise InvalidValue(message, hint="pass ids, or options such as --lane")
     if ids:
         replies = session.with_store(lambda store: _on_ids(store, move, ids))
         _print_outcome(session, Counter(reply.answer for reply in replies), replies)
@@ -84,7 +84,7 @@ def _ask_first(session: Session, move: ActRequest, wanted: JobFilter, *, yes: bo
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
     if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
         message = f"to {move.verb} {number} jobs needs a confirmation"
-        raise InvalidValue(message, hint="answer y, or give --yes")
+        raise InvalidValue(message, hint="answer y, or pass --yes")
 
 
 async def _how_many(store: Store, wanted: JobFilter) -> str:

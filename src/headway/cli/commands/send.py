@@ -91,8 +91,8 @@ def kind_job(
     declared = app.kind(kind)
     taken = RESERVED.intersection(texts)
     if taken:
-        message = f"{kind}: {min(taken)!r} is no argument but an option"
-        raise InvalidArguments(message, hint=f"give it as --{min(taken).replace('_', '-')}")
+        message = f"{kind}: {min(taken)!r} is not an argument but an option"
+        raise InvalidArguments(message, hint=f"pass it as --{min(taken).replace('_', '-')}")
     arguments = next(iter(declared.handlers.values())).arguments
     values: dict[str, Any] = arguments.from_texts(texts, read_values(texts))
     chosen: dict[str, Any] = {
@@ -178,8 +178,8 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
             message = f"the argument {pair[:80]!r} is not a name=value"
             raise InvalidValue(message, hint="as phone=+15550100 urgent=true")
         if name in values:
-            message = f"the argument {name!r} is given twice"
-            raise InvalidValue(message, hint="give it once")
+            message = f"the argument {name!r} is passed twice"
+            raise InvalidValue(message, hint="pass it once")
         values[name] = text
     return values
 
@@ -204,10 +204,10 @@ def read_object(option: str, text: str) -> bytes:
     try:
         found: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        message = f"{option} is no JSON: {error}"
+        message = f"{option} is not valid JSON: {error}"
         raise InvalidValue(message, hint=_OBJECT) from None
     if not isinstance(found, dict):
-        message = f"{option} is no JSON object"
+        message = f"{option} is not a JSON object"
         raise InvalidValue(message, hint=_OBJECT)
     return to_json(cast("dict[str, object]", found))
 
@@ -221,7 +221,7 @@ def _value(name: str, text: str) -> object:
     except msgspec.DecodeError:
         return text
     except UnicodeEncodeError:
-        message = f"the argument {name!r} is no valid Unicode"
+        message = f"the argument {name!r} is not valid Unicode"
         raise InvalidValue(message, hint="write it in UTF-8") from None
 
 
@@ -256,7 +256,7 @@ def send(
     """
     if options.key is not None and count > 1:
         message = f"--key makes one job, and --count asks for {count}"
-        raise InvalidValue(message, hint="leave one of them out")
+        raise InvalidValue(message, hint="omit one of them")
     with_app = app_name is not None or session.settings.app is not None
     opened = open_app(session, app_name) if with_app else None
     texts = read_pairs(arguments or [])
@@ -288,6 +288,6 @@ def _print_sent(session: Session, sent: SentJobs) -> None:
     elif len(sent.replies) == 1:
         session.terminal.line(sent.replies[0].id)
         if not sent.created:
-            session.terminal.remark("this key has a job already", "dim")
+            session.terminal.remark("a job with this key already exists", "dim")
     else:
         session.terminal.line(f"{sent.created} jobs sent")

@@ -73,7 +73,7 @@ def next_(
         empty="it never fires again",
     )
     if not entry.spec.enabled:
-        session.terminal.remark(f"{name} is switched off: none of these will happen", "yellow")
+        session.terminal.remark(f"{name} is disabled: none of these will happen", "yellow")
 
 
 @command(app, "enable")

@@ -107,7 +107,7 @@ class Reach:
         expires_at = None if moment is None else moment.resolved(now)
         if expires_at is not None and expires_at <= now:
             message = f"--expires: {self.expires} is not in the future"
-            raise InvalidValue(message, hint='give a span from now as "90d"')
+            raise InvalidValue(message, hint='pass a duration from now, such as "90d"')
         return TokenSpec(
             id=made.id,
             name=name,
@@ -228,4 +228,4 @@ def _print_token(
         session.terminal.document(document)
         return
     session.terminal.line(made.text)
-    session.terminal.remark(f"this is the token {made.id}: keep it now, {said}", "dim")
+    session.terminal.remark(f"this is the token {made.id}: save it now, {said}", "dim")

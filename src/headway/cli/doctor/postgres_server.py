@@ -44,10 +44,10 @@ def look_at_version(seen: Checkup) -> Finding:
     if major < OLDEST:
         return problem("server", f"{found} is too old", f"upgrade it to {OLDEST} or newer")
     if seen.standby:
-        hint = "give the primary's host, or all hosts and ?target_session_attrs=read-write"
+        hint = "use the primary's host, or all hosts and ?target_session_attrs=read-write"
         return problem("server", f"{found} is a standby: it only reads", hint)
     if seen.settings.get("server_encoding") != "UTF8":
-        hint = "make a database with ENCODING 'UTF8'"
+        hint = "create a database with ENCODING 'UTF8'"
         kept = seen.settings.get("server_encoding")
         return problem("server", f"the database keeps text as {kept}", hint)
     if major > NEWEST:

@@ -50,7 +50,7 @@ def look_at_version(seen: Checkup) -> Finding:
         hint = f"upgrade it to {'.'.join(map(str, OLDEST))} or newer, or to Valkey"
         return problem("server", f"{found} is too old", hint)
     if server.is_replica:
-        hint = "give its master's address, or the sentinels: redis+sentinel://…"
+        hint = "use the master's address, or the sentinels: redis+sentinel://…"
         return problem("server", f"{found} is a replica: it only reads", hint)
     if server.version[0] >= NEWEST:
         return warning("server", f"{found} is newer than any that was tried", "try it on a copy")

@@ -29,7 +29,7 @@ def look_at_library() -> list[Finding]:
     """Return whether the SQLite in use is one without the bug that corrupts."""
     version = apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
-        hint = "install a current apsw wheel, which brings its own SQLite"
+        hint = "install a current apsw wheel, which includes SQLite"
         return [problem("sqlite", f"SQLite {version} can corrupt a database", hint)]
     return [ok("sqlite", f"SQLite {version}")]
 

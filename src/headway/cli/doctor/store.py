@@ -113,7 +113,7 @@ async def look_at_clock(store: Store) -> list[Finding]:
 HORIZON_MS = 7 * DAY_MS
 """A chore keeps 14 days; half of that is left only if no chore runs."""
 POOL = "pool"
-ADD_MEMBERS = "add members to the pool, or give one of them room"
+ADD_MEMBERS = "add members to the pool, or pass one of them room"
 """The hint for a full pool: a pool has no capacity of its own to raise."""
 _LISTED = 5
 
@@ -140,7 +140,7 @@ async def look_at_gates(store: Store) -> list[Finding]:
         hint = "headway gates shows who closed each and why"
         findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
     if zero:
-        hint = "nothing passes there; headway gates set or reset gives it a capacity again"
+        hint = "no job can pass; headway gates set or reset restores its capacity"
         findings.append(warning("zero", f"{_number(zero)} of no capacity: {_some(zero)}", hint))
     if empty:
         found = f"{_number(empty)} without a member that has room: {_some(empty)}"
@@ -157,7 +157,7 @@ def _some(gates: list[str]) -> str:
 
 
 def _short(gate: GateState, left_ms: int) -> Finding:
-    hint = "let a worker run: its chores extend it"
+    hint = "run a worker: its maintenance extends it"
     if left_ms <= 0:
         found = f"{gate.name} is past its horizon, and so closed"
         return problem("hours", found, hint)

@@ -109,7 +109,7 @@ class HoursSpec:
                 ),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            message = f"this is no record of hours: {str(error)[:120]}"
+            message = f"this is not a record of hours: {str(error)[:120]}"
             raise InvalidValue(message, hint=_RECORD_HINT) from None
 
 
@@ -223,7 +223,7 @@ def _spans(text: object) -> Spans:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not dash:
-            message = f"the hours {text[:60]!r} have no closing at {part[:20]!r}"
+            message = f"the hours {text[:60]!r} have no closing time at {part[:20]!r}"
             raise InvalidValue(message, hint=_SPANS_HINT)
         opening, closing = parse_minute(first), parse_minute(last)
         pairs.append((opening, closing if closing > opening else closing + DAY_MINUTES))
@@ -246,11 +246,11 @@ def _checked(spans: object) -> Spans:
             or not opening < closing <= opening + DAY_MINUTES
             or whole
         ):
-            message = f"the hours {format_spans(((opening, closing),))} are empty or backwards"
+            message = f"the hours {format_spans(((opening, closing),))} are empty or reversed"
             raise InvalidValue(message, hint='the whole day is "00:00-24:00"')
         if opening < before:
             message = f"the hours {format_spans(tuple(pairs))} overlap"
-            raise InvalidValue(message, hint="let each span begin after the one before has ended")
+            raise InvalidValue(message, hint="each span must start after the end of the one before")
         before = closing
     return tuple(pairs)
 

@@ -19,21 +19,21 @@ def Hours(  # noqa: N802  (reads as the record that it builds)
     tz: str = "UTC",
     exceptions: Mapping[str, str | None] | Mapping[date, str | None] | None = None,
 ) -> GateSpec:
-    """Declare a gate that is open at these local times only. It is always shared.
+    """Declare a gate that is open only at these local times. It is always shared.
 
     Args:
-        name: fixed, or a template over arguments such as `hours:{tz}`.
-        spans: "09:00-18:00", or several with commas between; a closing that is not after its
-            opening lies on the next day.
-        days: the weekdays on which the spans begin: "mon-fri", "mon,wed,sat-sun" or "daily".
-        tz: an IANA zone, or a template such as "{tz}", whose placeholders the name has too.
-        exceptions: dates ("2026-12-25") with spans of their own; None for closed all day.
+        name: a fixed name, or a template over arguments such as `hours:{tz}`.
+        spans: "09:00-18:00", or several spans separated by commas; a span whose end is not after
+            its start ends on the next day.
+        days: weekdays on which the spans start: "mon-fri", "mon,wed,sat-sun" or "daily".
+        tz: an IANA time zone, or a template such as "{tz}" whose placeholders are also in the name.
+        exceptions: spans for individual dates ("2026-12-25"); None for closed all day.
 
     Returns:
         The gate.
 
     Raises:
-        InvalidValue: an argument is unusable, or jobs in two zones would share one gate.
+        InvalidValue: an argument is not valid, or jobs in two zones would share one gate.
     """
     text, _ = check_gate_name(name, shared=True)
     spec = hours_spec(spans, days=days, tz=tz, exceptions=exceptions)

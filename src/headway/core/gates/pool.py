@@ -24,20 +24,20 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
     strategy: Strategy = "least_used",
     shared: bool | None = None,
 ) -> GateSpec:
-    """Declare a gate that opens while any of its members has a permit free.
+    """Declare a gate that is open while any of its members has a free permit.
 
     Args:
-        name: fixed, or a template over arguments.
-        members: the capacity of each member; a plain list gives each one permit.
-        strategy: "least_used" (the lowest share of its capacity, then the order given),
-            "round_robin" (the next after the last chosen) or "first_free" (the order given).
-        shared: True where an argument in the name has few values.
+        name: a fixed name, or a template over arguments.
+        members: capacity of each member; a plain list gives each member one permit.
+        strategy: "least_used" (lowest share of its capacity in use, then the given order),
+            "round_robin" (the next after the last chosen) or "first_free" (the given order).
+        shared: True if an argument in the name has only few values.
 
     Returns:
         The gate. A member's own gate is `name/member`.
 
     Raises:
-        InvalidValue: an argument is unusable.
+        InvalidValue: an argument is not valid.
     """
     text, common = check_gate_name(name, shared=shared)
     if strategy not in STRATEGIES:
@@ -45,7 +45,7 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
         raise InvalidValue(message, hint=", ".join(STRATEGIES))
     if isinstance(members, str) or not isinstance(cast("object", members), Mapping | Sequence):
         message = f"the members of the pool {text!r} are {members!r:.80}"
-        raise InvalidValue(message, hint="give names and capacities, or a list of names")
+        raise InvalidValue(message, hint="pass names and capacities, or a list of names")
     pairs = members.items() if isinstance(members, Mapping) else [(m, 1) for m in members]
     checked = tuple(
         (
@@ -56,7 +56,7 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
     )
     if len({member for member, _ in checked}) != len(checked):
         message = f"the pool {text!r} names a member twice"
-        raise InvalidValue(message, hint="each member once; give it a larger capacity")
+        raise InvalidValue(message, hint="name each member once, with a larger capacity")
     return GateSpec(
         name=text, kind=GateKind.POOL, shared=common, members=checked, strategy=strategy
     )

@@ -8,27 +8,27 @@ from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_
 
 
 def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
-    """Declare a gate that lets at most `limit` starts pass in any window of length `per`.
+    """Declare a gate that allows at most `limit` starts in any window of length `per`.
 
-    The window is half-open and may begin anywhere: two starts exactly `per` apart share none.
+    The window is half-open and may start anywhere: two starts exactly `per` apart share none.
 
     Args:
-        name: fixed, or a template over arguments such as `customer:{phone}`.
-        limit: starts, from 0 (nothing passes).
-        per: the window, as "1h" or a timedelta, at least 1 ms.
-        shared: True where an argument in the name has few values.
+        name: a fixed name, or a template over arguments such as `customer:{phone}`.
+        limit: number of starts; with 0 no job passes.
+        per: length of the window, as "1h" or a timedelta; at least 1 ms.
+        shared: True if an argument in the name has only few values.
 
     Returns:
         The gate.
 
     Raises:
-        InvalidValue: an argument is unusable.
+        InvalidValue: an argument is not valid.
     """
     text, common = check_gate_name(name, shared=shared)
     per_ms = parse_duration(per)
     if per_ms < 1:
         message = f"the window of the rate {text!r} is empty"
-        raise InvalidValue(message, hint="give `per` at least 1ms")
+        raise InvalidValue(message, hint="`per` must be at least 1ms")
     return GateSpec(
         name=text,
         kind=GateKind.RATE,

@@ -6,18 +6,18 @@ from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_
 
 
 def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
-    """Declare a gate that at most `capacity` permits are out of.
+    """Declare a gate with a limited number of permits.
 
     Args:
-        name: fixed, or a template over arguments such as `repo:{url}`.
-        capacity: permits, from 0 (nothing passes).
-        shared: True where an argument in the name has few values.
+        name: a fixed name, or a template over arguments such as `repo:{url}`.
+        capacity: number of permits; with 0 no job passes.
+        shared: True if an argument in the name has only few values.
 
     Returns:
         The gate.
 
     Raises:
-        InvalidValue: the name or the capacity is unusable.
+        InvalidValue: the name or the capacity is not valid.
     """
     text, common = check_gate_name(name, shared=shared)
     return GateSpec(

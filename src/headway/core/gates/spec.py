@@ -61,17 +61,18 @@ class GateSpec:
     hours: HoursSpec | None = None
 
     def take(self, amount: int = 1, *, hold: Hold = "settled") -> GateNeed:
-        """Say how many permits a job takes and how long it keeps them.
+        """Return this gate with the number of permits a job takes, and how long it keeps them.
 
         Args:
-            amount: permits (or starts of a Rate), at least 1.
-            hold: "settled" keeps them while the job awaits, "run" gives them back at hand-over.
+            amount: number of permits (or starts of a Rate), at least 1.
+            hold: "settled" keeps them while the job awaits a signal; "run" returns them at the
+                hand-over.
 
         Returns:
-            What to list among a kind's gates.
+            The entry for a kind's list of gates.
 
         Raises:
-            InvalidValue: the amount or the hold is none of these.
+            InvalidValue: the amount or the hold is not valid.
         """
         return GateNeed(spec=self, amount=check_count("amount", amount, least=1), hold=_hold(hold))
 
@@ -149,7 +150,8 @@ def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
     if is_implicit(text):
         message = f"the gate name {text!r} belongs to an implicit gate"
         raise InvalidValue(
-            message, hint="choose another; cap or pause the implicit one with `headway gates`"
+            message,
+            hint="choose another name; change or pause the implicit gate with `headway gates`",
         )
     return text, ALWAYS_KNOWN.issuperset(fields) if shared is None else shared
 

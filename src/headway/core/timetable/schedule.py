@@ -170,7 +170,7 @@ class Cron:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Every:
-    """Fires at a fixed interval of elapsed time, whatever clocks show.
+    """Fires at a fixed interval of elapsed time, regardless of clock changes.
 
     Attributes:
         interval_ms: from 1 second to 100 years.
@@ -195,13 +195,13 @@ class Every:
             message = f"the interval {format_duration(self.interval_ms, parts=6)} cannot be kept"
             raise InvalidValue(message, hint="from 1s to 36525d")
         if not 0 <= self.anchor_at <= MAX_AT:
-            message = f"the anchor {self.anchor_at} ms lies outside the years 1970 to 9999"
-            raise InvalidValue(message, hint="give milliseconds since 1970 UTC")
+            message = f"the anchor {self.anchor_at} ms is outside the years 1970 to 9999"
+            raise InvalidValue(message, hint="pass milliseconds since 1970 UTC")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class At:
-    """Fires once on each of some days, when the wall clock of a zone shows a time.
+    """Fires once a day, on given weekdays, at a wall-clock time of a zone.
 
     Attributes:
         time: the time of day, from "00:00" to "23:59".
@@ -225,7 +225,7 @@ class At:
         _text("a time of day", self.time)
         if self.time.strip() == "24:00":
             message = f"the time {self.time!r} belongs to the next day"
-            raise InvalidValue(message, hint='write "00:00" and the days on which it is')
+            raise InvalidValue(message, hint='write "00:00", with the days on which it falls')
         parse_minute(self.time, last=DAY_MINUTES - 1)
         parse_days(self.days)
         find_zone(self.tz)

@@ -73,7 +73,7 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
     """What a handler's return means.
 
     Returns:
-        The outcome; None if the run is not live any more and must write nothing.
+        The outcome; None if the run is no longer live and must write nothing.
     """
     if job.stop == "lost":
         return None
@@ -107,7 +107,7 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
 
 def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
     """The error of a handler that ran longer than its kind allows."""
-    message = f"the handler of {job.kind!r} ran longer than its timeout"
+    message = f"the handler of {job.kind!r} exceeded its timeout"
     error = HandlerTimeout(message, hint=f"{job.claimed.policy.timeout_ms} ms")
     error.__cause__ = cause
     return error
@@ -240,16 +240,16 @@ _log = logging.getLogger("headway.worker")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A failed attempt, as the hooks of `App.on_failure` get it.
+    """A failed attempt, passed to the hooks of `App.on_failure`.
 
     Attributes:
         job: the run that failed.
-        error: what was raised; None if the handler's answer was unusable.
-        text: the error as it is recorded with the run.
-        becomes: what follows: "retry", "dead" (no attempt is left or wanted), "awaiting" (the
-            handler raised after its hand-over), "cancelled", or "lost" (the run is not live any
-            more, and the store does not record the error).
-        retry_in_ms: of a retry, the delay.
+        error: the exception; None if the handler returned an invalid answer.
+        text: the error as recorded with the run.
+        becomes: what happens next: "retry", "dead" (no attempt is left or wanted), "awaiting" (the
+            handler raised after its hand-over), "cancelled", or "lost" (the run is no longer live,
+            and the store does not record the error).
+        retry_in_ms: delay before the retry, if there is one.
     """
 
     job: Job
@@ -286,7 +286,7 @@ class Failures:
         """Report a run whose handler has ended, if it failed.
 
         Args:
-            outcome: what the store is going to be sent; None if the run is not live any more.
+            outcome: what the store is going to be sent; None if the run is no longer live.
         """
         failure = self._failure(job, outcome, error)
         if failure is None:

@@ -96,7 +96,7 @@ class Plans:
         Raises:
             UnknownKind: there is no plan, and the job may be tried elsewhere.
             Dead: there is no plan, and the job must not be tried again.
-            TimeoutError: the handler ran longer than its timeout, or raised this itself.
+            TimeoutError: the handler exceeded its timeout, or raised this itself.
         """
         if plan is None:
             stage = f" with the stage {job.stage!r}" if job.stage else ""

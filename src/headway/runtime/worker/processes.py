@@ -270,7 +270,7 @@ class PipeContext:
         self._pipe.send(Ask(outcome=outcome))
         reply: Reply = self._pipe.recv()
         if reply.verdict is None:
-            raise reply.error or InvariantBroken("the worker gave no answer")
+            raise reply.error or InvariantBroken("the worker did not answer")
         return reply.verdict
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:  # noqa: ARG002  (one run is here)

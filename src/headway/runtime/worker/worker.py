@@ -199,7 +199,7 @@ class WorkerRun:
                 # A hand-over has ended it, or its verdict is going to say why it is not live.
                 continue
             if run in lost and job.stop != "lost":
-                _log.warning("job %s: run %d is not live any more", *run)
+                _log.warning("job %s: run %d is no longer live", *run)
                 slot.interrupt("lost")
             elif run in cancel and job.stop is None:
                 slot.interrupt("cancel")
@@ -361,7 +361,7 @@ class Worker:
 
     Attributes:
         id: random for each run; empty before the first.
-        settings: its settings.
+        settings: the settings of the worker.
     """
 
     def __init__(
@@ -388,19 +388,19 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """Handlers that run now."""
+        """Number of handlers running now."""
         return self._current.queue.busy if self._current else 0
 
     @property
     def ended(self) -> int:
-        """Runs that were settled so far, in the run at hand."""
+        """Number of runs settled so far in the current `run`."""
         return self._current.settler.settled if self._current else 0
 
     async def run(self) -> None:
-        """Work until stopped, or idle; then let handlers end, and hand back the rest.
+        """Run until stopped or idle; then let handlers finish and return the other jobs.
 
         Raises:
-            StoreError: the store cannot go on; what is held is left to its lease.
+            StoreError: the store cannot continue; runs in progress are left to their leases.
         """
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
@@ -459,10 +459,11 @@ class Worker:
             doing.result()
 
     def stop(self, *, now: bool = False) -> None:
-        """Ask it to stop, and return at once; callable from any thread, also before `run`.
+        """Request a stop and return at once; callable from any thread, also before `run`.
 
         Args:
-            now: do not wait for handlers; those that can be are cancelled and handed back.
+            now: do not wait for handlers; those that can be cancelled are, and their jobs are
+                returned.
         """
         self._stop_now = now or bool(self._stop_now)
         loop = self._loop

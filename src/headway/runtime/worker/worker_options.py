@@ -31,36 +31,40 @@ SignalUrl = Callable[[str], str | None]
 
 
 class WorkerOptions(TypedDict, total=False):
-    """The options of `App.worker` and `Worker`.
+    """Options of `App.worker` and `Worker`.
 
     Attributes:
-        lanes: what it serves, in text as "calls,mail:2"; all lanes of the app if not given.
-        order: "weighted" shares by weight, "strict" empties an earlier lane first.
-        concurrency: handlers that run at once.
-        prefetch: the most jobs without gates that are held ready beyond these.
-        lease: how long its runs live without a beat; it beats three times as often.
-        until_idle: whether `run` ends by itself, once none of its jobs runs and no job can start
-            now; for tests and scripts. What is due later, waits at a gate or awaits a signal stays.
-        grace: how long handlers may go on after `stop`.
-        name: a label, such as "host:pid".
-        chores: whether it also sweeps and keeps the timetable's fires ahead. Workers of one store
-            share the sweeps, and count on each other to do them.
-        sweepers: its app's workers, of which one sweeps for all of them.
-        keep_trail: how long its sweeps keep lines of the trail; 90 days if not given.
-        signal_base: the address that receives signals.
-        signing_key: signs the signal URLs of its jobs, as the server's does; several are read
-            as there, and the first signs.
-        signal_url: makes the signal URL of a run's reference, instead of these two.
+        lanes: lanes to serve, as text such as "calls,mail:2"; defaults to all lanes of the app.
+        order: "weighted" shares claims by weight, "strict" drains an earlier lane first.
+        concurrency: maximum number of handlers running at once.
+        prefetch: maximum number of ungated jobs claimed ahead of free handlers.
+        lease: how long its runs stay valid without a heartbeat; it sends three heartbeats in that
+            time.
+        until_idle: whether `run` returns once none of its jobs is running and no job can start now;
+            for tests and scripts. Jobs that are due later, wait at a gate or await a signal are
+            left.
+        grace: how long handlers may keep running after `stop`.
+        name: label of the worker, such as "host:pid".
+        chores: whether it also sweeps and creates the timetable's fires. The workers of a store
+            share the sweeps, so some of them must do them.
+        sweepers: workers of the same app, one of which sweeps for all.
+        keep_trail: how long its sweeps keep lines of the trail; defaults to 90 days.
+        signal_base: base URL that receives signals.
+        signing_key: key that signs the signal URLs of its jobs, as on the server; of several keys,
+            the first signs.
+        signal_url: function that returns the signal URL for a run's reference, in place of these
+            two.
         timing: the simulator's.
         heartbeat: "thread" for a thread of its own; "task" beats in the worker's loop.
-        middleware: around each handler; the first one is the outermost.
-        on_failure: called with the `Failure` of each failed attempt, in the worker's loop.
+        middleware: functions that wrap each handler; the first is the outermost.
+        on_failure: functions called with the `Failure` of each failed attempt, in the worker's
+            loop.
         before: awaited before the first claim.
-        rebuild: awaited when the store is found lost or older than it was; then the worker goes
-            on as a new one. Without it, the worker ends.
-        duties: chores of the app, beside those of `chores`.
-        unknown: what it does with a job whose kind it does not know: "retry" fails the attempt,
-            so that another worker may have it, "dead" ends the job.
+        rebuild: awaited when the store turns out to be lost or restored to an older state; the
+            worker then continues as a new one. Without it, the worker stops.
+        duties: maintenance of the app, in addition to that of `chores`.
+        unknown: what to do with a job of an unknown kind: "retry" fails the attempt, so that
+            another worker may get it; "dead" makes the job dead.
     """
 
     lanes: Lanes
@@ -215,7 +219,7 @@ def _split(part: str) -> str | tuple[str, int]:
         return part
     if not (weight.isascii() and weight.isdigit() and len(weight) < 10):
         message = f"the weight of the lane {name!r} is {weight[:40]!r}, not a number from 1"
-        hint = f"write {name}:2; a lane with a colon in its name needs a weight behind it: {part}:1"
+        hint = f"write {name}:2; a lane with a colon in its name needs a weight after it: {part}:1"
         raise InvalidValue(message, hint=hint)
     return name, int(weight)
 

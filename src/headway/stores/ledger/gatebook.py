@@ -178,7 +178,7 @@ class GateBook:
     def _view_of(self, name: str, template: str) -> GateView:
         spec = self.spec(template)
         if spec is None:
-            message = f"the gate {name!r} is asked for, but {template!r} is not declared"
+            message = f"the gate {name!r} is needed, but {template!r} is not declared"
             raise InvariantBroken(message)
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)

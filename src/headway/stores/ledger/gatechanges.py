@@ -41,7 +41,9 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
         old = f"{'shared' if known.spec.shared else 'keyed'} {known.spec.kind}"
         new = f"{'shared' if spec.shared else 'keyed'} {spec.kind}"
         message = f"the gate {spec.name!r} is declared as a {old}, not a {new}"
-        raise InvalidValue(message, hint="give the new gate a new name; jobs wait at the old one")
+        raise InvalidValue(
+            message, hint="give the new gate another name; jobs are waiting at the old one"
+        )
     step.book.refuse_members_name(spec)
     save_template(step, TemplateRow(spec=spec, override=known.override if known else None))
     return True
@@ -102,7 +104,7 @@ def check_set(item: SetGate) -> str:
     said = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
     if not said:
         message = f"nothing to set on the gate {item.name!r}"
-        raise InvalidValue(message, hint="give a capacity, a limit and window, or members")
+        raise InvalidValue(message, hint="pass a capacity, a limit and window, or members")
     return said
 
 

@@ -220,8 +220,8 @@ def refuse_members_use(templates: Mapping[str, TemplateRow], use: GateUse) -> No
 
 def _refuse_member(pool: GateSpec, gate: str) -> None:
     if _as_member(pool.name, pool, gate):
-        message = f"the gate {gate!r} has the name of a member of the pool {pool.name!r}"
-        raise InvalidValue(message, hint="give one of the two another name")
+        message = f"the gate {gate!r} has the same name as a member of the pool {pool.name!r}"
+        raise InvalidValue(message, hint="rename one of the two")
 
 
 @lru_cache(maxsize=1024)

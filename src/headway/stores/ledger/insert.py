@@ -122,8 +122,8 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
             raise UnknownGate(message, hint="it is not declared; declare it before you enqueue")
         if spec.shared != use.shared:
             one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
-            message = f"the gate {use.template!r} is {one}, and is asked for as {other}"
-            raise InvalidValue(message, hint="ask for it as it is declared")
+            message = f"the gate {use.template!r} is {one}, but the job uses it as {other}"
+            raise InvalidValue(message, hint="use it as it is declared")
         book.refuse_members_use(use)
         if use.zone is not None:
             ensure_hours(book, use)
@@ -263,7 +263,7 @@ class Insertion:
             standing[place] = self.keys[place] = row
             return None
         if held.body != body:
-            message = f"the key {key!r} names job {held.job}, which has another body"
+            message = f"the key {key!r} names job {held.job}, which has a different body"
             raise KeyConflict(
                 message, hint="kind, lane, subject and arguments must be the same under one key"
             )
@@ -368,7 +368,7 @@ class Insertion:
                 message = (
                     f"lane {lane!r} holds {old} jobs of at most {most}; {new} more are refused"
                 )
-                raise BacklogFull(message, hint="try later, or raise the lane's max_backlog")
+                raise BacklogFull(message, hint="try again later, or raise the lane's max_backlog")
 
 
 def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
@@ -412,5 +412,5 @@ def _body_of(row: JobRow) -> bytes:
 
 def _refuse_other_body(job: NewJob, body: bytes) -> None:
     if job.body_hash() != body:
-        message = f"a job {job.id} exists already, with another body"
-        raise IdConflict(message, hint="make a new id for new work")
+        message = f"a job {job.id} already exists with a different body"
+        raise IdConflict(message, hint="use a new id for a new job")

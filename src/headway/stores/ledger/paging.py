@@ -59,7 +59,7 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
     if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= last:
         return int(cursor)
     message = f"the cursor {cursor!r} is not one of this listing"
-    raise InvalidValue(message, hint="pass the cursor of the page before")
+    raise InvalidValue(message, hint="pass the cursor of the previous page")
 
 
 def start_of(query: JobsQuery) -> int:

@@ -40,8 +40,8 @@ def check_token(spec: TokenSpec) -> str:
     for gate in spec.closes:
         check_name("gate", gate)
     if Role.WORKER in spec.roles and spec.tenants is not None:
-        message = f"the token {spec.name!r} is a worker's, and is scoped to tenants"
-        hint = "a lane may hold jobs of several tenants: scope a worker's token to lanes"
+        message = f"the token {spec.name!r} has the role worker and is scoped to tenants"
+        hint = "a lane may contain jobs of several tenants: scope a worker's token to lanes"
         raise InvalidValue(message, hint=hint)
     return _summary(spec)
 
@@ -52,15 +52,15 @@ def _check_shape(spec: TokenSpec) -> None:
         raise InvalidValue(message, hint="an id has 16 hexadecimal digits, 0 to 9 and a to f")
     check_name("token", spec.name)
     if not spec.roles or len(set(spec.roles)) < len(spec.roles):
-        message = f"the token {spec.name!r} has no role, or one of them twice"
+        message = f"the token {spec.name!r} has no role, or the same role twice"
         raise InvalidValue(message, hint=f"at least one of {', '.join(Role)}")
     if not spec.secrets:
         message = f"the token {spec.name!r} has no secret"
-        raise InvalidValue(message, hint="it could not be used; revoke it instead")
+        raise InvalidValue(message, hint="it would be unusable; revoke it instead")
     if not all(_DIGEST.fullmatch(secret.digest) for secret in spec.secrets):
         # The value is not shown: it may be the secret itself.
         message = f"a secret of the token {spec.name!r} is not a digest"
-        raise InvalidValue(message, hint="give the SHA-256 of the secret, 64 hexadecimal digits")
+        raise InvalidValue(message, hint="pass the SHA-256 of the secret, 64 hexadecimal digits")
     for at in (spec.expires_at, *(secret.until_at for secret in spec.secrets)):
         if at is not None:
             _check_moment(at)
@@ -71,15 +71,15 @@ def _check_scope(what: str, names: tuple[str, ...] | None) -> None:
         return
     if not names:
         message = f"a token that is scoped to no {what} can do nothing"
-        raise InvalidValue(message, hint=f"name a {what}, or leave the scope out for any")
+        raise InvalidValue(message, hint=f"name a {what}, or omit the scope to allow any")
     for name in names:
         check_name(what, name, empty=what == "tenant")
 
 
 def _check_moment(at: int) -> None:
     if not 0 <= at < FOREVER:
-        message = f"{at} is not a moment that a token can have"
-        raise InvalidValue(message, hint="milliseconds since 1970, before the year 10000")
+        message = f"{at} is not a valid expiry of a token"
+        raise InvalidValue(message, hint="use milliseconds since 1970, before the year 10000")
 
 
 def _summary(spec: TokenSpec) -> str:

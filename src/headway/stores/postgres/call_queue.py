@@ -237,7 +237,7 @@ class CallQueue:
         self._refuse()
 
     def _refuse(self) -> None:
-        message = "the store was closed before this was begun"
+        message = "the store was closed before this call started"
         late = list(self._calls)
         self._calls.clear()
         for call in late:

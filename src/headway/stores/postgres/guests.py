@@ -83,7 +83,7 @@ def find_driver(given: object) -> Driver:
         else:
             found = getattr(found, "connection", cast("Any", None))
     kind = type(given)
-    message = f"a {kind.__module__}.{kind.__qualname__} is no connection to the store's database"
+    message = f"a {kind.__module__}.{kind.__qualname__} is not a connection to the store's database"
     raise InvalidValue(message, hint=_HINT)
 
 

@@ -202,7 +202,7 @@ class Link:
         ended = True
         while syncs:
             if not waiter.poll(self._silence_ms):
-                message = f"the server said nothing for {self._silence_ms} ms"
+                message = f"the server sent nothing for {self._silence_ms} ms"
                 raise errors.OperationalError(message)
             pgconn.consume_input()
             if unsent:

@@ -119,7 +119,7 @@ def version_of(connection: Connection, options: PostgresOptions) -> Version:
         held = dict(connection.execute(query, ([SCHEMA, OLDEST_PROGRAM, IDENTITY],)).fetchall())
     if IDENTITY not in held:
         message = f"the schema {options.namespace!r} of {options.place} is not one of Headway"
-        raise SchemaMismatch(message, hint="give another ?namespace=; nothing was changed")
+        raise SchemaMismatch(message, hint="use another ?namespace=; nothing was changed")
     number = held.get(SCHEMA, 0)
     return Version(number=number, oldest_program=held.get(OLDEST_PROGRAM, number))
 
@@ -139,15 +139,15 @@ def check_version(
     known = latest() if knows is None else knows
     where = options.place
     if version.number == 0:
-        message = f"{where} holds no store yet"
-        raise SchemaMismatch(message, hint="run `headway migrate`, which makes it")
+        message = f"{where} contains no store yet"
+        raise SchemaMismatch(message, hint="run `headway migrate` to create it")
     if version.number < needs:
         message = f"{where} has schema {version.number}, and this program needs {needs}"
         raise SchemaMismatch(message, hint="run `headway migrate`; nothing was changed")
     if version.number > known and version.oldest_program > known:
         message = (
-            f"{where} has schema {version.number}, for programs that know {version.oldest_program};"
-            f" this one knows {known}"
+            f"{where} has schema {version.number}, which needs a program for"
+            f" {version.oldest_program} or newer; this one supports {known}"
         )
         raise SchemaMismatch(message, hint="upgrade Headway; nothing was changed")
 

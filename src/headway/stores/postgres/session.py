@@ -384,8 +384,10 @@ class Session:
         if self.mode is Mode.GUEST:
             # Nothing of it is kept: the caller's transaction may see an old state, or be undone.
             if facts.get(IDENTITY, 0) != shared.identity:
-                message = "the connection is to another database than the store's"
-                raise InvalidValue(message, hint="give one to the database of the store's URL")
+                message = "the connection is to a different database from the store's"
+                raise InvalidValue(
+                    message, hint="pass a connection to the database in the store's URL"
+                )
             return
         shared.time.heard(clock)
         shared.time.used(self.now, facts.get(EPOCH, 0))

@@ -188,7 +188,7 @@ def _tls(given: Mapping[str, str]) -> Tls:
     )
     if tls.key and not tls.cert:
         message = "the URL of the Redis store names a tls_key without its tls_cert"
-        raise InvalidValue(message, hint="give both, or neither")
+        raise InvalidValue(message, hint="pass both, or neither")
     return tls
 
 
@@ -260,5 +260,5 @@ def _timeout(given: Mapping[str, str]) -> int:
 def _whole(what: str, value: str) -> int:
     if _NUMBER.fullmatch(value) is None:
         message = f"{what} is {value!r}"
-        raise InvalidValue(message, hint="a whole number, 0 or more")
+        raise InvalidValue(message, hint="it must be a whole number, 0 or more")
     return int(value)

@@ -241,5 +241,5 @@ class CallQueue:
         self._wake()
         self._thread.join(limit)
         if self._thread.is_alive():
-            message = "the store was closed before this was begun"
+            message = "the store was closed before this call started"
             self.give_up(float("inf"), StoreUnavailable(message, hint="nothing was written"))

@@ -57,9 +57,9 @@ def version_of(db: Database, path: str) -> int:
         return 0
     if application != APPLICATION_ID:
         message = f"{path} is a SQLite database, but not one of Headway"
-        raise SchemaMismatch(message, hint="give the path of another file; nothing was changed")
+        raise SchemaMismatch(message, hint="use another path; nothing was changed")
     if version > latest():
-        message = f"{path} has schema {version}, and this program knows {latest()}"
+        message = f"{path} has schema {version}, but this program only supports {latest()}"
         raise SchemaMismatch(message, hint="upgrade Headway; nothing was changed")
     return version
 
@@ -157,12 +157,12 @@ def _make(path: Path) -> None:
 def _refuse_scrap(path: Path) -> None:
     if not path.is_file():
         message = f"{path} is not a regular file"
-        raise StoreUnavailable(message, hint="give the path of a file, such as its folder and name")
+        raise StoreUnavailable(message, hint="pass the path of a file, with its folder and name")
     # SQLite treats a file shorter than its header as empty, and would overwrite it.
     size = path.stat().st_size
     if 0 < size < _HEADER:
         message = f"the file {path} of {size} bytes is not a database"
-        raise StoreCorrupt(message, hint="give the path of another file; nothing was changed")
+        raise StoreCorrupt(message, hint="use another path; nothing was changed")
 
 
 def _check(options: SqliteOptions, clock: Clock | None) -> None:
@@ -232,7 +232,7 @@ def connect(options: SqliteOptions) -> Database:
 def _use_wal(db: Database) -> None:
     mode = db.pragma("journal_mode", "wal")
     if mode != "wal":
-        message = f"the database is in journal mode {mode!r} and does not become WAL"
+        message = f"the database is in journal mode {mode!r} and cannot be switched to WAL"
         raise StoreUnavailable(message, hint="it must be on a local disk, not on a network share")
 
 

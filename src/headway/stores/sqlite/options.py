@@ -54,7 +54,7 @@ def parse_url(url: str) -> SqliteOptions:
     path = unquote(place[1:]) or DEFAULT_PATH
     if "\0" in path or path == ":memory:":
         message = f"{path!r} is not the path of a file"
-        raise InvalidValue(message, hint="for a store in this process's memory use memory://")
+        raise InvalidValue(message, hint="use memory:// for a store in this process's memory")
     given = dict(parse_qsl(query, keep_blank_values=True))
     unknown = set(given) - {"synchronous", "reserve_bytes", "patience_ms"}
     if unknown:
@@ -82,5 +82,5 @@ def _whole(given: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not (value.isascii() and value.isdigit() and len(value) < 16):
         message = f"{name} is {value!r}"
-        raise InvalidValue(message, hint="a whole number, 0 or more")
+        raise InvalidValue(message, hint="it must be a whole number, 0 or more")
     return int(value)

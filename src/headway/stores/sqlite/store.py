@@ -156,7 +156,7 @@ class SqliteStore(SqlStore):
         patience = self._options.patience_ms / 1000
         if since is not None and monotonic() - since > patience:
             message = f"another process has held {self._options.path} for {patience:g} seconds"
-            hint = "it may be suspended: find and end it; nothing was written"
+            hint = "it may be suspended: find and stop it; nothing was written"
             late = StoreUnavailable(message, hint=hint)
             self._writer.queue.give_up(monotonic() - patience, late)
         if (

@@ -142,7 +142,7 @@ class DefineGroup(ConformanceGroup):
             use_of(lock, name="a"),
             use_of(Slots("{name}", 5), name="area:7/a"),
         ):
-            async with rig.refuses(InvalidValue, match="has the name of a member"):
+            async with rig.refuses(InvalidValue, match="has the same name as a member"):
                 await rig.add(gates=(use,))
         free = await rig.add(gates=(use_of(lock, name="b"), use_of(Slots("{name}", 5), name="7/a")))
         assert await rig.worker.take_ids(2) == [free.id]

@@ -1,4 +1,4 @@
-"""Fencing: every write of a run that is not live any more is refused and changes nothing."""
+"""Fencing: every write of a run that is no longer live is refused and changes nothing."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def check_edit(edit: Edit) -> None:
     """
     if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
         message = f"priority is {edit.priority}"
-        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+        raise InvalidValue(message, hint=f"it must be from 0 (first) to {MAX_PRIORITY}")
     if edit.due_at is not None and not 0 <= edit.due_at <= LATEST:
         message = f"due is {edit.due_at} ms"
         raise InvalidValue(message, hint="a time from 1970 to 9999")

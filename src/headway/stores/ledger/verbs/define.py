@@ -62,7 +62,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
-        raise RevisionConflict(message, hint="read them again, and repeat the change")
+        raise RevisionConflict(message, hint="read them again, then repeat the change")
     gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
     ledger.read_ahead(Ahead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()

@@ -259,7 +259,7 @@ def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
 def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
     if due_at is None:
-        message = f"job {row.id} snoozes without a delay or a moment"
+        message = f"job {row.id} snoozes without a delay or a time"
         raise InvalidValue(message, hint="pass one of them")
     row.reason = _cut(outcome.reason, MAX_REASON) or row.reason
     step.requeue(row, "snoozed", due_at=due_at, repeat=True)
@@ -316,7 +316,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
 
 def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
     if not outcome.key:
-        message = f"job {row.id} is to be known under an empty key"
+        message = f"job {row.id} was given an empty key to be known by"
         raise InvalidValue(message, hint="pass the provider's id")
     _refuse_anothers_key(step, row, outcome.key)
     _know(step, row, outcome.key)
@@ -329,7 +329,9 @@ def _refuse_anothers_key(step: Step, row: JobRow, key: str) -> None:
     other = other_run(step, row, key)
     if other is not None:
         message = f"the key {key!r} names run {other[1]} of job {other[0]}, which has not ended"
-        raise KeyConflict(message, hint="use a key of this run alone, such as the provider's id")
+        raise KeyConflict(
+            message, hint="use a key that belongs to this run only, such as the provider's id"
+        )
 
 
 def _know(step: Step, row: JobRow, key: str) -> None:
@@ -351,7 +353,7 @@ def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
 def _gave_back(step: Step, row: JobRow, outcome: GaveBack) -> Verdict:
     # An implicit gate may have no limit, so that nothing was taken there.
     if outcome.gate not in row.members and not is_implicit(outcome.gate):
-        message = f"job {row.id} has passed no gate {outcome.gate!r}"
+        message = f"job {row.id} did not pass the gate {outcome.gate!r}"
         raise InvalidValue(message, hint="give back one of its gates, by its resolved name")
     step.give_back(row, gate=outcome.gate)
     step.changed(row)

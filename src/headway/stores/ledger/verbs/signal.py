@@ -83,8 +83,8 @@ def check_signal(event: Signal) -> None:
         raise InvalidValue(message, hint="at most 1000000")
     check_stage(f"event {event.event!r}", event.stage, event.gates)
     if event.stage and (event.kind, event.decided) != (SignalKind.FINAL, Decided.RETRY):
-        message = f"event {event.event!r} has a stage, but does not begin another attempt"
-        raise InvalidValue(message, hint="only a final retry has one")
+        message = f"event {event.event!r} has a stage, but does not start another attempt"
+        raise InvalidValue(message, hint="only a final retry can have a stage")
 
 
 def known_run(step: Step, key: str) -> tuple[str, int] | None:

@@ -25,7 +25,7 @@ end
 local function check_words(use)
   local name, amount = use.name, use.amount
   if name == '' then
-    Run.refuse('InvalidValue', 'gate is empty', 'give it at least one character')
+    Run.refuse('InvalidValue', 'gate is empty', 'it needs at least one character')
   elseif #name > MAX_NAME and characters_of(name) > MAX_NAME then
     local message = 'gate has ' .. characters_of(name) .. ' characters'
     Run.refuse('InvalidValue', message, 'at most 512')
@@ -42,7 +42,7 @@ local function check_together(kind, gates)
   local seen, shared = {}, 0
   for _, use in ipairs(gates) do
     if seen[use.name] then
-      local message = 'job of kind ' .. Run.quoted(kind) .. ' asks for one gate twice: '
+      local message = 'job of kind ' .. Run.quoted(kind) .. ' names a gate twice: '
       local names = table.concat(names_of(gates), ', ')
       local hint = 'name it once, with the sum as amount'
       Run.refuse('InvalidValue', message .. names, hint)
@@ -73,7 +73,7 @@ local function check_use(book, kind, use)
     Run.refuse(
       'InvalidValue',
       message .. ', and is asked for as ' .. other,
-      'ask for it as it is declared'
+      'use it as it is declared'
     )
   end
   GateNames.refuse_members_use(use)

@@ -102,9 +102,9 @@ local function refuse_member(pool, gate)
   if best_member(nil, pool.name, pool, gate) ~= nil then
     local message = 'the gate '
       .. Run.quoted(gate)
-      .. ' has the name of a member of the pool '
+      .. ' has the same name as a member of the pool '
       .. Run.quoted(pool.name)
-    Run.refuse('InvalidValue', message, 'give one of the two another name')
+    Run.refuse('InvalidValue', message, 'rename one of the two')
   end
 end
 

@@ -33,7 +33,7 @@ function Insert.check_backlog(lanes, counts)
     if old + new > limited[lane] then
       local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
       local said = string.format(message, Run.quoted(lane), old, limited[lane], new)
-      Run.refuse('BacklogFull', said, "try later, or raise the lane's max_backlog")
+      Run.refuse('BacklogFull', said, "try again later, or raise the lane's max_backlog")
     end
   end
 end
@@ -66,8 +66,8 @@ end
 
 local function refuse_other_body(job, body)
   if body_of(job) ~= body then
-    local message = 'a job ' .. job.id .. ' exists already, with another body'
-    Run.refuse('IdConflict', message, 'make a new id for new work')
+    local message = 'a job ' .. job.id .. ' already exists with a different body'
+    Run.refuse('IdConflict', message, 'use a new id for a new job')
   end
 end
 
@@ -181,7 +181,7 @@ local function holder_of(batch, job, standing)
   if held.body ~= body then
     local message = 'the key ' .. Run.quoted(job.key) .. ' names job ' .. held.job
     local hint = 'kind, lane, subject and arguments must be the same under one key'
-    Run.refuse('KeyConflict', message .. ', which has another body', hint)
+    Run.refuse('KeyConflict', message .. ', which has a different body', hint)
   end
   return held.job
 end

@@ -69,7 +69,7 @@ end
 function Book.view_of(self, name, template)
   local spec = GateBook.spec(self, template)
   if spec == nil then
-    local message = 'the gate ' .. Run.quoted(name) .. ' is asked for, but ' .. Run.quoted(template) .. ' is not declared'
+    local message = 'the gate ' .. Run.quoted(name) .. ' is needed, but ' .. Run.quoted(template) .. ' is not declared'
     Run.refuse('InvariantBroken', message)
   end
   local row = GateBook.find(self, name)

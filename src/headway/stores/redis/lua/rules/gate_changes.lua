@@ -15,7 +15,7 @@ function GateChanges.declare_gate(step, spec)
     local old = (known.spec.shared and 'shared' or 'keyed') .. ' ' .. known.spec.kind
     local new = (spec.shared and 'shared' or 'keyed') .. ' ' .. spec.kind
     local message = 'the gate ' .. Run.quoted(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new
-    Run.refuse('InvalidValue', message, 'give the new gate a new name; jobs wait at the old one')
+    Run.refuse('InvalidValue', message, 'give the new gate another name; jobs are waiting at the old one')
   end
   GateNames.refuse_members_name(spec)
   local value

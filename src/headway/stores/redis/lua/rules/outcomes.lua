@@ -80,7 +80,7 @@ end
 function Outcomes.snoozed(step, row, outcome)
   local due_at = Outcomes.moment(step, outcome.after_ms, outcome.until_at)
   if due_at == nil then
-    local message = 'job ' .. row.id .. ' snoozes without a delay or a moment'
+    local message = 'job ' .. row.id .. ' snoozes without a delay or a time'
     Run.refuse('InvalidValue', message, 'pass one of them')
   end
   row.reason = outcome.reason ~= '' and outcome.reason or row.reason
@@ -143,7 +143,7 @@ end
 
 function Outcomes.known_as(step, row, outcome)
   if outcome.key == '' then
-    local message = 'job ' .. row.id .. ' is to be known under an empty key'
+    local message = 'job ' .. row.id .. ' was given an empty key to be known by'
     Run.refuse('InvalidValue', message, 'pass the provider\'s id')
   end
   Outcomes.refuse_anothers_key(step, row, outcome.key)
@@ -157,7 +157,7 @@ function Outcomes.refuse_anothers_key(step, row, key)
   local other = ApplySignal.other_run(step, row, key)
   if other ~= nil then
     local message = 'the key ' .. Run.quoted(key) .. ' names run ' .. Codec.digits(other[2]) .. ' of job ' .. other[1] .. ', which has not ended'
-    Run.refuse('KeyConflict', message, 'use a key of this run alone, such as the provider\'s id')
+    Run.refuse('KeyConflict', message, 'use a key that belongs to this run only, such as the provider\'s id')
   end
 end
 
@@ -182,7 +182,7 @@ end
 function Outcomes.gave_back(step, row, outcome)
   -- An implicit gate may have no limit, so that nothing was taken there.
   if row.members[outcome.gate] == nil and not GateNames.is_implicit(outcome.gate) then
-    local message = 'job ' .. row.id .. ' has passed no gate ' .. Run.quoted(outcome.gate)
+    local message = 'job ' .. row.id .. ' did not pass the gate ' .. Run.quoted(outcome.gate)
     Run.refuse('InvalidValue', message, 'give back one of its gates, by its resolved name')
   end
   Step.give_back(step, row, outcome.gate)

@@ -57,7 +57,7 @@ State.QUEUED = { parked = true, scheduled = true, waiting = true }
 -- Accept a move of the table.
 function State.check_move(old, new)
   if MOVES[old][new] == nil then
-    local message = 'no move leads from ' .. old .. ' to ' .. new
+    local message = 'there is no transition from ' .. old .. ' to ' .. new
     Run.refuse('InvariantBroken', message)
   end
 end

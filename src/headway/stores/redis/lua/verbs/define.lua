@@ -14,7 +14,7 @@ local function check_revision(request, revision)
         .. Codec.digits(revision)
         .. ', not '
         .. Codec.digits(request.revision),
-      'read them again, and repeat the change'
+      'read them again, then repeat the change'
     )
   end
 end
