@@ -239,7 +239,7 @@ def _with_clock(at: int, work):
 def test_a_gate_of_no_capacity_is_a_warning_that_names_it(headway: Headway):
     enqueue(new_job())
     headway("gates", "set", "all", "--capacity", "0")
-    assert warnings(headway("doctor", "--json"))["zero"] == "1 gate is of no capacity: all"
+    assert warnings(headway("doctor", "--json"))["zero"] == "1 gate is at capacity 0: all"
 
 
 def test_a_folder_as_store_is_refused_as_no_file(headway: Headway, folder: Path):

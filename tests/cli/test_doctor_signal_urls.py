@@ -23,8 +23,8 @@ def test_with_a_token_and_no_settings_both_are_missed(headway: Headway):
     headway("migrate")
     assert headway("token", "create", "desk", "--role", "producer").code == 0
     assert findings(headway) == {
-        "public URL": ("warning", "none is set: signal URLs lead nowhere outside"),
-        "signing key": ("warning", "none is set: signal URLs need a token"),
+        "public URL": ("warning", "not set: signal URLs are not reachable from outside"),
+        "signing key": ("warning", "not set: signal URLs require a token"),
     }
 
 
@@ -36,4 +36,4 @@ def test_with_both_settings_they_are_well_and_the_key_is_not_told(
     monkeypatch.setenv("HEADWAY_PUBLIC_URL", "https://hw.example.org")
     monkeypatch.setenv("HEADWAY_SIGNING_KEY", "k" * 32)
     found = findings(headway)
-    assert found == {"signal URLs": ("ok", "signed, and lead to https://hw.example.org")}
+    assert found == {"signal URLs": ("ok", "signed, under https://hw.example.org")}

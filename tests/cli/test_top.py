@@ -93,7 +93,7 @@ async def test_p_pauses_the_selected_lane_and_resumes_it_with_the_reason_on_the_
     assert "resume mail?" in top.text
     await top.press("enter")
     assert not await lane_is_paused(top.store, "mail")
-    assert "lane:mail is not closed any more" in top.text
+    assert "lane:mail is open again" in top.text
 
 
 async def test_escape_on_a_question_changes_nothing(top: Driven):

@@ -26,7 +26,7 @@ def found(url: str, subject: str) -> Finding:
 def test_server_that_is_as_it_should_be_is_well(server: RedisServer) -> None:
     findings = look_at_place(new_url(server.url))
     assert {one.health for one in findings} == {Health.OK}
-    assert "before it is answered" in found(server.url, "durability").found
+    assert "before it is acknowledged" in found(server.url, "durability").found
 
 
 def test_evicting_server_is_a_problem_that_keeps_the_store_from_opening(

@@ -68,7 +68,7 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
         ({"name": "a\0b"}, "contains NUL"),
         ({"name": "x" * 10_000}, "kind has 10000 characters"),
         ({"colour": "red"}, "the kind 'work' has an unknown option 'colour'"),
-        ({"gates": [hw.Slots("g", 1)], "stages": {"a": []}}, "has gates beside its stages"),
+        ({"gates": [hw.Slots("g", 1)], "stages": {"a": []}}, "has gates in addition to its stages"),
         ({"stages": {}}, "has no stages"),
     ],
 )

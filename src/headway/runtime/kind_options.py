@@ -214,7 +214,7 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
             raise InvalidValue(message, hint="pass a list of gates")
         return (("", tuple(cast("Sequence[Any]", gates))),)
     if options.get("gates"):
-        message = f"the kind {kind!r} has gates beside its stages"
+        message = f"the kind {kind!r} has gates in addition to its stages"
         raise InvalidValue(message, hint="name each stage's gates in `stages`")
     if not stages:
         message = f"the kind {kind!r} has no stages"

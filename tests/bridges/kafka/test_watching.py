@@ -90,7 +90,7 @@ async def test_brokers_that_do_not_answer_are_said_to_be_away(
     assert not metrics["headway_kafka_group_lag"].samples
     (found,) = await look_at_kafka(Settings(kafka=settings))
     assert found.health is Health.PROBLEM
-    assert "no broker answers at 127.0.0.1:9" in found.found
+    assert "no broker reachable at 127.0.0.1:9" in found.found
     assert await look_at_kafka(Settings()) == []
 
 

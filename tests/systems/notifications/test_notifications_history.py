@@ -391,10 +391,10 @@ async def test_the_doctor_tells_what_waits_for_the_history(monkeypatch: pytest.M
         found = await surroundings.look_at_calendar(asked, world.store)
         return [(one.health, one.found) for one in found if one.subject == "history"]
 
-    assert await said() == [("ok", "no notification waits to be written")]
+    assert await said() == [("ok", "no notification is waiting to be written")]
     await one_that_ended(world)
     world.clock.advance(600_000)
-    assert await said() == [("ok", "1 wait to be written, the first for 10m")]
+    assert await said() == [("ok", "1 waiting to be written, the oldest for 10m")]
     world.clock.advance(1)
     assert (await said())[0][0] == "warning"
     assert (await said(notifications=patient))[0][0] == "ok"

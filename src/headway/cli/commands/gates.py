@@ -170,7 +170,7 @@ def close_(session: Session, name: GateName, signed: Signed, until: Until = None
 @command(app, "open")
 def open_(session: Session, name: GateName, signed: Signed) -> None:
     """Open a closed gate; same as `headway resume`."""
-    define(session, OpenGate(name=name), signed, done=f"{name} is not closed any more")
+    define(session, OpenGate(name=name), signed, done=f"{name} is open again")
 
 
 @command(app, "release")
@@ -233,4 +233,4 @@ def resume(
     signed: Signed,
 ) -> None:
     """Undo a pause, no matter who set it. A gate that is not closed is left unchanged."""
-    define(session, OpenGate(name=target), signed, done=f"{target} is not closed any more")
+    define(session, OpenGate(name=target), signed, done=f"{target} is open again")

@@ -276,7 +276,7 @@ def copy(
         message = "the store to copy from and the one to copy to are the same"
         raise InvalidValue(message, hint="pass two different URLs: headway copy FROM TO")
     if "memory" in {url.partition("://")[0] for url in (source, target)}:
-        message = "a store of memory:// is gone with this command"
+        message = "a memory:// store ends with this command"
         raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
     file = store_file(source)
     if file is not None and not file.exists():

@@ -45,14 +45,14 @@ def look_at_version(seen: Checkup) -> Finding:
         return problem("server", f"{found} is too old", f"upgrade it to {OLDEST} or newer")
     if seen.standby:
         hint = "use the primary's host, or all hosts and ?target_session_attrs=read-write"
-        return problem("server", f"{found} is a standby: it only reads", hint)
+        return problem("server", f"{found} is a read-only standby", hint)
     if seen.settings.get("server_encoding") != "UTF8":
         hint = "create a database with ENCODING 'UTF8'"
         kept = seen.settings.get("server_encoding")
-        return problem("server", f"the database keeps text as {kept}", hint)
+        return problem("server", f"the encoding of the database is {kept}", hint)
     if major > NEWEST:
-        hint = f"Headway is written for {OLDEST} to {NEWEST}: try an upgrade on a copy first"
-        return warning("server", f"{found} is newer than any that was tried", hint)
+        hint = f"Headway supports {OLDEST} to {NEWEST}: test the upgrade on a copy first"
+        return warning("server", f"{found} is newer than the tested versions", hint)
     return ok("server", found)
 
 
@@ -61,13 +61,13 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
     findings: list[Finding] = []
     for name in ("fsync", "full_page_writes"):
         if seen.settings.get(name) == "off":
-            found = f"{name} is off: a crash of the machine may destroy the database"
+            found = f"{name} is off: a machine crash may corrupt the database"
             findings.append(problem("durability", found, f"ALTER SYSTEM SET {name} = on"))
     if seen.settings.get("synchronous_commit") == "off":
-        found = "synchronous_commit is off: a crash of the server loses what was just answered"
+        found = "synchronous_commit is off: a server crash loses the latest acknowledged writes"
         hint = "ALTER SYSTEM SET synchronous_commit = on, or ALTER ROLE or DATABASE where it is set"
         findings.append(warning("durability", found, hint))
-    return findings or [ok("durability", "commits are on the device before they are answered")]
+    return findings or [ok("durability", "commits are on disk before they are acknowledged")]
 
 
 def look_at_connections(seen: Checkup) -> Finding:
@@ -75,7 +75,7 @@ def look_at_connections(seen: Checkup) -> Finding:
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
     most = int(read("max_connections") or 0) - sum(int(read(name) or 0) for name in reserved)
-    found = f"{seen.connections} of {most} connections are open, a process takes {A_PROCESS}"
+    found = f"{seen.connections} of {most} connections are open; a process uses {A_PROCESS}"
     if most - seen.connections < 2 * A_PROCESS:
         hint = "raise max_connections, or run fewer processes"
         return warning("connections", found, hint)
@@ -85,11 +85,13 @@ def look_at_connections(seen: Checkup) -> Finding:
 def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
     """Return whether a pooler is in between, and the store knows it."""
     if not seen.pooled:
-        return ok("pooler", "none between Headway and the server")
+        return ok("pooler", "no pooler between Headway and the server")
     if options.pooled:
-        return ok("pooler", "one in between; waiting workers look 4 times a second")
-    hint = "add ?pooled=on to the URL unless it pools sessions; better, give the server's own port"
-    return warning("pooler", "one is in between", hint)
+        return ok("pooler", "behind a pooler; waiting workers poll 4 times a second")
+    hint = (
+        "add ?pooled=on to the URL unless it pools sessions; better, connect to the server directly"
+    )
+    return warning("pooler", "there is a pooler before the server", hint)
 
 
 def look_at_transactions(seen: Checkup) -> list[Finding]:
@@ -98,7 +100,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
         warning(
             "transactions",
             f"{one.who} has kept a transaction open for {rough(one.since_ms)}",
-            "dead rows of all tables pile up meanwhile: end it, or let its program commit",
+            "dead rows accumulate in all tables: end it, or make its program commit",
         )
         for one in seen.holders
         if one.since_ms > OPEN_MS
@@ -106,9 +108,9 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
     for slot in seen.idle_slots:
         hint = f"if it is not needed: SELECT pg_drop_replication_slot('{slot}')"
         findings.append(
-            warning("transactions", f"the replication slot {slot} keeps dead rows, unused", hint)
+            warning("transactions", f"the unused replication slot {slot} retains dead rows", hint)
         )
-    return findings or [ok("transactions", f"none is open for more than {rough(OPEN_MS)}")]
+    return findings or [ok("transactions", f"none has been open for more than {rough(OPEN_MS)}")]
 
 
 def look_at_vacuum(seen: Checkup) -> Finding:
@@ -118,7 +120,7 @@ def look_at_vacuum(seen: Checkup) -> Finding:
     bloat = seen.bloat
     if bloat is not None and bloat.dead > max(DEAD_ROWS, bloat.live):
         found = f"the table {bloat.table} has {bloat.dead:,} dead rows and {bloat.live:,} live ones"
-        hint = "see who keeps a transaction open; then VACUUM it"
+        hint = "find what keeps a transaction open, then VACUUM it"
         return warning("vacuum", found, hint)
     return ok("vacuum", "autovacuum is on")
 
@@ -126,8 +128,8 @@ def look_at_vacuum(seen: Checkup) -> Finding:
 def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
     """Return whether the role may do what a worker does."""
     if not seen.missing:
-        return ok("rights", f"the role {seen.role} may read and write")
+        return ok("rights", f"the role {seen.role} can read and write")
     objects = list(seen.missing)
     what = ", ".join(objects[:3]) + (" …" if len(objects) > 3 else "")
-    found = f"the role {seen.role} lacks rights on {what}"
+    found = f"the role {seen.role} has no permission on {what}"
     return problem("rights", found, "; ".join(grants(options, seen.role)))

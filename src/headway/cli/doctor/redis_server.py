@@ -15,9 +15,9 @@ SLOW_MS = 5.0
 NEARLY_FULL = 0.9
 
 _PROMISES = {
-    "always": "each write is on the device before it is answered",
-    "everysec": "a crash of the machine may lose what was answered in the last second or two",
-    "no": "a crash of the machine may lose what was answered in the last half minute",
+    "always": "each write is on disk before it is acknowledged",
+    "everysec": "a machine crash may lose acknowledged writes of the last second or two",
+    "no": "a machine crash may lose acknowledged writes of the last half minute",
 }
 
 
@@ -51,9 +51,9 @@ def look_at_version(seen: Checkup) -> Finding:
         return problem("server", f"{found} is too old", hint)
     if server.is_replica:
         hint = "use the master's address, or the sentinels: redis+sentinel://…"
-        return problem("server", f"{found} is a replica: it only reads", hint)
+        return problem("server", f"{found} is a read-only replica", hint)
     if server.version[0] >= NEWEST:
-        return warning("server", f"{found} is newer than any that was tried", "try it on a copy")
+        return warning("server", f"{found} is newer than the tested versions", "test it on a copy")
     return ok("server", found)
 
 
@@ -63,7 +63,7 @@ def look_at_eviction(seen: Checkup) -> Finding:
     if policy != "noeviction":
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf"
         return problem("server", f"it evicts keys ({policy}): jobs would be lost", hint)
-    return ok("eviction", "a full memory refuses new jobs, and loses none")
+    return ok("eviction", "when memory is full, new jobs are refused and none is lost")
 
 
 def look_at_durability(seen: Checkup) -> Finding:
@@ -71,22 +71,22 @@ def look_at_durability(seen: Checkup) -> Finding:
     facts = seen.server.facts
     if facts.get("aof_enabled") != "1":
         saved = "only snapshots" if facts.get("rdb_last_save_time") else "nothing"
-        found = f"no append-only file, {saved}: a restart loses what was answered since"
-        hint = "appendonly yes and appendfsync always (or everysec); or a Source that rebuilds it"
+        found = f"no append-only file, {saved}: a restart loses all writes since then"
+        hint = "set appendonly yes and appendfsync always (or everysec), or rebuild from a Source"
         return warning("durability", found, hint)
     fsync = seen.settings.get("appendfsync")
     if fsync is None:
-        found = "an append-only file; the server does not show its appendfsync"
-        return warning("durability", found, "check as a user with the right to CONFIG GET")
-    found = f"an append-only file, appendfsync {fsync}: {_PROMISES.get(fsync, 'unknown')}"
+        found = "append-only file; the server does not show appendfsync"
+        return warning("durability", found, "check as a user that may run CONFIG GET")
+    found = f"append-only file, appendfsync {fsync}: {_PROMISES.get(fsync, 'unknown')}"
     if fsync == "no":
-        return warning("durability", found, "appendfsync always, or everysec")
+        return warning("durability", found, "set appendfsync to always or everysec")
     return ok("durability", found)
 
 
 def look_at_device(seen: Checkup) -> list[Finding]:
     """Return whether it could write its device last time."""
-    facts, hint = seen.server.facts, "free some space there and look at the server's log"
+    facts, hint = seen.server.facts, "free some space there, and check the server's log"
     names = {
         "rdb_last_bgsave_status": "the last snapshot failed",
         "aof_last_bgrewrite_status": "the last rewrite of the append-only file failed",
@@ -101,10 +101,12 @@ def look_at_memory(seen: Checkup) -> Finding:
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if not most:
-        return ok("memory", f"{used / 1e6:.1f} MB used, no limit but the machine's")
+        return ok("memory", f"{used / 1e6:.1f} MB used, no configured limit")
     found = f"{used / 1e6:.1f} of {most / 1e6:.1f} MB used"
     if used > NEARLY_FULL * most:
-        return warning("memory", found, "raise maxmemory: a full memory refuses new jobs")
+        return warning(
+            "memory", found, "raise maxmemory: when memory is full, new jobs are refused"
+        )
     return ok("memory", found)
 
 
@@ -114,23 +116,25 @@ def look_at_replicas(seen: Checkup) -> Finding:
     if not replicas:
         return ok("replicas", "none")
     least = seen.settings.get("min-replicas-to-write", "0")
-    found = f"{replicas}; writes are answered before they have them"
+    found = f"{replicas}; writes are acknowledged before they are replicated"
     if least == "0":
-        hint = "CONFIG SET min-replicas-to-write 1 bounds what a fail-over can lose"
+        hint = "CONFIG SET min-replicas-to-write 1 limits what a failover can lose"
         return warning("replicas", found, hint)
-    return ok("replicas", f"{found}, and refused with fewer than {least} of them")
+    return ok("replicas", f"{found}, but refused with fewer than {least} replicas")
 
 
 def look_at_latency(seen: Checkup) -> Finding:
     """Return whether calls are answered soon."""
-    found = f"a call that does nothing takes {seen.ping_ms:.2f} ms"
+    found = f"an empty call takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
-        return warning("latency", found, "move the workers near to it, or look at SLOWLOG GET")
+        return warning("latency", found, "move the workers closer to it, or check SLOWLOG GET")
     return ok("latency", found)
 
 
 def look_at_rights(seen: Checkup) -> Finding:
     """Return whether the user may do what a worker does."""
     if seen.missing:
-        return problem("rights", f"the user {seen.user} lacks a right: {seen.missing}", RIGHTS)
-    return ok("rights", f"the user {seen.user} may run the scripts and listen")
+        return problem(
+            "rights", f"the user {seen.user} has no permission for: {seen.missing}", RIGHTS
+        )
+    return ok("rights", f"the user {seen.user} can run scripts and subscribe")

@@ -39,12 +39,12 @@ def look_at_permissions(path: Path) -> list[Finding]:
     findings: list[Finding] = []
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
-            hint = "the file and its folder must be writable for the user who runs Headway"
+            hint = "make the file and its folder writable for the user that runs Headway"
             findings.append(problem("permissions", f"{place} is not writable", hint))
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         hint = f"chmod 600 {path}"
-        findings.append(warning("permissions", f"others may open it (mode {mode:04o})", hint))
+        findings.append(warning("permissions", f"other users can open it (mode {mode:04o})", hint))
     return findings or [ok("permissions", f"writable, mode {mode:04o}")]
 
 
@@ -59,9 +59,9 @@ def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
         return [problem("room", f"new jobs are refused: {short.message}", "free some space")]
     usage = shutil.disk_usage(path.parent)
     share = usage.free / usage.total
-    found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file has {_size(path) / 1e6:.1f} MB"
+    found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file is {_size(path) / 1e6:.1f} MB"
     if share < SCARCE or usage.free < LITTLE_BYTES:
-        return [warning("room", found, "free some: a full device refuses new jobs")]
+        return [warning("room", found, "free some space: on a full device, new jobs are refused")]
     return [ok("room", found)]
 
 
@@ -73,8 +73,10 @@ def look_at_machine_clock(path: Path) -> list[Finding]:
     if abs(skew) > CLOCK_LIMIT_MS:
         side = "ahead of" if skew > 0 else "behind"
         found = f"this process's clock is {format_duration(abs(skew))} {side} that of the store"
-        return [problem("file clock", found, "correct it: processes like this one write nothing")]
-    return [ok("file clock", "this process's clock is that of the machine that has the file")]
+        return [
+            problem("file clock", found, "correct it: processes with a wrong clock may not write")
+        ]
+    return [ok("file clock", "this process's clock agrees with the machine of the file")]
 
 
 def look_inside(path: Path) -> list[Finding]:
@@ -101,7 +103,7 @@ def look_inside(path: Path) -> list[Finding]:
         hint = "stop all workers, keep the file, restore a backup"
         findings += [problem("integrity", one, hint) for one in wrong]
     else:
-        findings.append(ok("integrity", f"SQLite finds it whole, journal mode {mode}"))
+        findings.append(ok("integrity", f"SQLite found no damage, journal mode {mode}"))
     return findings
 
 

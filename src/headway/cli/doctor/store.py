@@ -53,11 +53,13 @@ async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]
     found: list[Finding] = []
     if settings.public_url is None:
         hint = 'set public_url = "https://…" in headway.toml, or HEADWAY_PUBLIC_URL'
-        found.append(warning("public URL", "none is set: signal URLs lead nowhere outside", hint))
+        found.append(
+            warning("public URL", "not set: signal URLs are not reachable from outside", hint)
+        )
     if not settings.signing_keys:
-        hint = "set signing_key, or HEADWAY_SIGNING_KEY, for workers and servers alike"
-        found.append(warning("signing key", "none is set: signal URLs need a token", hint))
-    return found or [ok("signal URLs", f"signed, and lead to {settings.public_url}")]
+        hint = "set signing_key, or HEADWAY_SIGNING_KEY, for both workers and servers"
+        found.append(warning("signing key", "not set: signal URLs require a token", hint))
+    return found or [ok("signal URLs", f"signed, under {settings.public_url}")]
 
 
 MORE = "headway gates set {} --capacity N"
@@ -71,9 +73,9 @@ async def look_at_lanes(store: Store) -> list[Finding]:
     lanes = await store.read(LanesQuery())
     for lane in lanes:
         if lane.unfinished and not lane.workers:
-            found = f"the lane {lane.name} holds {lane.unfinished} jobs and has no live worker"
+            found = f"the lane {lane.name} has {lane.unfinished} jobs but no live worker"
             findings.append(warning("lanes", found, f"headway worker --lanes {lane.name}"))
-    return findings or [ok("lanes", f"{len(lanes)} lanes, none with jobs and without a worker")]
+    return findings or [ok("lanes", f"{len(lanes)} lanes; every lane with jobs has a worker")]
 
 
 async def look_at_jobs(store: Store) -> list[Finding]:
@@ -89,11 +91,11 @@ async def look_at_jobs(store: Store) -> list[Finding]:
                 stuck.setdefault(gate, []).append(job.id)
             pools |= {gate.name for gate in why.closed if gate.kind == POOL} if why else set()
     if not stuck:
-        return [ok("jobs", f"of {asked} waiting jobs none asks a gate for more than it has")]
+        return [ok("jobs", f"{asked} waiting jobs checked; all fit the capacity of their gates")]
     return [
         problem(
             "never fits",
-            f"{len(jobs)} of {asked} waiting jobs ask {gate} for more than it has, as {jobs[0]}",
+            f"{len(jobs)} of {asked} waiting jobs need more of {gate} than it has (as {jobs[0]})",
             f"{ADD_MEMBERS if gate in pools else MORE.format(gate)}, or cancel them",
         )
         for gate, jobs in stuck.items()
@@ -105,15 +107,15 @@ async def look_at_clock(store: Store) -> list[Finding]:
     ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
     if ahead_ms <= TOLERATED_MS:
         return [ok("clock", "the store's time agrees with its clock")]
-    found = f"the store's time is {format_duration(ahead_ms)} ahead of its clock and stands still"
-    hint = "check the machine's clock; if it is right now: headway doctor --reset-clock"
+    found = f"the store's time is {format_duration(ahead_ms)} ahead of its clock, and waits for it"
+    hint = "check the machine's clock; if it is correct now, run headway doctor --reset-clock"
     return [(problem if ahead_ms > LONG_MS else warning)("clock", found, hint)]
 
 
 HORIZON_MS = 7 * DAY_MS
 """A chore keeps 14 days; half of that is left only if no chore runs."""
 POOL = "pool"
-ADD_MEMBERS = "add members to the pool, or pass one of them room"
+ADD_MEMBERS = "add members to the pool, or raise the capacity of one"
 """The hint for a full pool: a pool has no capacity of its own to raise."""
 _LISTED = 5
 
@@ -137,15 +139,15 @@ async def look_at_gates(store: Store) -> list[Finding]:
         elif not gate.open:
             closed += [one.name for one in gate.members if one.closed_until is not None]
     if closed:
-        hint = "headway gates shows who closed each and why"
+        hint = "headway gates shows who closed them and why"
         findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
     if zero:
         hint = "no job can pass; headway gates set or reset restores its capacity"
-        findings.append(warning("zero", f"{_number(zero)} of no capacity: {_some(zero)}", hint))
+        findings.append(warning("zero", f"{_number(zero)} at capacity 0: {_some(zero)}", hint))
     if empty:
-        found = f"{_number(empty)} without a member that has room: {_some(empty)}"
-        findings.append(warning("empty", found, f"nothing passes there; {ADD_MEMBERS}"))
-    return findings or [ok("gates", f"{count} gates, none closed, hours known ahead")]
+        found = f"{_number(empty)} without a member of any capacity: {_some(empty)}"
+        findings.append(warning("empty", found, f"no job can pass; {ADD_MEMBERS}"))
+    return findings or [ok("gates", f"{count} gates, none closed, opening hours computed ahead")]
 
 
 def _number(gates: list[str]) -> str:
@@ -159,9 +161,9 @@ def _some(gates: list[str]) -> str:
 def _short(gate: GateState, left_ms: int) -> Finding:
     hint = "run a worker: its maintenance extends it"
     if left_ms <= 0:
-        found = f"{gate.name} is past its horizon, and so closed"
+        found = f"the opening hours of {gate.name} are not computed, so it is closed"
         return problem("hours", found, hint)
-    found = f"{gate.name} is known for {format_duration(left_ms)} ahead only"
+    found = f"the opening hours of {gate.name} are computed only {format_duration(left_ms)} ahead"
     return warning("hours", found, hint)
 
 
@@ -181,7 +183,7 @@ async def look_at_permits(store: Store) -> list[Finding]:
     found = await whole_audit(store)
     if not found.differences:
         return [ok("permits", f"{found.permits} permits of {found.gates} gates add up")]
-    hint = "a bug in Headway: please report it with what headway audit prints"
+    hint = "this is a bug in Headway: please report it with the output of headway audit"
     return [problem("permits", f"{one.where}: {one.what}", hint) for one in found.differences][
         :_LISTED
     ]

@@ -29,7 +29,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
     seen = await GroupWatch(read).look()
     if seen.away:
         hint = "check servers and client in [kafka], and the brokers"
-        return [problem("kafka", f"no broker answers at {read.servers}: {seen.away}", hint)]
+        return [problem("kafka", f"no broker reachable at {read.servers}: {seen.away}", hint)]
     found = [
         problem("kafka", f"there is no topic {name!r}", "create it, or correct [kafka.in]")
         for name in seen.missing
@@ -39,7 +39,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
         warning(
             "kafka",
             f"{lag} messages behind in partition {partition} of {topic}",
-            "start another `headway bridge kafka-in`, or see its log",
+            "start another `headway bridge kafka-in`, or check its log",
         )
         for (topic, partition), lag in behind.items()
     ]
@@ -62,7 +62,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     history = await _look_at_history(settings, store, now) if link.settings.history else []
     if progress is None:
         hint = "headway serve --system notifications reads it"
-        return [warning("calendar", "it was never read", hint), *history]
+        return [warning("calendar", "it has never been read", hint), *history]
     found: list[Finding] = []
     ahead = ahead_ms(progress, now)
     progress_text = f"read {format_duration(ahead)} ahead, {progress.rows_read:,} rows so far"
@@ -71,10 +71,12 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
             problem("calendar", progress_text, "see calendar_behind in docs/how-to/cassandra.md")
         )
     if progress.shards != link.settings.shards:
-        made = f"made with {progress.shards} shards, and cassandra.shards is {link.settings.shards}"
-        found.append(problem("calendar", made, "give the number that it was made with"))
+        made = (
+            f"created with {progress.shards} shards, but cassandra.shards is {link.settings.shards}"
+        )
+        found.append(problem("calendar", made, "set it to the number it was created with"))
     if progress.refused:
-        kept = f"{progress.refused:,} rows were refused, and are kept apart"
+        kept = f"{progress.refused:,} rows were refused, and are kept separately"
         found.append(warning("calendar", kept, "see calendar_refused in docs/how-to/cassandra.md"))
     return [*(found or [ok("calendar", progress_text)]), *history]
 
@@ -86,9 +88,9 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
         from headway.systems.notifications.notification import HISTORY_LANE  # noqa: PLC0415
     (lane,) = await store.read(LanesQuery(names=(HISTORY_LANE,)))
     if lane.oldest_due_at is None:
-        return [ok("history", "no notification waits to be written")]
+        return [ok("history", "no notification is waiting to be written")]
     behind_ms = max(0, now - lane.oldest_due_at)
-    text = f"{lane.unfinished:,} wait to be written, the first for {format_duration(behind_ms)}"
+    text = f"{lane.unfinished:,} waiting to be written, the oldest for {format_duration(behind_ms)}"
     alerts = settings.notifications.get("alerts", {})
     limits = read_table("notifications.alerts", Thresholds, cast("Mapping[str, object]", alerts))
     if behind_ms > limits.history_behind_above_ms:
@@ -108,7 +110,7 @@ async def look_at_field_service(settings: Settings, store_url: str) -> list[Find
         from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
     url = directory_url(settings, store_url)
     if _is_missing(url):
-        hint = "headway serve --system field_service makes it"
+        hint = "headway serve --system field_service creates it"
         return [warning("field_service", "there is no directory yet", hint)]
     exchange = read_exchange(settings.telephony)
     directory = Directory(url)

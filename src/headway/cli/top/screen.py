@@ -419,7 +419,7 @@ class Top(App[None]):
             await self._store.define(
                 DefineRequest(items=(item,), author=self._author, reason=reason)
             )
-            return f"{gate} is {'not closed any more' if closed else 'closed until it is opened'}"
+            return f"{gate} is {'open again' if closed else 'closed until it is opened'}"
 
         self._ask(f"{words[closed]} {selected}?", change)
 

@@ -357,7 +357,7 @@ def _of_outcome(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
 def _record_failure(span: Span, outcome: Outcome, verdict: Verdict) -> None:
     match outcome:
         case _ if verdict is Verdict.LOST:
-            text = "the run was not live any more"
+            text = "the run was no longer live"
         case Failed():
             text = outcome.error.partition("\n")[0] or "failed"
         case Died():

@@ -175,7 +175,7 @@ class Settler:
                 self.settled += 1
                 if verdict is Verdict.LOST:
                     _log.warning(
-                        "job %s: run %d was not live any more when it ended as %s",
+                        "job %s: run %d was no longer live when it ended as %s",
                         outcome.job,
                         outcome.run,
                         kind.__name__,

@@ -211,7 +211,7 @@ def _address(text: str, default: int) -> Address:
     elif text.count(":") <= 1:
         host, _, port = text.partition(":")
     if port and not 1 <= _whole("a port", port) <= 65535:
-        message = f"the port {port} is none"
+        message = f"{port} is not a valid port"
         raise InvalidValue(message, hint="from 1 to 65535")
     return Address(host=host or "localhost", port=int(port) if port else default)
 
