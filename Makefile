@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 .PHONY: setup demo test test-slow test-all test-deep test-loaded check bench torture docs brokers brokers-stop lua help
 
-setup: $(STAMP)  ## make .venv with everything; .venv/bin/headway is then the command
+setup: $(STAMP)  ## create .venv with all dependencies and the command .venv/bin/headway
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Headway needs Python 3.11 or newer; %s is %s. Say which to use: make setup PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
@@ -44,25 +44,25 @@ define install
 	@touch $@
 endef
 
-demo: $(DEMO)  ## five systems at work on one SQLite file, live, then judged: ARGS="--for 30" ends by itself
+demo: $(DEMO)  ## run five systems live on one SQLite file, then check the outcome; ARGS="--for 30" stops it
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: setup  ## every test but the slow ones
+test: setup  ## all tests except the slow ones
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
-test-slow: setup  ## the slow ones
+test-slow: setup  ## the slow tests
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not deep" $(ARGS)
 
-test-all: setup  ## every test in one run
+test-all: setup  ## all tests in one run
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-deep: setup  ## what test-slow leaves out, and eight times as many random histories as it plays
+test-deep: setup  ## tests that test-slow leaves out, with eight times as many random histories
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "deep" $(ARGS)
 	HEADWAY_TEST_DEPTH=8 $(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not deep" \
 		tests/machine tests/oracle tests/core $(ARGS)
 
 # Each loop ends with the shell that started it, however that ends.
-test-loaded: setup  ## `make test` beside four busy loops
+test-loaded: setup  ## `make test` beside four busy processes
 	@for loop in 1 2 3 4; do while kill -0 $$$$ 2>/dev/null; do :; done & loops="$$loops $$!"; done; \
 	trap 'kill $$loops' EXIT; trap 'exit 129' HUP; trap 'exit 130' INT; trap 'exit 143' TERM; \
 	$(MAKE) test
@@ -74,23 +74,23 @@ check: setup  ## format, lint, types, layers
 	$(BIN)/basedpyright -p tests
 	$(BIN)/lint-imports
 
-bench: setup  ## what the engine does in a second, beside the limits of this machine
+bench: setup  ## measure the engine, beside the limits of this machine
 	$(BIN)/python -m bench $(ARGS)
 
-torture: setup  ## the long rig of kills and races
+torture: setup  ## the long-running tests of kills and races
 	$(BIN)/python -m tests.torture $(ARGS)
 
-lua: setup  ## write the Lua of the rules anew, from their Python
+lua: setup  ## regenerate the Lua rules from their Python source
 	$(BIN)/python -m tools.lua
 
-docs: setup  ## run the code blocks of the docs and follow their links
+docs: setup  ## run the code blocks of the docs and check their links
 	$(PYTEST) tests/docs $(ARGS)
 
 brokers: setup  ## start Apache Kafka and Cassandra for the tests; needs Java 17 and Maven
 	@$(BIN)/python -m tests.servers.brokers start
 
-brokers-stop: setup  ## end what `make brokers` started
+brokers-stop: setup  ## stop what `make brokers` started
 	@$(BIN)/python -m tests.servers.brokers stop
 
-help:  ## this list
+help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-13s%s\n", $$1, $$2 }'
