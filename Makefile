@@ -93,4 +93,4 @@ brokers-stop: setup  ## stop what `make brokers` started
 	@$(BIN)/python -m tests.servers.brokers stop
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-13s%s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s%s\n", $$1, $$2 }'
