@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headway as hw
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import InvalidValue
+from headway.core.job import MAX_BATCH
 from headway.runtime.sources import Sourcing
+from headway.runtime.timing import pause
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
 
@@ -173,6 +176,35 @@ async def test_job_without_a_key_is_refused_and_the_worker_goes_on(
         await store.ends(sent.id)
     with pytest.raises(InvalidValue, match="without a key"):
         hw.in_flight(step.make(), known_as="x", since=SINCE, timeout="1m")
+
+
+@pytest.mark.parametrize("at", ["its own wait", "a page that is made"])
+async def test_source_that_is_looked_at_is_closed_when_its_worker_has_ended(
+    app: hw.App, store: WatchedStore, at: str
+) -> None:
+    begun, closed, enqueue = asyncio.Event(), list[str](), store.enqueue
+
+    async def wait(*_: object) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @app.source()
+    async def leads() -> AsyncIterator[hw.NewJob]:
+        try:
+            if at == "its own wait":
+                await wait()
+            for n in range(MAX_BATCH + 1):
+                yield app.kind("noop").make(key=f"{n}")
+        finally:
+            for _ in range(2000):  # as closing a connection takes more than one turn
+                await pause(0)
+            closed.append(at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "enqueue", enqueue if at == "its own wait" else wait)
+        async with working(app):
+            await soon(begun)
+    assert closed == [at]
 
 
 async def test_two_sources_of_one_name_and_odd_options_are_refused(app: hw.App) -> None:

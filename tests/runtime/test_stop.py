@@ -280,6 +280,42 @@ async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: Watch
     assert (await store.job(sent.id)).state == "waiting"
 
 
+@pytest.mark.parametrize("first", ["stop", "cancel"])
+async def test_run_that_is_cancelled_while_it_winds_down_hands_back_and_leaves_all_the_same(
+    app: hw.App, store: WatchedStore, first: str
+) -> None:
+    begun, cleaning, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await go_on.wait()
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="1ms")
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    (worker.stop if first == "stop" else task.cancel)()
+    await soon(cleaning)
+    for _ in range(3):
+        task.cancel()
+        await pause(0)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ended(task)
+    assert asyncio.all_tasks() <= before
+    # After the end of the heartbeat: one that goes on alone would keep the job forever.
+    request, _ = store.asked("beat")[-1]
+    assert (request.leaving, request.running) == (True, ())
+    assert (await store.job(sent.id)).state == "waiting"
+
+
 async def test_handed_over_job_is_not_handed_back_by_a_stop(
     app: hw.App, store: WatchedStore
 ) -> None:

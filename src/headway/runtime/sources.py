@@ -18,6 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, cast
@@ -119,15 +120,16 @@ class Sourcing:
             CallerError: a job was refused; those of the pages before it are made.
         """
         rows = missing = window_ms = 0
-        async for page in source.pending():
-            jobs = [_checked(job) for job in page]
-            now = (await self._store.read(StatsQuery())).now
-            window_ms = (missing + len(jobs)) * 1000 // source.rate
-            spread = [_spread(job, now, missing * 1000 // source.rate, window_ms) for job in jobs]
-            replies = await self._store.enqueue(spread)
-            rows += len(jobs)
-            missing += sum(reply.created for reply in replies)
-            await self._leads(f"source:{source.name}", LOOK_MS)
+        async with aclosing(source.pending()) as pages:
+            async for page in pages:
+                jobs = [_checked(job) for job in page]
+                now = (await self._store.read(StatsQuery())).now
+                from_ms, rows = missing * 1000 // source.rate, rows + len(jobs)
+                window_ms = (missing + len(jobs)) * 1000 // source.rate
+                spread = [_spread(job, now, from_ms, window_ms) for job in jobs]
+                replies = await self._store.enqueue(spread)
+                missing += sum(reply.created for reply in replies)
+                await self._leads(f"source:{source.name}", LOOK_MS)
         look = Look(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
         source.last = look
         if missing:
@@ -177,10 +179,11 @@ class Sourcing:
 
     async def _restore_all(self, *, newer: bool) -> None:
         for source in self._sources:
-            async for page in source.under_way():
-                await self._restore([_checked_in_flight(one) for one in page], newer=newer)
-                if newer:
-                    await self._leads("sources")
+            async with aclosing(source.under_way()) as pages:
+                async for page in pages:
+                    await self._restore([_checked_in_flight(one) for one in page], newer=newer)
+                    if newer:
+                        await self._leads("sources")
 
     async def _restore(self, page: list[InFlight], *, newer: bool) -> None:
         # An older state of the store may still want to dispatch what is in flight by now.
@@ -346,13 +349,17 @@ async def _pages(rows: Rows) -> AsyncGenerator[list[Any]]:
     found = rows()
     if isinstance(found, AsyncIterable):
         page: list[Any] = []
-        async for row in found:
-            page.append(row)
-            if len(page) == MAX_BATCH:
+        async with AsyncExitStack() as stack:
+            if isinstance(found, AsyncGenerator):
+                # What it has open is closed with the look, and not whenever it is collected.
+                stack.push_async_callback(found.aclose)
+            async for row in found:
+                page.append(row)
+                if len(page) == MAX_BATCH:
+                    yield page
+                    page = []
+            if page:
                 yield page
-                page = []
-        if page:
-            yield page
         return
     if not isinstance(cast("object", found), Iterable):
         message = f"a source gave {found!r:.80}"

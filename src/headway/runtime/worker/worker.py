@@ -37,7 +37,7 @@ from headway.runtime.worker.worker_options import (
 PROGRESS_EVERY = 60.0
 """Seconds between two lines of progress."""
 STOP_LIMIT = 5.0
-"""Seconds that stopped handlers get to end, and then the store to answer."""
+"""Seconds that stopped handlers get to end, then the sources, and then the store to answer."""
 
 _log = logging.getLogger("headway.worker")
 
@@ -103,6 +103,7 @@ class WorkerRun:
         self._stopped = asyncio.Event()
         self._hurry = False
         self._crash: BaseException | None = None
+        self._cancelled: asyncio.CancelledError | None = None
 
     async def work(self) -> None:
         """Work until stopped, then wind down.
@@ -121,14 +122,16 @@ class WorkerRun:
         chores = [self._spawn(chore) for chore in self._chores()]
         try:
             await self._stopped.wait()
-        except asyncio.CancelledError:
-            self._hurry = True
-            raise
-        finally:
-            for one in (giving_back, *chores):
-                one.cancel()
-            await self._wind_down(claiming, settling)
-            await self._leave(heartbeat)
+        except asyncio.CancelledError as error:
+            self._hurry_up(error)
+        for one in (giving_back, *chores):
+            one.cancel()
+        beside = asyncio.gather(giving_back, *chores, return_exceptions=True)
+        await self._wind_down(claiming, settling)
+        await self._wait(_end_of(beside), STOP_LIMIT)
+        await self._leave(heartbeat)
+        if self._cancelled is not None:
+            raise self._cancelled
         if self._crash is not None:
             raise self._crash
 
@@ -260,7 +263,27 @@ class WorkerRun:
             if left <= 0:
                 return
             self.queue.idle.clear()
-            await self._timing.wait(self.queue.idle, min(left, STOP_LIMIT))
+            await self._wait(self.queue.idle, min(left, STOP_LIMIT))
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Wait for an event, to the end also if the run is cancelled, which only is a hurry.
+
+        A run that was left at once would leave a heartbeat behind, which keeps its jobs forever.
+        """
+        until = self._timing.monotonic() + seconds
+        while not event.is_set():
+            left = until - self._timing.monotonic()
+            if left <= 0:
+                return False
+            try:
+                await self._timing.wait(event, left)
+            except asyncio.CancelledError as error:
+                self._hurry_up(error)
+        return True
+
+    def _hurry_up(self, cancelled: asyncio.CancelledError) -> None:
+        self._cancelled = cancelled
+        self.stop(now=True)
 
     async def _end(self, work: asyncio.Future[Any]) -> None:
         """Wait for work that was asked to end.
@@ -268,10 +291,9 @@ class WorkerRun:
         It is given up in a hurry, or when the lease has ended: nothing it writes could count. What
         swallows that is left behind.
         """
-        ended = asyncio.Event()
-        work.add_done_callback(lambda _: ended.set())
+        ended = _end_of(work)
         given_up = False
-        while not await self._timing.wait(ended, STOP_LIMIT) and not given_up:
+        while not await self._wait(ended, STOP_LIMIT) and not given_up:
             if self._hurry or self._timing.monotonic() > self._lease.ends:
                 work.cancel()
                 given_up = True
@@ -280,7 +302,7 @@ class WorkerRun:
         """Stop the heartbeat; its last beat ends the lease, unless a run is still held."""
         if isinstance(heartbeat, HeartbeatThread):
             heartbeat.stop()
-            await self._timing.wait(heartbeat.ended, STOP_LIMIT)
+            await self._wait(heartbeat.ended, STOP_LIMIT)
         else:
             heartbeat.cancel()
             await self._end(heartbeat)
@@ -289,6 +311,12 @@ class WorkerRun:
         with suppress(StoreError, TimeoutError):
             async with self._timing.limit(STOP_LIMIT):
                 await self._heartbeat.leave()
+
+
+def _end_of(work: asyncio.Future[Any]) -> asyncio.Event:
+    ended = asyncio.Event()
+    work.add_done_callback(lambda _: ended.set())
+    return ended
 
 
 class WorkerContext:
