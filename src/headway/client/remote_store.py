@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -199,6 +200,7 @@ class RemoteStore:
         self._calls = HttpCalls(address, timeout_s=timeout_s, timing=self._timing)
         # One loop for all callers: a worker's heartbeat runs in a loop of its own.
         self._background = Background()
+        self._process = os.getpid()
         self._workers = Workers(self._calls, self._timing)
         if address.is_open:
             _log.warning("the token is sent to %s unencrypted", self)
@@ -377,9 +379,15 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- the end
 
     async def close(self) -> None:
-        """End polls, release what they brought, and close all connections."""
-        await self._in_loop(self._end())
-        self._background.close()
+        """End polls, release what they brought, and close all connections.
+
+        A process that was forked leaves them alone: they are its parent's.
+        """
+        if self._process == os.getpid():
+            try:
+                await self._in_loop(self._end())
+            finally:
+                self._background.close()
 
     async def ask(self, call: HttpCall) -> HttpReply:
         """Make any call."""
@@ -397,7 +405,15 @@ class RemoteStore:
         await self._calls.close()
 
     async def _in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine in the loop that owns the connections."""
+        """Run a coroutine in the loop that owns the connections.
+
+        Raises:
+            StoreUnavailable: it is a process's before a fork.
+        """
+        if self._process != os.getpid():
+            work.close()
+            message = "the store was opened before this process was forked"
+            raise StoreUnavailable(message, hint="open a store in each process")
         return await asyncio.wrap_future(self._background.submit(work))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine
@@ -69,9 +70,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class Background:
-    """One event loop in a thread of its own; started when it is first needed."""
+    """One event loop in a thread of its own; started when it is first needed.
+
+    A process that was forked has no thread of its parent's: it starts its own.
+    """
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -102,6 +107,7 @@ class Background:
     def close(self) -> None:
         """End the loop and its thread; it starts again when it is needed again."""
         with self._lock:
+            self._forget_if_forked()
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
@@ -109,6 +115,7 @@ class Background:
             thread.join()
 
     def _started(self) -> asyncio.AbstractEventLoop:
+        self._forget_if_forked()
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
@@ -116,6 +123,11 @@ class Background:
             )
             self._thread.start()
         return self._loop
+
+    def _forget_if_forked(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._loop = self._thread = None
 
 
 def _in_a_loop() -> bool:
