@@ -1,9 +1,10 @@
-"""Calls that a thread of a store serves, and how each caller gets its reply."""
+"""Calls that a thread of a store serves, how each caller gets its reply, and work in a thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
@@ -89,3 +90,24 @@ def deliver(calls: Iterable[CallBase[Any]]) -> None:
 def _deliver_all(calls: Sequence[CallBase[Any]]) -> None:
     for call in calls:
         call.deliver_reply()
+
+
+Result = TypeVar("Result")
+
+
+async def in_thread(work: Callable[[], Result]) -> Result:
+    """Run a function in a thread, to its end even if the caller is cancelled.
+
+    `asyncio.to_thread` never begins it if no thread was free until then.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        running.exception()  # or it is logged as never retrieved
+        raise cancelled
+    return running.result()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -18,6 +17,7 @@ from psycopg.rows import tuple_row
 from headway.contract.store import Sent
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
+from headway.stores.ledger.calls import in_thread
 from headway.stores.postgres.connection import ADAPTERS, Connection
 from headway.stores.postgres.failures import Failure, explain
 from headway.stores.postgres.options import PostgresOptions
@@ -213,8 +213,6 @@ Insert = Callable[[Connection, Sequence[NewJob]], tuple[list[Sent], Woken]]
 """Inserts in a part of the open transaction, which it rolls back if it raises; returns the lanes
 to wake."""
 
-Result = TypeVar("Result")
-
 
 class Inserting:
     """Transactional enqueue.
@@ -260,10 +258,11 @@ class Inserting:
                 with with_lock.lock:
                     return self._within(with_lock, jobs)
 
-            replies, woken = await _whole(locked)
+            # A connection must not be used by its owner while the thread still uses it.
+            replies, woken = await in_thread(locked)
         else:
             async with driver.lock:
-                replies, woken = await _whole(lambda: self._within(driver, jobs))
+                replies, woken = await in_thread(lambda: self._within(driver, jobs))
         self._notify(given, driver, woken)
         return replies
 
@@ -283,20 +282,3 @@ class Inserting:
             self._announce(woken)
         elif (register := after_commit(given)) is not None:
             register(lambda: self._announce(woken))
-
-
-async def _whole(work: Callable[[], Result]) -> Result:
-    """Run a function in a thread, to its end even if the caller is cancelled.
-
-    A connection must not be used by its owner while the thread still uses it.
-    """
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:
-                continue
-        raise

@@ -26,7 +26,7 @@ from headway.core.errors import (
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.core.naming import check_name
-from headway.stores.ledger.calls import running_loop
+from headway.stores.ledger.calls import in_thread, running_loop
 from headway.stores.ledger.fingerprint import process_name, store_changed
 from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.verbs.act import check_edit
@@ -229,12 +229,12 @@ class RedisStore:
     async def close(self) -> None:
         """Release everything; running operations end first."""
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._listener.close()
-        else:
-            await asyncio.to_thread(self._listener.close)
-        await self._calls.close()
+            if running_loop() is None:
+                self._listener.close()
+            else:
+                await in_thread(self._listener.close)
+        finally:
+            await self._calls.close()
 
     # A call
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -13,7 +12,7 @@ from headway.contract.operate import ActReply, ActRequest
 from headway.contract.store import InFlight, Sent
 from headway.contract.views import Query
 from headway.stores.ledger import verbs
-from headway.stores.ledger.calls import running_loop
+from headway.stores.ledger.calls import in_thread, running_loop
 from headway.stores.ledger.fingerprint import mark_suspect
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import TrailRow
@@ -103,7 +102,7 @@ class SqlStore(ABC):
     async def close(self) -> None:
         """Close all connections and threads, after running operations have ended."""
         if running_loop() is not None:
-            await asyncio.to_thread(self._close)
+            await in_thread(self._close)
         else:
             self._close()
 
