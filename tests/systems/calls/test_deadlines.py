@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 from headway.carrier.ledger import CallPlan
+from headway.contract.views import JobView
+from headway.core.errors import ProviderUnsure
 from headway.core.state import State
 from headway.stores import open_store
+from headway.systems.calls import reconciling
+from headway.systems.calls.call_events import put_back
+from headway.systems.calls.context import CallsContext
 from headway.systems.calls.overview import Event
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.calls.calls_rig import LIMIT_S, NUMBER, PHONE, Calls, LiveClock, calling
@@ -35,6 +40,19 @@ async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
         await found.template(max_retry=0)
         yield found
     await store.close()
+
+
+@pytest.fixture
+def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The runs after which a lead's row in a table of its users is made pending again."""
+    runs: list[int] = []
+
+    async def noted(context: CallsContext, job: JobView, run: int) -> None:
+        runs.append(run)
+        await put_back(context, job, run)
+
+    monkeypatch.setattr(reconciling, "put_back", noted)
+    return runs
 
 
 async def dialled(calls: Calls) -> str:
@@ -123,14 +141,16 @@ async def test_a_call_that_the_provider_does_not_know_is_lost_at_its_deadline_an
 
 
 async def test_a_lost_call_is_made_again_where_the_template_says_so(
-    calls: Calls, clock: LiveClock
+    calls: Calls, clock: LiveClock, pending_again: list[int]
 ) -> None:
     await calls.template(retry_on=["WEBHOOK_LOST"], max_retry=1, retry_offset="0s")
     lead = await dialled(calls)
     calls.carrier.world.ledger.calls.clear()
     await calls.jump(clock, DEADLINE_MS)
     await calls.until_status(lead, "PROCESSING", attempt_count=2)
-    assert (await calls.told(lead))["attempts"][0]["outcome"] == "WEBHOOK_LOST"
+    told = await calls.told(lead)
+    assert told["attempts"][0]["outcome"] == "WEBHOOK_LOST"
+    assert pending_again == [told["attempts"][0]["run"]]
 
 
 async def test_while_the_provider_does_not_answer_the_line_is_kept(
@@ -216,6 +236,33 @@ async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_tha
     await store.close()
 
 
+async def test_an_earlier_call_of_a_lead_is_not_taken_for_its_next(
+    calls: Calls, clock: LiveClock
+) -> None:
+    await calls.template(max_retry=1, retry_offset="0s")
+    calls.carrier.person(PHONE, "busy", "talks")
+    account, orders = calls.system.context.parts.exchange.voice("twilio"), list[CallOrder]()
+    dial = account.dial
+
+    async def lose_the_second(order: CallOrder) -> Dialled:
+        orders.append(order)
+        if len(orders) == 2:
+            message = "the connection broke, and nothing was placed"
+            raise ProviderUnsure(message)
+        return await dial(order)
+
+    account.dial = lose_the_second  # type: ignore[method-assign]
+    lead = await dialled(calls)
+    await over(calls)
+    (first,) = calls.calls_to()
+    await calls.webhook(orders[0].ref, first.sid, "busy", n=2)
+    await calls.carrier.until(lambda _: len(orders) == 2, "asked for a second call")
+    await calls.jump(clock, DEADLINE_MS)
+    await calls.carrier.until(lambda world: len(world.ledger.calls) == 2, "called again")
+    told = await calls.told(lead)
+    assert [one["outcome"] for one in told["attempts"]] == ["BUSY", None]
+
+
 @asynccontextmanager
 async def killed_before_its_call(
     folder: Path,
@@ -254,7 +301,7 @@ async def killed_before_its_call(
 
 
 async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_at_the_deadline(
-    tmp_path: Path, clock: LiveClock
+    tmp_path: Path, clock: LiveClock, pending_again: list[int]
 ) -> None:
     async with killed_before_its_call(tmp_path, clock) as (calls, lead):
         await calls.jump(clock, DEADLINE_MS - 60_000)
@@ -262,6 +309,7 @@ async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_a
         assert not calls.calls_to()
         await calls.jump(clock, 60_000)
         await calls.carrier.until(lambda world: world.ledger.calls, "called")
+        assert len(pending_again) == 1
         await over(calls)
         await calls.jump(clock, DEADLINE_MS)
         told = await calls.finished(lead)

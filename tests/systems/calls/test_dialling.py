@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.core.state import State
+from headway.runtime.job import Job
 from headway.runtime.timing import Timing
+from headway.systems.calls import stages
+from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import LeadArgs
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
 
 
+@pytest.fixture
+def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs after which a lead's row in a table of its users is made pending again."""
+    refs, again = list[str](), stages._again
+
+    async def noted(context: CallsContext, job: Job, args: LeadArgs) -> None:
+        refs.append(job.ref)
+        await again(context, job, args)
+
+    monkeypatch.setattr(stages, "_again", noted)
+    return refs
+
+
 async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template_says(
-    tmp_path: Path,
+    tmp_path: Path, pending_again: list[str]
 ) -> None:
     async with calling(tmp_path) as calls:
         await calls.number()
@@ -23,6 +41,7 @@ async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template
         assert [one["outcome"] for one in told["attempts"]] == ["FAILED"] * 3
         assert "2" in told["attempts"][0]["detail"]
         assert told["attempts"][2]["detail"] == told["attempts"][0]["detail"]
+        assert pending_again == [f"{told['id']}:{one['run']}" for one in told["attempts"][:2]]
         # An ordinary end of a campaign's lead, not a job that somebody has to look at.
         assert (await calls.job(told["id"])).state is State.SUCCEEDED
         assert not calls.calls_to()
@@ -30,13 +49,14 @@ async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template
 
 
 async def test_a_number_that_the_provider_refuses_rests_and_another_is_taken(
-    tmp_path: Path,
+    tmp_path: Path, pending_again: list[str]
 ) -> None:
     async with calling(tmp_path, numbers=[OTHER]) as calls:
         await calls.number(NUMBER)
         calls.carrier.person(PHONE, "talks")
         lead = await calls.lead()
         await calls.until_why(lead, "calls.numbers", "is closed by", "until")
+        assert len(pending_again) == 1
         told = await calls.told(lead)
         assert told["attempts"][0]["outcome"] == "NUMBER_UNAVAILABLE"
         await calls.number(OTHER)
@@ -103,19 +123,26 @@ async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
         assert told["outcome"] == "COMPLETED"
 
 
-class Leaping(Timing):
-    """A clock that leaps by twenty minutes at each look, as if its process had stood still."""
+class Still(Timing):
+    """A clock that only the test moves on."""
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
+    now_s = 0.0
 
     def monotonic(self) -> float:
-        self.now_s += 1_200
         return self.now_s
 
 
-async def test_a_worker_that_stood_still_after_the_hand_over_calls_nobody(tmp_path: Path) -> None:
-    async with calling(tmp_path, timing=Leaping()) as calls:
+async def test_a_worker_that_stood_still_at_the_hand_over_calls_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing, hand_over = Still(), Job.hand_over
+
+    async def stand_still(job: Job, **options: Any) -> None:
+        await hand_over(job, **options)
+        timing.now_s += 1_200
+
+    monkeypatch.setattr(Job, "hand_over", stand_still)
+    async with calling(tmp_path, timing=timing) as calls:
         await calls.number()
         lead = await calls.lead()
         told = await calls.until_status(lead, "PROCESSING", attempt_count=1)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from headway.contract.definitions import Role
+from headway.systems.calls.intake import LeadRecipe
+from headway.systems.calls.truth.settings import LeadRow
 from tests.systems.calls.calls_rig import PHONE, Calls, calling
 
 LATER = "2027-06-01T10:00:00Z"
@@ -190,3 +192,11 @@ async def test_leads_are_listed_by_status_reseller_phone_and_outcome(calls: Call
     assert await listed(reseller="acme", phone="+14155550111") == []
     alone = await calls.call("GET", "/leads?phone=%2B14155550111")
     assert alone.status_code == 422
+
+
+async def test_a_row_of_a_table_says_when_it_is_due_and_is_not_spread_again(tmp_path: Path) -> None:
+    async with calling(tmp_path, work=False, settings={"jitter": "1h"}) as calls:
+        row = LeadRow(id="7", phone=PHONE, tz="Europe/Paris", reseller="acme", due_at=1_000_000)
+        recipe = LeadRecipe(context=calls.system.context)
+        assert recipe.made(row, job_id=row.lead, key=None).due_at != row.due_at
+        assert recipe.job(row).due_at == row.due_at

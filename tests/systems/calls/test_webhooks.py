@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
+from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.views import JobView
+from headway.core.job import NewJob, derived_id
 from headway.core.state import State
 from headway.systems.calls import call_events
-from headway.systems.calls.call_events import put_back
+from headway.systems.calls.call_events import apply_event, put_back
 from headway.systems.calls.context import CallsContext
+from headway.systems.calls.lead import CHECK, LEAD
 from headway.systems.calls.overview import Event
+from headway.systems.telephony.voice import CallEvent, CallStatus
+from tests.plain import LANE, claim
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
 SILENT: dict[str, Any] = {"post_lost": 1.0}
@@ -102,6 +107,17 @@ async def test_a_lead_whose_last_call_reached_nobody_is_no_dead_job(
     assert (await calls.ask("/v1/stats"))["counts"].get("dead", 0) == 0
 
 
+async def test_a_lead_that_is_called_again_is_checked_before_within_the_limit_of_checks(
+    calls: Calls,
+) -> None:
+    await calls.template(retry_offset="1h", max_retry=1)
+    lead, ref, call = await called(calls)
+    await calls.webhook(ref, call, "busy", n=2)
+    job = await calls.job(lead)
+    assert (job.state, job.stage) == (State.SCHEDULED, CHECK)
+    assert job.gates == calls.system.context.check_uses(job.tenant, job.args) != ()
+
+
 async def test_a_webhook_that_comes_twice_is_applied_once(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     for _ in range(3):
@@ -171,6 +187,8 @@ async def test_a_webhook_in_the_wrong_order_does_not_undo_what_was_said(calls: C
 async def test_an_answered_call_has_its_whole_time_from_then_on(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     before = (await calls.job(lead)).deadline_at
+    await calls.webhook(ref, call, "ringing", n=1)
+    assert (await calls.job(lead)).deadline_at == before
     await calls.webhook(ref, call, "in-progress", n=2)
     after = (await calls.job(lead)).deadline_at
     assert before is not None
@@ -200,6 +218,25 @@ async def test_a_webhook_of_no_call_is_heard_and_counted(calls: Calls) -> None:
     assert (await calls.told(lead))["status"] == "PROCESSING"
 
 
+async def test_a_webhook_that_names_a_job_of_another_lane_changes_nothing(calls: Calls) -> None:
+    other = NewJob(id=derived_id("other"), kind=LEAD, lane=LANE, args=b'{"phone": "", "tz": ""}')
+    await calls.store.enqueue([other])
+    await claim(calls.store)
+    call, ref = "CA" + "9" * 32, f"{other.id}:1"
+    known = HandedOver(other.id, 1, key=f"twilio:{call}")
+    await calls.store.settle(SettleRequest(worker="w", outcomes=(known,)))
+    for named in (ref, None):
+        event = CallEvent(
+            provider="twilio",
+            call_id=call,
+            ref=named,
+            status=CallStatus.COMPLETED,
+            event=f"ended {named}",
+        )
+        assert await apply_event(calls.system.context, event) is None
+    assert (await calls.job(other.id)).state is State.AWAITING
+
+
 async def test_a_webhook_of_one_call_that_names_the_run_of_another_changes_nothing(
     calls: Calls,
 ) -> None:
@@ -208,3 +245,15 @@ async def test_a_webhook_of_one_call_that_names_the_run_of_another_changes_nothi
     assert (await calls.webhook(ref, other, "completed", n=3)).status_code == 204
     assert (await calls.told(lead))["status"] == "PROCESSING"
     assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"twilio": 1}
+
+
+async def test_a_webhook_of_another_provider_that_names_the_run_of_a_call_changes_nothing(
+    calls: Calls,
+) -> None:
+    lead, ref, call = await called(calls)
+    event = CallEvent(
+        provider="vonage", call_id=call, ref=ref, status=CallStatus.COMPLETED, event="ended"
+    )
+    assert await apply_event(calls.system.context, event) is None
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"vonage": 1}

@@ -292,7 +292,7 @@ def is_of_another_call(event: CallEvent, run: RunView | None) -> bool:
     with the reference of another one.
     """
     known = None if run is None else call_of(run)
-    return known is not None and known[0] == event.provider and known[1] != event.call_id
+    return known is not None and known != (event.provider, event.call_id)
 
 
 SKEW_MS = 5_000
