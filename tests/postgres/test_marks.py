@@ -40,8 +40,9 @@ def test_stretches_of_a_flow_leave_out_only_what_stands_before_a_mark() -> None:
 def test_mark_goes_back_to_what_waits_before_it() -> None:
     known = Marks()
     known.rise(1, {5: (100, 7)}, 3)
-    assert not known.lower(1, 5, 100, 9)
-    assert known.lower(1, 5, 99, 9)
+    known.lower(1, 5, 100, 9)
+    assert known.ranges(1)[1] == (5, 100, 7, 2**62)
+    known.lower(1, 5, 99, 9)
     assert known.ranges(1)[1] == (5, 99, 9, 2**62)
 
 
@@ -53,6 +54,26 @@ def test_mark_is_not_raised_by_what_was_read_before_another_step_let_a_job_wait(
     assert known.ranges(1) is WHOLE
     known.rise(1, {5: (100, 7)}, 3, known.lowered)
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
+
+
+def test_mark_that_was_dropped_is_not_raised_by_what_was_read_before() -> None:
+    known = Marks()
+    for forget in (lambda: known.drop([1]), known.clear):
+        known.rise(1, {5: (100, 7)}, 3)
+        read_at = known.lowered
+        forget()
+        known.rise(1, {5: (200, 8)}, 3, read_at)
+        assert known.ranges(1) is WHOLE
+
+
+def test_whole_flow_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Marks()
+    known.rise(1, {5: (100, 7)}, 3)
+    now = marks.monotonic() + marks.SECONDS
+    monkeypatch.setattr(marks, "monotonic", lambda: now)
+    assert known.ranges(1) is WHOLE
+    known.rise(1, {5: (200, 8)}, 1)
+    assert known.ranges(1)[1] == (5, 200, 8, 2**62)
 
 
 async def claimed(store: PostgresStore, n: int, request: int) -> list[str]:

@@ -110,16 +110,13 @@ class Marks:
             for priority, place in floors.items():
                 mark.floors[priority] = max(place, mark.floors.get(priority, place))
 
-    def lower(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
-        """Note that a job waits at this place, and return whether it was before the mark."""
+    def lower(self, flow: int, priority: int, due_at: int, seq: int) -> None:
+        """Note that a job waits at this place."""
         with self._lock:
             self.lowered += 1
             mark = self._marks.get(flow)
-            place = mark.floors.get(priority) if mark is not None else None
-            if mark is None or place is None or place <= (due_at, seq):
-                return False
-            mark.floors[priority] = (due_at, seq)
-            return True
+            if mark is not None and priority in mark.floors:
+                mark.floors[priority] = min(mark.floors[priority], (due_at, seq))
 
     def drop(self, flows: Iterable[int]) -> None:
         """Make the next look at these flows read them whole."""

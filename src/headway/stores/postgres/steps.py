@@ -181,8 +181,6 @@ class Steps:
             done = session.commit()
         except psycopg.Error as error:
             self._give_up(error)
-            if isinstance(error, DivisionByZero) and mode is Mode.BLIND:
-                raise NeedsMore from error
             overtaken = isinstance(error, UniqueViolation | DivisionByZero)
             if overtaken or is_transient(error):
                 if mode is Mode.BLIND:
