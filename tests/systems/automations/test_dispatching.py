@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -21,9 +22,14 @@ from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
+from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
+from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
+from headway.systems.automations.places import Places
+from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
+from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 from tests.systems.automations.sessions_rig import (
@@ -465,21 +471,37 @@ async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
     tmp_path, repository, monkeypatch
 ):
     seen: list[tuple[float, float]] = []
-    work = Session.work
+    begun: list[float] = []
+    work, hand_over = Session.work, Job.hand_over
 
     async def noted(
         self: Session, places: Any, timing: Timing, until: float, renew: Any, every_s: float
     ) -> Any:
-        seen.append((until - timing.monotonic(), every_s))
+        seen.append((until - begun[0], every_s))
         return await work(self, places, timing, until, renew, every_s)
 
+    async def handed_over(self: Job, **options: Any) -> None:
+        begun.append(REAL.monotonic())
+        await hand_over(self, **options)
+
     monkeypatch.setattr(Session, "work", noted)
+    monkeypatch.setattr(Job, "hand_over", handed_over)
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository), lease="60s") as one:
         await one.ended("a")
     ((left_s, every_s),) = seen
-    # A sixth is kept to end all processes in.
+    # From before the store was asked; and a sixth is kept to end all processes in.
     assert (left_s <= 50, every_s) == (True, 20)
+
+
+async def test_a_lease_that_cannot_be_renewed_lives_no_longer_than_is_known(tmp_path):
+    away = FaultyStore(MemoryStore())
+    away.plan(Fault.REFUSE)
+    runner = SessionRunner(places=Places(root=tmp_path), lease_ms=60_000, timing=REAL)
+    job: Any = SimpleNamespace(id="a", ref="a:1")
+    known = [5.0]
+    assert await runner._renew(away, job, known, {}) == 5.0
+    assert known == [5.0]
 
 
 async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_path, repository):

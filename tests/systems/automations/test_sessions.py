@@ -145,7 +145,9 @@ async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
 ):
     folder = tmp_path / "pids"
     folder.mkdir()
-    more = {"grace": "200ms"} | ({"timeout": "12s"} if how == "timeout" else {})
+    # One whose lease is lost gets no time to end by itself.
+    more = {"grace": "1h" if how == "lost" else "200ms"}
+    more |= {"timeout": "12s"} if how == "timeout" else {}
     entry = automation(repository, STUBBORN.format(folder=folder), **more)
     one = play(tmp_path, entry, lease_s=12.0 if how == "lease" else 60.0)
     one.renewing = how != "lease"

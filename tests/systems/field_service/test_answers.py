@@ -10,10 +10,12 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.contract.views import JobQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service.answering import Verdict, answer
 from headway.systems.field_service.records import TEXTS_KEPT_MS, offer_answered
+from tests.plain import claim, job
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import opened
@@ -323,6 +325,21 @@ async def test_a_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
             reply = await field.hook(f"status{query}", **call, CallStatus=status)
             assert (reply.status_code, reply.content) == (204, b"")
         assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
+
+
+async def test_a_key_about_a_run_that_offers_nothing_changes_nothing(tmp_path: Path):
+    async with a_field(tmp_path, lines={}) as field:
+        other, store = job(1), field.rig.service.store
+        await store.enqueue([other])
+        await claim(store)
+        handed_over = HandedOver(other.id, 1, key="elsewhere")
+        await store.settle(SettleRequest(worker="w", outcomes=(handed_over,)))
+        call = {"CallSid": f"CA{'b' * 32}", "CallStatus": "in-progress"}
+        reply = await field.hook(f"answer?ref={other.id}:1", **call, Digits="1")
+        assert "This offer is not known." in reply.text
+        view = await store.read(JobQuery(id=other.id))
+        assert view is not None
+        assert view.state is State.AWAITING
 
 
 async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_path: Path):

@@ -317,6 +317,7 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
             return (told["channel"], told["status"]) == ("sms", "SENT")
 
         await notify.until(by_sms)
+        assert (await notify.job(one)).gates == notify.context.uses(Channel.SMS) != ()
         again = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e2")
         await delivery.hear(notify.context, again)
         told = await notify.get(one)
@@ -326,6 +327,25 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
         failed = word("s-1", delivered=False, reason="unknown number", event="e3")
         await delivery.hear(notify.context, failed)
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
+
+
+async def test_an_address_that_is_gone_is_removed_though_another_channel_has_delivered(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Accepted("m-1"))
+        notify.sms.answers.append(Accepted("s-1"))
+        one = await notify.send(channels=["email", "sms"])
+        await notify.becomes(one, "SENT")
+        await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
+        # Both are known by then, or kept until the notification is known by it.
+        await delivery.hear(notify.context, word("s-1", event="e2"))
+        assert (await notify.becomes(one, "DELIVERED"))["channel"] == "sms"
+        gone = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e3")
+        await delivery.hear(notify.context, gone)
+        assert (await notify.get(one))["status"] == "DELIVERED"
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
 
 
 async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp_path: Path):

@@ -188,7 +188,6 @@ class FollowUps:
                     event=f"missed:{job}",
                     decided=Decided.DECLINED,
                     reason=missed,
-                    offer=True,
                 )
             )
             if reply.answer is Heard.APPLIED:
