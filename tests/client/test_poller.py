@@ -10,7 +10,9 @@ import pytest
 from headway.client.poller import KEPT_FOR_S, WorkerPoller
 from headway.contract.claims import BeatRequest, Claimed, ClaimReply, ClaimRequest
 from headway.contract.outcomes import Released, SettleRequest
+from headway.contract.views import JobQuery
 from headway.core.errors import StoreUnavailable
+from headway.core.state import State
 from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
@@ -177,6 +179,17 @@ async def test_kept_job_is_told_as_held_until_its_claim_is_heard(
     await far.store.beat(beat)
     (job,) = (await far.store.claim(claim(2))).jobs
     assert job.run == 1
+
+
+async def test_beat_names_no_number_of_a_job_that_is_kept(far: Far, pull: WorkerPoller) -> None:
+    await pull.claim(claim(1))
+    task = await waiting(pull)
+    sent = await far.send()
+    await ended(task)
+    await far.store.beat(BeatRequest(worker="w", running=(), request=pull.received(1)))
+    view = await far.store.read(JobQuery(id=sent))
+    assert view is not None
+    assert view.state is State.RUNNING
 
 
 async def test_job_of_an_answer_that_was_lost_is_handed_back_by_the_next_beat(

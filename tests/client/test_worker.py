@@ -7,12 +7,19 @@ import asyncio
 import pytest
 
 import headway as hw
+from headway.client.address import ServerAddress
+from headway.client.remote_store import RemoteStore
+from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
 from headway.contract.views import StatsQuery, WorkersQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
+from tests.client.served import Served
 from tests.client.waiting import Ended, at_work, final, until
+from tests.plain import job
 from tests.server.rig import Rig, serving
 
 
@@ -246,3 +253,27 @@ async def test_worker_of_another_token_cannot_settle_the_same_name() -> None:
         assert (lost, done) == ([Verdict.LOST], [Verdict.DONE])
         for client in (mine, theirs):
             await client.close_async()
+
+
+async def test_run_that_a_poll_brought_and_that_was_lost_since_is_given_to_no_handler() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    with Served(store) as served:
+        remote = RemoteStore(ServerAddress(url=served.url))
+
+        async def claimed(request: int) -> ClaimReply:
+            lanes = (("main", 1),)
+            return await remote.claim(
+                ClaimRequest(worker="w", request=request, lanes=lanes, n=1, free=1)
+            )
+
+        seen = (await claimed(1)).seen
+        await remote.enqueue([job(1)])
+        await remote.wait((), None, seen)
+        clock.advance(60_000)
+        served.run(store.sweep(10))
+        beat = BeatRequest(worker="w", running=(), request=1, lease_ms=30_000)
+        assert (await remote.beat(beat)).lost == ()
+        assert (await claimed(2)).jobs == []
+        await remote.close()
+    await store.close()

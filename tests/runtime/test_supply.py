@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -280,3 +280,30 @@ def test_workers_share_a_queue_so_that_hardly_a_handler_is_idle(workers: int) ->
 
     # A last round that not all workers share is a sixteenth of the whole.
     assert run_virtually(work, 1_700_000_000_000) >= 0.9
+
+
+def test_beat_names_no_claim_whose_jobs_it_does_not_list() -> None:
+    held = Held()
+
+    class Meanwhile(dict[tuple[str, int], Claimed]):
+        """A claim is answered while a beat lists the runs."""
+
+        def copy(self) -> dict[tuple[str, int], Claimed]:
+            runs = super().copy()
+            held.take(1, [claimed(1)])
+            return runs
+
+    held.runs = Meanwhile()
+    assert held.listed() == (0, ())
+
+
+def test_claim_is_named_once_all_its_jobs_are_listed() -> None:
+    held = Held()
+
+    def arriving() -> Iterator[Claimed]:
+        for number in (1, 2):
+            yield claimed(number)
+            assert held.request == 0
+
+    held.take(1, arriving())
+    assert held.listed() == (1, (("job 1", 1), ("job 2", 2)))
