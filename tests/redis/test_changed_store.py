@@ -12,7 +12,7 @@ from headway.core.errors import StoreChanged, UnknownGate
 from headway.stores.redis.last_seen import LastSeen
 from headway.stores.redis.link import Link, LoopLink, packed
 from headway.stores.redis.options import parse_url
-from headway.stores.redis.replies import DONE, ScriptReply
+from headway.stores.redis.replies import CHANGED, DONE, MISMATCH, ScriptReply
 from headway.stores.redis.scripts import script
 from headway.stores.redis.values import encode
 from headway.testing.clock import FakeClock
@@ -226,3 +226,22 @@ def test_reply_of_the_epoch_before_that_was_overtaken_is_not_what_was_seen_last(
     assert after == encode(("store", 2, 3_000))
     seen.learn(told(1, 6_000))
     assert seen.packed == after
+
+
+def test_suspicion_ends_with_a_new_epoch_and_begins_only_with_what_was_seen_here() -> None:
+    def told(epoch: int, high: int, status: int = DONE, *, mismatch: bool = False) -> ScriptReply:
+        return ScriptReply(status, Raw(b"\xc0"), high, [], "store", epoch, high, mismatch)
+
+    seen = LastSeen()
+    seen.learn(told(1, 5_000))
+    # Another process found it; and what an old link says proves nothing.
+    seen.learn(told(1, 2_000, CHANGED))
+    seen.learn(told(1, 2_000, MISMATCH, mismatch=True))
+    assert seen.packed == encode(("store", 1, 5_000))
+    seen.learn(told(1, 2_000, mismatch=True))
+    suspected = encode(("store", 1, 5_000, 1))
+    assert seen.packed == suspected
+    seen.learn(told(1, 6_000))
+    assert seen.packed == suspected
+    seen.learn(told(2, 2_000))
+    assert seen.packed == encode(("store", 2, 2_000))

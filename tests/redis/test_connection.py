@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import hiredis
 import pytest
 
 from headway.contract.claims import BeatRequest
@@ -20,8 +22,8 @@ from headway.core.errors import (
 )
 from headway.core.state import State
 from headway.stores.redis import pool
-from headway.stores.redis.link import Link, NotSentError, ReplyLostError, packed
-from headway.stores.redis.options import parse_url
+from headway.stores.redis.link import Link, LoopLink, NotSentError, ReplyLostError, packed
+from headway.stores.redis.options import Address, parse_url
 from headway.stores.redis.store import RedisStore
 from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
 from tests.servers.fixtures import made
@@ -435,3 +437,46 @@ async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
     assert len(order) == 3_001
     assert order[-1] == "signal"
     await store.close()
+
+
+def linked() -> tuple[LoopLink, socket.socket]:
+    """A link of the running loop, and the server's end of its connection."""
+    ours, theirs = socket.socketpair()
+    link = Link.__new__(Link)
+    link.address, link.reader, link.socket = Address("", 0), hiredis.Reader(), ours
+    return LoopLink(link, timeout=60), theirs
+
+
+async def test_only_calls_that_were_sent_when_a_link_failed_are_unknown() -> None:
+    link, theirs = linked()
+    sent, waiting = link.call(packed("PING")), link.call(packed("PING"))
+    link.close()
+    with pytest.raises(ReplyLostError):
+        await sent
+    with pytest.raises(NotSentError):
+        await waiting
+    theirs.close()
+
+
+async def test_call_of_which_the_socket_takes_nothing_was_not_sent() -> None:
+    link, theirs = linked()
+    # Not looked at before the call: the server goes between a look and the call.
+    link._received_at = asyncio.get_running_loop().time() + 3_600
+    theirs.close()
+    with pytest.raises(NotSentError):
+        await link.call(packed("PING"))
+
+
+async def test_calls_behind_one_that_is_sent_in_parts_are_sent_after_it() -> None:
+    link, theirs = linked()
+    theirs.setblocking(False)
+    loop, calls = asyncio.get_running_loop(), [packed("SET", "k", b"v" * 8_000_000), packed("PING")]
+    replies = [link.call(call) for call in calls]
+    whole, got = b"".join(calls), bytearray()
+    while len(got) < len(whole):
+        got += await loop.sock_recv(theirs, 1_000_000)
+    assert got == whole
+    theirs.sendall(b"+OK\r\n+PONG\r\n")
+    assert await asyncio.gather(*replies) == [b"OK", b"PONG"]
+    link.close()
+    theirs.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,23 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process(url: str) -> None:
     task = await asleep(store)
     await store.enqueue([new_job()])
     await asyncio.wait_for(task, LIMIT)
+    await store.close()
+
+
+async def test_wake_that_comes_while_a_claim_is_on_its_way_ends_the_wait_after_it(url: str) -> None:
+    store = opened(url)
+    # It listens from now on, so that no beginning of that wakes anybody.
+    (await asleep(store)).cancel()
+    run = store._calls.run
+
+    async def overtaken(*args: Any, **options: Any) -> bytes:
+        reply = await run(*args, **options)
+        store._wakes.wake([("main", None)])
+        return reply
+
+    store._calls.run = overtaken  # type: ignore[method-assign]
+    seen = (await claim(store)).seen
+    await asyncio.wait_for(store.wait(["main"], None, seen), LIMIT)
     await store.close()
 
 
