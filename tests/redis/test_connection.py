@@ -439,6 +439,26 @@ async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
     await store.close()
 
 
+def test_answer_without_a_loop_ends_the_time_for_which_the_server_was_away(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    store._calls.pool._away_since = 0.0
+    driven(store.read(JobsQuery()))
+    assert store._calls.pool._away_since is None
+    driven(store.close())
+
+
+def test_link_that_comes_back_to_a_pool_that_was_closed_meanwhile_is_closed(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    link = store._calls.pool.take()
+    driven(store.close())
+    store._calls.pool.give_back(link)
+    assert link.socket.fileno() == -1
+
+
 def linked() -> tuple[LoopLink, socket.socket]:
     """A link of the running loop, and the server's end of its connection."""
     ours, theirs = socket.socketpair()

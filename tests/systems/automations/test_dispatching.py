@@ -22,10 +22,12 @@ from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
+from headway.runtime.answers import Dead
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
 from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
+from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.places import Places
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
@@ -492,6 +494,17 @@ async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
     ((left_s, every_s),) = seen
     # From before the store was asked; and a sixth is kept to end all processes in.
     assert (left_s <= 50, every_s) == (True, 20)
+
+
+async def test_a_session_of_a_repository_that_its_entry_has_no_more_is_not_run(
+    tmp_path, repository
+):
+    file = tmp_path / "automations.toml"
+    file.write_text(entry("a", repository))
+    one = Dispatcher(file=file, places=Places(root=tmp_path / "state"), lease_ms=60_000)
+    job: Any = None
+    with pytest.raises(Dead, match="another repository"):
+        await one.work(MemoryStore(), job, "a", "elsewhere")
 
 
 async def test_a_lease_that_cannot_be_renewed_lives_no_longer_than_is_known(tmp_path):

@@ -287,6 +287,35 @@ async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_again(tmp_pa
     assert (kept / "repository" / "hello.txt").read_text() == "of another run\n"
 
 
+async def test_a_mirror_that_another_session_prepares_is_waited_for(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "true"))
+    assert (await one.end()).succeeded
+    (mirror,) = one.places.mirrors.glob("*.lock")
+    other = mirror.open("w")
+    fcntl.flock(other, fcntl.LOCK_EX)
+    two = play(tmp_path, automation(repository, "true", timeout="1s"), run=2)
+    end = await two.end()
+    other.close()
+    assert (end.reason, end.step) == ("timeout", "the lock of the mirror")
+
+
+async def test_a_worktree_is_locked_while_its_session_runs(tmp_path, repository):
+    hold = tmp_path / "hold"
+    hold.touch()
+    one = play(tmp_path, automation(repository, f"while [ -e {hold} ]; do sleep 0.05; done"))
+    running = asyncio.ensure_future(one.end())
+    await until(lambda: one.session.pid is not None)
+    (work,) = one.places.work.iterdir()
+    folder = os.open(work, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
+        hold.unlink()
+    assert (await running).succeeded
+
+
 async def test_a_worktree_that_a_killed_supervisor_left_is_removed_and_a_live_one_is_not(
     tmp_path, repository
 ):
