@@ -7,6 +7,7 @@ import psycopg
 from headway.contract.claims import BeatRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.prefetch import whether_any
@@ -98,3 +99,14 @@ def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place
         plain = [list(value) if isinstance(value, Texts) else value for value in bound]
         row = psycopg.RawCursor(db).execute(one.text.encode(), plain).fetchone()
     assert row == (False, True, False)
+
+
+async def test_job_may_need_a_gate_that_another_process_has_just_declared(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue([job(1)])
+    line = Slots("line", 1)
+    await other.define(DefineRequest(items=(DeclareGate(spec=line),), author="ann"))
+    (sent,) = await store.enqueue([job(2, gates=(use_of(line),))])
+    assert sent.created

@@ -140,3 +140,14 @@ async def test_job_that_comes_late_is_found_by_a_claim_like_the_ones_before_it(
     rest = await claimed(store, 2, 4) + await claimed(store, 2, 5)
     assert sorted(rest) == sorted([made[6].id, made[7].id, late.id])
     await assert_clean(store)
+
+
+async def test_marks_are_forgotten_with_their_store(place: Place, clock: FakeClock) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    shared = store._turns.session.shared
+    shared.marks.rise(1, {5: (100, 7)}, 3)
+    shared.follow(shared.identity)
+    assert shared.marks.ranges(1) is not WHOLE
+    shared.follow(shared.identity + 1)
+    assert shared.marks.ranges(1) is WHOLE
