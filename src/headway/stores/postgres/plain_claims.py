@@ -59,7 +59,7 @@ _HOLDS = (
     f" AND {same_store(3)}"
     # The worker's lease is live and need not be extended without a start; the claim is no repeat.
     " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
-    " WHERE lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
+    " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
     # Nothing has expired or become due, and no timer has run out.
     " AND NOT EXISTS (SELECT FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
     " AND expires_at <= @now)"
@@ -106,7 +106,7 @@ _START = (
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
     # A job with gates of its own, or one that waited through a closing, is for the verb.
-    " run = run + 1 / (keyed IS NULL AND cascade IS NULL"
+    " run = run + 1 / (keyed IS NULL AND ticket IS NULL AND cascade IS NULL"
     " AND due_at >= $16::bigint)::int"
     " FROM mine WHERE job.seq = mine.seq RETURNING job.priority, job.due_at, job.seq, job.flow,"
     " job.id, job.run, job.attempt, job.stage, job.subject, job.args, job.policy, mine.place),"
