@@ -1,9 +1,9 @@
-// A worker in Node 20 or later, without packages: runs several jobs at once, keeps their leases.
+// A worker in Node 20 or later, without packages: runs several jobs at once and renews their leases.
 //
 //   HEADWAY_URL=http://127.0.0.1:8080 HEADWAY_TOKEN=hw_… LANES=main node worker.mjs [handlers.mjs]
 //
-// A handler takes (args, job) and returns its result. What it throws fails the attempt.
-// job.signal aborts when the job is cancelled, or is this worker's no more.
+// A handler takes (args, job) and returns its result. If it throws, the attempt fails.
+// job.signal aborts when the job is cancelled or no longer belongs to this worker.
 
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
@@ -37,7 +37,7 @@ async function call(path, body, { seconds = 30, signal } = {}) {
   const said = await reply.text();
   if (reply.ok) return JSON.parse(said);
   const error = `${path}: ${reply.status} ${said}`;
-  // What is refused will be refused again; all else heals by itself, and every call may be repeated.
+  // A refused call would be refused again; other errors are temporary, and every call may be repeated.
   throw reply.status < 500 && reply.status !== 429 ? new Refused(error) : new Error(error);
 }
 
@@ -62,7 +62,7 @@ function deferred() {
 let freed = deferred(); // resolved when a job has ended
 const running = new Map(); // "job:run" -> { job, run, stop }
 let request = 0; // the number of the last claim
-let held = 0; // the last claim whose answer is here
+let held = 0; // the number of the last claim whose reply was received
 
 async function run(job) {
   const stop = new AbortController();
@@ -80,9 +80,9 @@ async function run(job) {
   }
   try {
     const { verdicts } = await persist("settlements", { worker, outcomes: [outcome] });
-    if (verdicts[0] === "lost") console.error(`${key}: was this worker's no more`);
+    if (verdicts[0] === "lost") console.error(`${key}: no longer belonged to this worker`);
   } catch (error) {
-    console.error(String(error)); // its lease brings it back
+    console.error(String(error)); // the job is taken back when the lease ends
   } finally {
     running.delete(key);
     freed.resolve();
@@ -132,4 +132,4 @@ while (running.size) {
   if (running.size) await freed.promise;
 }
 clearInterval(beats);
-await beat({ leaving: true }).catch(() => {}); // what was claimed on the way is handed back
+await beat({ leaving: true }).catch(() => {}); // jobs claimed in the meantime are handed back

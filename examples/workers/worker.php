@@ -1,10 +1,10 @@
 <?php
-// A worker in PHP 8, without packages: one job at a time, in a process of its own, so that this
-// one can keep the job's lease.
+// A worker in PHP 8, without packages: runs one job at a time in a separate process, so that this
+// process can renew the job's lease.
 //
 //   HEADWAY_URL=http://127.0.0.1:8080 HEADWAY_TOKEN=hw_… LANES=main php worker.php [handlers.php]
 //
-// A handler takes ($args, $job) and returns its result. What it throws fails the attempt.
+// A handler takes ($args, $job) and returns its result. If it throws, the attempt fails.
 
 declare(strict_types=1);
 
@@ -13,7 +13,7 @@ $handlers = isset($argv[1]) && $argv[1] !== '--handle' ? require $argv[1] : [
 ];
 
 if (in_array('--handle', $argv, true)) {
-    // The process of one job: the job on its input, the outcome on its output.
+    // The process of one job reads the job from its input and writes the outcome to its output.
     $job = json_decode(stream_get_contents(STDIN), true, flags: JSON_THROW_ON_ERROR);
     try {
         $handler = $handlers[$job['kind']] ?? throw new RuntimeException("no handler for {$job['kind']}");
@@ -37,7 +37,7 @@ if (function_exists('pcntl_async_signals')) {
     }
 }
 
-/** Calls the server; the answer, or null if there is none now. */
+/** Calls the server. Returns the reply, or null if there is none now. */
 function call(string $path, array $body, float $seconds = 30): ?array
 {
     global $url;
@@ -61,7 +61,7 @@ function call(string $path, array $body, float $seconds = 30): ?array
     return null;
 }
 
-/** Runs a job in a process of its own, and keeps its lease meanwhile; how it ended. */
+/** Runs a job in a separate process and renews its lease meanwhile. Returns the outcome. */
 function run(array $job): array
 {
     global $worker, $lease, $argv;
@@ -83,13 +83,13 @@ function run(array $job): array
             $mine = [['job' => $job['id'], 'run' => $job['run']]];
             $reply = call('leases', ['worker' => $worker, 'running' => $mine, 'lease' => "{$lease}s"], 10);
             if ($reply && ($reply['lost'] || $reply['cancel'])) {
-                proc_terminate($process);   // it was cancelled, or is no longer this worker's
+                proc_terminate($process);   // it was cancelled, or no longer belongs to this worker
             }
         }
     }
     fclose($pipes[1]);
     $status = proc_close($process);
-    // What a handler prints stands before the outcome.
+    // Anything that a handler prints precedes the outcome.
     $outcome = json_decode(substr($said, (int) strrpos($said, "\0") + 1), true);
     return $outcome ?? ['outcome' => 'failed', 'error' => "its process ended with $status"];
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A worker in bash: claims one job at a time, keeps its lease, says how it ended. Needs curl and jq.
+# A worker in bash: claims one job at a time, renews its lease, reports how it ended. Needs curl and jq.
 #
 #   HEADWAY_URL=http://127.0.0.1:8080 HEADWAY_TOKEN=hw_… LANES=main ./worker.sh [handlers.sh]
 #
-# A handler is a function handle_KIND: the job's arguments are on its input, its result goes to its
-# output as JSON. Any status but 0 fails the attempt, with what it wrote to its error output.
+# A handler is a function handle_KIND. It reads the job's arguments from standard input and writes its
+# result to standard output as JSON. Any status but 0 fails the attempt, with its standard error as the error.
 
 url=${HEADWAY_URL:-http://127.0.0.1:8080}
 lanes=${LANES:-main}
@@ -20,9 +20,9 @@ handle_greet() { jq -c '{said: ("Hello, " + .name)}'; }
 # shellcheck disable=SC1090
 [ -n "${1:-}" ] && source "$1"
 
-# call PATH SECONDS <BODY: the answer is in $answer, its status in $status; 000 is no answer.
+# call PATH SECONDS <BODY: sets $answer to the reply and $status to its status; 000 means no reply.
 call() {
-    # The token goes by a file descriptor: all users of the machine can see a program's arguments.
+    # The token is passed through a file descriptor: all users of the machine can see a program's arguments.
     curl --silent --max-time "$2" --data-binary @- --output "$work/answer" --write-out '%{http_code}' \
         --header 'Content-Type: application/json' \
         --config <(printf 'header = "Authorization: Bearer %s"\n' "${HEADWAY_TOKEN:-}") \
@@ -30,7 +30,7 @@ call() {
     local curl=$!
     while ! wait "$curl"; do
         kill -0 "$curl" 2>/dev/null || break
-        # On a stop signal a waiting claim is given up, and whatever it gets is handed back.
+        # On a stop signal a waiting claim is abandoned; jobs that it gets are handed back.
         [ "$1" = claims ] && kill "$curl"
     done
     status=$(cat "$work/status")
@@ -51,7 +51,7 @@ settle() {
     done
 }
 
-# beat JOB RUN: false if the job is no longer this worker's, or was cancelled.
+# beat JOB RUN: false if the job no longer belongs to this worker, or was cancelled.
 beat() {
     call leases 10 < <(jq -n --arg worker "$worker" --arg lease "${lease}s" --arg job "$1" \
         --argjson run "$2" '{worker: $worker, lease: $lease, running: [{job: $job, run: $run}]}')
