@@ -18,7 +18,7 @@ from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.systems.field_service.after import REASSIGNED
 from headway.systems.field_service.bodies import AssignBody, TimesBody
-from headway.systems.field_service.context import FieldContext, TheContext
+from headway.systems.field_service.context import FieldContext, TheContext, check_caller
 from headway.systems.field_service.intake import candidates_for, look_at
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import lock_state
@@ -266,7 +266,7 @@ TIMES = reply_model(OfferTimesNow)
 @ROUTES.get("/field-service/settings", summary="How long offers stand", response_model=TIMES)
 async def times(context: TheContext, caller: Observer) -> Response:
     """How long the next offers stand, by urgency."""
-    caller.every_tenant()
+    check_caller(caller)
     return await _times(context)
 
 
@@ -281,7 +281,7 @@ async def change(body: TimesBody, context: TheContext, caller: Definer) -> Respo
 
     What is left out is as the file says.
     """
-    caller.every_tenant()
+    check_caller(caller)
     await set_times(context.directory, body.offer_timeout, {**body.urgency})
     return await _times(context)
 

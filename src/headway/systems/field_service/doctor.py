@@ -12,7 +12,7 @@ from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.after import DISPATCHER
-from headway.systems.field_service.context import TheContext
+from headway.systems.field_service.context import TheContext, check_caller
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.field_service.users import users_with_role
 
@@ -81,7 +81,7 @@ async def doctor(context: TheContext, caller: Observer) -> Response:
 
     For example: no user has the role Dispatcher, so alerts have no recipient.
     """
-    caller.every_tenant()
+    check_caller(caller)
     concerns = await look_over_system(context.directory, context.settings)
     return answer({"warnings": concerns})
 
