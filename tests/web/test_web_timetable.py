@@ -23,6 +23,7 @@ from headway.contract.views import (
     TrailQuery,
 )
 from headway.core.job import NewJob, derived_id
+from headway.core.state import State
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
 from headway.runtime.chores import TimetableChore
 from headway.runtime.timing import REAL
@@ -307,3 +308,18 @@ async def test_an_open_calendar_is_sent_what_it_showed_and_then_what_changes():
                 await do(http, "/ui/-/do/disable-entry?entry=nightly", script=True)
                 assert await until(found, "paused" if "entry=" not in path else "Paused.")
             await do(http, "/ui/-/do/enable-entry?entry=nightly", script=True)
+
+
+async def test_an_entrys_page_shows_no_job_of_another_lane_that_somebody_else_has_just_seen():
+    async with calendar() as (rig, http, clock):
+        await declare(rig, "report", Every(HOUR), lane="theirs")
+        await fire_due(rig, clock, HOUR)
+        fired = next(one for one in await jobs_of(rig, "theirs") if one.state is State.WAITING)
+        await declare(rig, "report", Every(HOUR), lane="ours")
+        page = "/ui/timetable?entry=report"
+        assert fired.id in (await http.get(page)).text
+        token = await rig.token(Role.VIEWER, lanes=["ours"])
+        async with signed_in(rig, token) as other:
+            shown = await other.get(page)
+        assert shown.status_code == 200
+        assert fired.id not in shown.text

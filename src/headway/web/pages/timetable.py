@@ -153,7 +153,8 @@ async def _one(look: Look, entries: Sequence[EntryView], name: str, now: int) ->
     last = [(entry, at) for at in _last(entry, now, 4 * LAST)]
     ahead = next_fires(entry.spec.schedule, now, 10) if entry.spec.enabled else []
     pairs = [*last, *((entry, at) for at in ahead)]
-    jobs = await look.sight.once(("entry", name), lambda: _jobs(look, pairs), 1.0)
+    key = ("entry", name, look.caller.lanes)
+    jobs = await look.sight.once(key, lambda: _jobs(look, pairs), 1.0)
     return {
         "row": _row(entry, now, clock, jobs, 4 * LAST),
         "ahead": _fires([(entry, at) for at in ahead], now, clock, jobs),
