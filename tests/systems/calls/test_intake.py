@@ -106,6 +106,25 @@ async def test_a_payload_is_held_against_the_templates_schema(calls: Calls) -> N
 
 
 @pytest.mark.parametrize(
+    ("schema", "payload", "words"),
+    [
+        ({"properties": {"name": {"$ref": "#/$defs/nmae"}}}, {"name": "Ada"}, "'/$defs/nmae'"),
+        ({"$ref": "#"}, {}, "nested too deep"),
+        ({"multipleOf": 0.5}, 10**400, "too large"),
+    ],
+)
+async def test_a_lead_is_refused_whose_payload_its_templates_schema_cannot_check(
+    calls: Calls, schema: dict[str, object], payload: object, words: str
+) -> None:
+    await calls.template("greeting", payload_schema=schema)
+    reply = await calls.call("POST", "/leads", [lead(), lead(template="greeting", payload=payload)])
+    assert reply.status_code == 422, reply.text
+    assert words in reply.json()["detail"]
+    assert reply.json()["lead"] == 1
+    assert (await calls.ask("/leads"))["rows"] == []
+
+
+@pytest.mark.parametrize(
     "schema", [{"type": "nothing"}, {"$ref": "https://example.org/schema.json"}]
 )
 async def test_an_unusable_schema_is_refused_with_the_template(

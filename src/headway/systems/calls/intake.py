@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from jsonschema import Draft202012Validator
 from pydantic import AfterValidator, AliasChoices, ConfigDict, Field
+from referencing.exceptions import Unresolvable
 from uuid_utils import uuid7
 
 from headway.core.errors import InvalidValue, UnknownRecord
@@ -303,12 +304,19 @@ def _template(page: CatalogueContents, body: LeadBody) -> Template:
 def _check_payload(template: Template, body: LeadBody) -> None:
     if template.payload_schema is None:
         return
+    shown = f"GET /templates/{template.name} shows its payload_schema"
     validator = _validator(msgspec.json.encode(template.payload_schema, order="deterministic"))
-    fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (jsonschema says too little)
+    try:
+        fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (jsonschema says too little)
+    except (Unresolvable, RecursionError, OverflowError) as error:
+        endless = "it is nested too deep, or the schema refers to itself without end"
+        why = endless if isinstance(error, RecursionError) else str(error)
+        message = f"the template {template.name!r} cannot check the payload: {why}"[:300]
+        raise InvalidValue(message, hint=shown) from None
     if fault is not None:
         where = ".".join(("payload", *map(str, fault.absolute_path)))
         message = f"the template {template.name!r} refuses {where}: {fault.message}"[:300]
-        raise InvalidValue(message, hint=f"GET /templates/{template.name} shows its payload_schema")
+        raise InvalidValue(message, hint=shown)
 
 
 @lru_cache(maxsize=256)
