@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
@@ -18,7 +18,7 @@ _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
-    """Return a job with its runs and trail.
+    """Return a job with its runs and trail, which names no job that the caller does not see.
 
     Raises:
         UnknownJob: there is none that the caller sees.
@@ -27,20 +27,33 @@ async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
     if found is None or not caller.sees(found):
         message = f"there is no job {id[:64]!r}"
         raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
-    return found
+    if _sees_all(caller):
+        return found
+    ids = [one for line in found.trail for one in _ID.findall(line.what)]
+    # Only what is a job: a note may hold any id.
+    hidden = {job.id async for job in _jobs(service, ids) if not caller.sees(job)}
+    trail = tuple(replace(line, what=_without_ids(line.what, hidden)) for line in found.trail)
+    return replace(found, trail=trail)
 
 
 async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
     """Return which jobs the caller sees; no read if it may see all."""
-    usable = [one for one in dict.fromkeys(ids) if is_job_id(one)]
-    if caller.tenants is None and caller.lanes is None:
-        return frozenset(usable)
-    seen: set[str] = set()
+    if _sees_all(caller):
+        return frozenset(filter(is_job_id, ids))
+    return {job.id async for job in _jobs(service, ids) if caller.sees(job)}
+
+
+def _sees_all(caller: Caller) -> bool:
+    return caller.tenants is None and caller.lanes is None
+
+
+async def _jobs(service: Service, ids: Sequence[str]) -> AsyncIterator[JobView]:
+    """Yield the jobs that have these ids."""
+    usable = tuple(one for one in dict.fromkeys(ids) if is_job_id(one))
     for first in range(0, len(usable), MOST_ROWS):
-        ids = tuple(usable[first : first + MOST_ROWS])
-        page = await service.store.read(JobsQuery(ids=ids, limit=MOST_ROWS))
-        seen.update(job.id for job in page.rows if caller.sees(job))
-    return seen
+        query = JobsQuery(ids=usable[first : first + MOST_ROWS], limit=MOST_ROWS)
+        for job in (await service.store.read(query)).rows:
+            yield job
 
 
 async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
@@ -76,11 +89,14 @@ async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobVie
     hidden = set(named).difference(await visible_ids(service, caller, named))
     if not hidden:
         return job, why
-    sentence = why.sentence
-    for one in hidden:
-        sentence = sentence.replace(one, _OTHER)
     closed = tuple(_without(gate, hidden) for gate in why.closed)
-    return job, replace(why, sentence=sentence, closed=closed)
+    return job, replace(why, sentence=_without_ids(why.sentence, hidden), closed=closed)
+
+
+def _without_ids(text: str, hidden: Collection[str]) -> str:
+    for one in hidden:
+        text = text.replace(one, _OTHER)
+    return text
 
 
 def _named(gate: GateState) -> Iterator[str]:

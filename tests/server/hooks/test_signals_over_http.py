@@ -134,6 +134,24 @@ async def test_no_signal_makes_its_run_known_under_the_reference_of_another_job(
     assert (await rig.call(None, "POST", url(rig, other), final)).json()["job"] == other[:36]
 
 
+async def test_the_trail_names_no_job_of_another_lane_whose_key_a_signal_gives(rig: Rig) -> None:
+    mine, other = await awaiting(rig.store), await awaiting(rig.store, "sid-other", lane="mail")
+    caller = await rig.token(Role.WORKER, lanes=["call*"])
+    order = "0190d2f0-0000-7000-8000-000000000000"
+    for body in (
+        {"event": "1", "progress": True, "known_as": "sid-other"},
+        {"event": "2", "note": f"order {order}"},
+    ):
+        assert (await rig.call(caller, "POST", path(mine), body)).json()["answer"] == "applied"
+
+    async def notes(who: Role | str) -> list[str]:
+        return [one["what"] for one in (await rig.ask(who, f"/v1/jobs/{mine[:36]}"))["trail"]]
+
+    said = "note the key sid-other names another job, "
+    assert await notes(Role.VIEWER) == [f"{said}{other[:36]}", f"note order {order}"]
+    assert await notes(caller) == [f"{said}another's job", f"note order {order}"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
