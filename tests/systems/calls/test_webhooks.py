@@ -257,3 +257,15 @@ async def test_a_webhook_of_another_provider_that_names_the_run_of_a_call_change
     assert await apply_event(calls.system.context, event) is None
     assert (await calls.told(lead))["status"] == "PROCESSING"
     assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"vonage": 1}
+
+
+@pytest.mark.parametrize("said", [{"x": 1}, "ringing"])
+async def test_a_progress_that_somebody_else_signals_holds_up_no_webhook(
+    calls: Calls, said: object
+) -> None:
+    lead, ref, call = await called(calls)
+    body = {"event": "1", "progress": True, "body": said}
+    assert (await calls.call("POST", f"/v1/signals/{ref}", body)).json()["answer"] == "applied"
+    for n, status in enumerate(("ringing", "completed"), start=7):
+        assert (await calls.webhook(ref, call, status, n=n)).status_code == 204
+    assert (await calls.told(lead))["outcome"] == "COMPLETED"
